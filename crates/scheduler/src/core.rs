@@ -10,6 +10,7 @@ use std::sync::Arc;
 use runtime::random::Random;
 use topology::admit::Scratch;
 use topology::fingerprint::status::Status;
+use topology::request::PodNeeds;
 use topology::zone::NodeTopology;
 
 use crate::cycle::{self, Numa, RawScore, UNREPORTED_GRACE_MS};
@@ -105,6 +106,8 @@ pub struct Refused {
 struct Entry {
     view: PodView,
     lifecycle: Lifecycle,
+    /// The requests that the totals of its node count; `None` while they do not count the pod.
+    charged: Option<Arc<PodNeeds>>,
 }
 
 /// The stage of a pod between queue and release, with the slot of its node. The ledger's `Stage` is finer: it also
@@ -240,7 +243,7 @@ impl Core {
         match self.pods.get_mut(&id) {
             Some(entry) => entry.view = view,
             None => {
-                self.pods.insert(id, Entry { view, lifecycle: Lifecycle::Unbound });
+                self.pods.insert(id, Entry { view, lifecycle: Lifecycle::Unbound, charged: None });
             }
         }
         match (place, bound_to) {
@@ -262,6 +265,7 @@ impl Core {
             (Some(_), None) => {}
         }
         if let Some(slot) = self.pods.get(&id).and_then(|entry| entry.lifecycle.slot()) {
+            self.recharge(id);
             if progress.admitted {
                 self.nodes[slot].ledger.admitted(id, &mut self.scratch);
                 self.changed.insert(slot);
@@ -284,7 +288,7 @@ impl Core {
         if !ours || view.progress.deleting || !view.spec.gates.is_empty() {
             self.queue.forget(id);
         } else if respecified {
-            self.queue.push(id, view.priority, &view.spec);
+            self.queue.push(id, view.priority, (&view.scheduler, &view.spec));
         }
     }
 
@@ -304,9 +308,8 @@ impl Core {
                 return;
             }
         };
-        let needs = Arc::clone(&entry.view.spec.needs);
         entry.lifecycle = Lifecycle::Ended { slot, assumed };
-        self.nodes[slot].remove(&needs);
+        self.discharge(id);
         self.nodes[slot].ledger.leaving(id, &mut self.scratch);
         self.changed.insert(slot);
         self.timers.insert((now_ms + VANISHED_MS, Timer::Vanished(id)));
@@ -403,7 +406,8 @@ impl Core {
     }
 
     /// Wakes the first waiting pod that fits on a changed node. One at a time: its placement decides what the next one
-    /// finds. A node stays marked until no waiting pod fits on it any more.
+    /// finds. A node stays marked until no waiting pod fits on it any more; a pod that is tried and refused there says
+    /// nothing about the others.
     fn wake(&mut self, now_ms: u64) {
         if !self.queue.has_waiting() {
             self.changed.clear();
@@ -451,16 +455,13 @@ impl Core {
                     self.feasible.push(slot);
                     self.raw.push(cycle::raw_score(node, view, spec, numa));
                 }
-                Err(reason) => {
-                    self.changed.remove(&slot);
-                    match reason {
-                        // All resources that are short, as kube-scheduler lists them.
-                        Reason::TooManyPods | Reason::Insufficient(_) => node
-                            .shortages(view, &spec.needs)
-                            .for_each(|resource| refusals.add(Reason::short_of(resource))),
-                        _ => refusals.add(reason),
-                    }
-                }
+                Err(reason) => match reason {
+                    // All resources that are short, as kube-scheduler lists them.
+                    Reason::TooManyPods | Reason::Insufficient(_) => node
+                        .shortages(view, &spec.needs)
+                        .for_each(|resource| refusals.add(Reason::short_of(resource))),
+                    _ => refusals.add(reason),
+                },
             }
         }
         self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
@@ -539,11 +540,6 @@ impl Lifecycle {
             Self::Unbound => None,
             Self::Assumed { slot } | Self::Bound { slot } | Self::Ended { slot, .. } => Some(slot),
         }
-    }
-
-    /// Whether the totals of the node count the pod.
-    fn is_counted(self) -> bool {
-        matches!(self, Self::Assumed { .. } | Self::Bound { .. })
     }
 
     /// The stage after the API server has confirmed the binding.

@@ -79,6 +79,9 @@ pub struct PodView {
     pub hash: PodHash,
     /// The constraints on the node.
     pub spec: Arc<Spec>,
+    /// The requests that a node's totals count while the pod is there: those of the spec, or larger ones during a
+    /// resize.
+    pub charged: Arc<PodNeeds>,
     /// The progress of the pod.
     pub progress: Progress,
     /// The message of its condition `PodScheduled`, while that is `False`.
@@ -93,6 +96,8 @@ impl PodView {
         let text = |value: Option<&String>| -> Arc<str> { value.map_or("", String::as_str).into() };
         let namespace = text(meta.namespace.as_ref());
         let name = text(meta.name.as_ref());
+        let charged = Arc::new(api::convert::charged_request(pod).needs());
+        let parsed = Spec::read(pod, &charged);
         let spec = pod.spec.as_ref();
         Self {
             uid: text(meta.uid.as_ref()),
@@ -101,7 +106,8 @@ impl PodView {
             priority: spec.and_then(|s| s.priority).unwrap_or(0),
             node: spec.and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty()).map(Arc::from),
             hash: PodHash::of(&namespace, &name),
-            spec: Arc::new(Spec::read(pod)),
+            charged: if *charged == *parsed.needs { Arc::clone(&parsed.needs) } else { charged },
+            spec: Arc::new(parsed),
             progress: Progress::read(pod),
             unschedulable: unschedulable(pod),
             namespace,
@@ -117,19 +123,20 @@ impl PodView {
 }
 
 impl Spec {
-    fn read(pod: &wire::Pod) -> Self {
+    /// Reads the constraints. Of requests that cannot be read in full, `charged` has what can.
+    fn read(pod: &wire::Pod, charged: &Arc<PodNeeds>) -> Self {
         let nothing = wire::PodSpec::default();
         let spec = pod.spec.as_ref().unwrap_or(&nothing);
         let mut unsupported = unsupported_features(spec);
         let needs = match api::convert::pod_request(pod) {
-            Ok(request) => request.needs(),
+            Ok(request) => Arc::new(request.needs()),
             Err(error) => {
                 unsupported.push(Unsupported::Resources(error.to_string()));
-                topology::request::PodRequest::default().needs()
+                Arc::clone(charged)
             }
         };
         Self {
-            needs: Arc::new(needs),
+            needs,
             affinity: NodeAffinity::read(spec),
             tolerations: spec.tolerations.iter().flatten().map(Toleration::read).collect(),
             gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect(),

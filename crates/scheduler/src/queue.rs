@@ -7,7 +7,7 @@
 //! *waiting* (fits no node; nodes must change). Unlike there, a change that makes a waiting pod fit wakes the pod at
 //! once, however often it has failed; backoff only slows down errors. Cost: log(pods) per step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,9 +25,12 @@ pub struct Rank {
     pub pod: PodId,
 }
 
-/// Pods with equal specs, which fit or do not fit together.
+/// Pods of one profile with equal specs, which fit or do not fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class(u64);
+
+/// The scheduler name of a profile, and a spec.
+type ClassKey = (Arc<str>, Arc<Spec>);
 
 /// The queue of a pod; backoff and waiting with the time at which they end at the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +46,7 @@ enum QueueState {
 struct Entry {
     rank: Rank,
     class: Class,
-    spec: Arc<Spec>,
+    key: ClassKey,
     state: QueueState,
     errors: u32,
     attempts: u32,
@@ -57,7 +60,8 @@ pub struct Queue {
     /// Pods in backoff and waiting pods, by the time at which they are tried again in any case.
     timed: BTreeSet<(u64, Rank)>,
     waiting: BTreeMap<Class, BTreeSet<Rank>>,
-    classes: std::collections::HashMap<Arc<Spec>, (Class, usize)>,
+    /// Each class with the number of its pods.
+    classes: HashMap<ClassKey, (Class, usize)>,
     next_class: u64,
     arrivals: u64,
 }
@@ -77,17 +81,17 @@ pub struct BackoffLimits {
 const MAX_WAIT_MS: u64 = 5 * 60 * 1000;
 
 impl Queue {
-    /// Adds a pod to be tried. A queued pod keeps its rank among equals and gets the new spec and priority.
-    pub fn push(&mut self, pod: PodId, priority: i32, spec: &Arc<Spec>) {
+    /// Adds a pod of a profile to be tried. A queued pod keeps its rank among equals and gets the new spec and priority.
+    pub fn push(&mut self, pod: PodId, priority: i32, (profile, spec): (&Arc<str>, &Arc<Spec>)) {
         let previous = self.remove(pod);
         let arrival = previous.as_ref().map_or(self.arrivals, |entry| entry.rank.arrival);
         self.arrivals += u64::from(previous.is_none());
         let rank = Rank { priority: std::cmp::Reverse(priority), arrival, pod };
-        let class = self.class_of(spec);
+        let key = (Arc::clone(profile), Arc::clone(spec));
+        let class = self.class_of(&key);
         let (errors, attempts) = previous.map_or((0, 0), |entry| (entry.errors, entry.attempts));
         self.active.insert(rank);
-        let entry =
-            Entry { rank, class, spec: Arc::clone(spec), state: QueueState::Active, errors, attempts };
+        let entry = Entry { rank, class, key, state: QueueState::Active, errors, attempts };
         self.entries.insert(pod, entry);
     }
 
@@ -128,7 +132,7 @@ impl Queue {
             .waiting
             .values()
             .filter_map(|ranks| ranks.first())
-            .filter_map(|rank| Some((*rank, Arc::clone(&self.entries.get(&rank.pod)?.spec))))
+            .filter_map(|rank| Some((*rank, Arc::clone(&self.entries.get(&rank.pod)?.key.1))))
             .collect();
         heads.sort_unstable_by_key(|(rank, _)| *rank);
         heads
@@ -214,23 +218,23 @@ impl Queue {
     fn remove(&mut self, pod: PodId) -> Option<Entry> {
         let entry = self.entries.remove(&pod)?;
         self.remove_from(entry.state, entry.rank, entry.class);
-        if let Some((_, members)) = self.classes.get_mut(&entry.spec) {
+        if let Some((_, members)) = self.classes.get_mut(&entry.key) {
             *members -= 1;
             if *members == 0 {
-                self.classes.remove(&entry.spec);
+                self.classes.remove(&entry.key);
             }
         }
         Some(entry)
     }
 
-    fn class_of(&mut self, spec: &Arc<Spec>) -> Class {
-        if let Some((class, members)) = self.classes.get_mut(spec) {
+    fn class_of(&mut self, key: &ClassKey) -> Class {
+        if let Some((class, members)) = self.classes.get_mut(key) {
             *members += 1;
             return *class;
         }
         self.next_class += 1;
         let class = Class(self.next_class);
-        self.classes.insert(Arc::clone(spec), (class, 1));
+        self.classes.insert(key.clone(), (class, 1));
         class
     }
 }

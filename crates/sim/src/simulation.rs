@@ -371,6 +371,7 @@ impl<'a> Simulation<'a> {
             node: None,
             hash: PodHash::of(NAMESPACE, &name),
             spec: Arc::clone(&self.specs[number]),
+            charged: Arc::clone(&self.specs[number].needs),
             progress: Progress::default(),
             unschedulable: None,
             name: name.into(),

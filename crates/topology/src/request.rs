@@ -57,6 +57,8 @@ pub struct PodRequest {
     pub overhead: Vec<(ResourceName, Quantity)>,
     /// `status.qosClass`, if the API server has set it.
     pub stated_qos: Option<Qos>,
+    /// `spec.resources.requests`: replaces the containers' sum in the totals. Alignment does not read it.
+    pub pod_level: Vec<(ResourceName, Quantity)>,
 }
 
 /// Quality-of-service class of a pod.
@@ -178,6 +180,10 @@ impl PodRequest {
         let pod_scope = effective(&containers);
         let pod_scope_whole_cpu = whole_cpu(&containers);
         let mut totals = pod_scope.clone();
+        for need in needs_of(&self.pod_level) {
+            totals.retain(|sum| sum.name != need.name);
+            add(&mut totals, need);
+        }
         for need in needs_of(&self.overhead) {
             add(&mut totals, need);
         }

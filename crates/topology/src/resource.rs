@@ -5,12 +5,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{LazyLock, RwLock};
+use std::sync::{LazyLock, PoisonError, RwLock};
 
 /// The name of a resource (`cpu`, `memory`, `hugepages-2Mi`, `vendor.com/nic`), interned for the process.
 ///
-/// Copying and comparing cost one machine word. Names live as long as the process; [`ResourceName::new`] bounds how
-/// many and how long, so hostile objects cannot grow the table without limit.
+/// Copying and comparing cost one machine word. Names live as long as the process, so their number is bounded: that of
+/// nodes and configurations by [`ResourceName::new`], that of pods by [`ResourceName::of_pod`].
 ///
 /// # Example
 /// ```
@@ -48,18 +48,55 @@ pub enum ResourceNameError {
     /// The process has seen too many different names.
     #[error("more than {MAX_NAMES} different resource names seen; refusing {0:?}")]
     TooMany(String),
+    /// The pods of a namespace, or of all namespaces, ask for too many names that no node has.
+    #[error("pods ask for too many resource names that no node has, {0:?} among them")]
+    TooManyOfPods(String),
 }
 
 /// DNS subdomain (253) + `/` + name (63), the limit of a Kubernetes qualified name.
 const MAX_LEN: usize = 317;
 /// Far above any real cluster; bounds the memory that hostile objects can make the process keep.
 const MAX_NAMES: usize = 16_384;
+/// Names that pods may add. The rest is for nodes, whatever pods ask for.
+const MAX_POD_NAMES: usize = MAX_NAMES / 2;
+/// Names that the pods of one namespace may add. Names that a node has do not count.
+const MAX_NAMESPACE_NAMES: usize = 128;
 
 /// Names present from the start, so that the constants below need no lock.
 const WELL_KNOWN: [&str; 4] = ["cpu", "memory", "pods", "ephemeral-storage"];
 
-static NAMES: LazyLock<RwLock<HashMap<&'static str, ResourceName>>> =
-    LazyLock::new(|| RwLock::new(WELL_KNOWN.iter().map(|n| (*n, ResourceName(n))).collect()));
+static NAMES: LazyLock<RwLock<Names>> = LazyLock::new(|| {
+    let known = WELL_KNOWN.iter().map(|name| (*name, ResourceName(name))).collect();
+    RwLock::new(Names { known, of_pods: 0, by_namespace: HashMap::new() })
+});
+
+/// The table of names.
+struct Names {
+    known: HashMap<&'static str, ResourceName>,
+    /// Names that pods have added.
+    of_pods: usize,
+    /// Names that the pods of each namespace have added.
+    by_namespace: HashMap<Box<str>, usize>,
+}
+
+impl Names {
+    fn add(&mut self, name: &str) -> ResourceName {
+        let text: &'static str = Box::leak(name.to_owned().into_boxed_str());
+        self.known.insert(text, ResourceName(text));
+        ResourceName(text)
+    }
+
+    /// Counts one more name of a namespace. Returns whether there is room for it.
+    fn count(&mut self, namespace: &str) -> bool {
+        let added = self.by_namespace.get(namespace).copied().unwrap_or_default();
+        let has_room = added < MAX_NAMESPACE_NAMES && self.of_pods < MAX_POD_NAMES;
+        if has_room {
+            self.by_namespace.insert(namespace.into(), added + 1);
+            self.of_pods += 1;
+        }
+        has_room
+    }
+}
 
 impl ResourceName {
     /// `cpu`.
@@ -71,27 +108,46 @@ impl ResourceName {
     /// `ephemeral-storage`.
     pub const EPHEMERAL_STORAGE: Self = Self("ephemeral-storage");
 
-    /// Interns `name`. A known name costs one read lock; a new one is allocated for the life of the process.
+    /// Interns the name of a resource of nodes or of a configuration. A known name costs one read lock; a new one is
+    /// allocated for the life of the process.
     ///
     /// # Errors
     /// When the name is empty, longer than 317 bytes, or beyond the process' limit of 16,384 names.
     pub fn new(name: &str) -> Result<Self, ResourceNameError> {
+        Self::intern(name, |names| {
+            let has_room = names.known.len() < MAX_NAMES;
+            has_room.then_some(()).ok_or_else(|| ResourceNameError::TooMany(name.to_owned()))
+        })
+    }
+
+    /// Interns a name that a pod of this namespace asks for. A namespace may add 128 names, all together 8,192, so no
+    /// tenant can fill the table.
+    ///
+    /// # Errors
+    /// When the name is empty, longer than 317 bytes, or beyond a limit.
+    pub fn of_pod(name: &str, namespace: &str) -> Result<Self, ResourceNameError> {
+        Self::intern(name, |names| {
+            let has_room = names.known.len() < MAX_NAMES && names.count(namespace);
+            has_room.then_some(()).ok_or_else(|| ResourceNameError::TooManyOfPods(name.to_owned()))
+        })
+    }
+
+    fn intern(
+        name: &str,
+        count: impl FnOnce(&mut Names) -> Result<(), ResourceNameError>,
+    ) -> Result<Self, ResourceNameError> {
         if name.is_empty() || name.len() > MAX_LEN {
             return Err(ResourceNameError::Length(name.len()));
         }
-        if let Some(known) = NAMES.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(name) {
+        if let Some(known) = NAMES.read().unwrap_or_else(PoisonError::into_inner).known.get(name) {
             return Ok(*known);
         }
-        let mut names = NAMES.write().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(known) = names.get(name) {
+        let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.known.get(name) {
             return Ok(*known);
         }
-        if names.len() >= MAX_NAMES {
-            return Err(ResourceNameError::TooMany(name.to_owned()));
-        }
-        let text: &'static str = Box::leak(name.to_owned().into_boxed_str());
-        names.insert(text, Self(text));
-        Ok(Self(text))
+        count(&mut names)?;
+        Ok(names.add(name))
     }
 
     /// The name, as it stands in pod specs.
@@ -191,6 +247,16 @@ mod tests {
         names.sort();
         let names: Vec<_> = names.iter().map(|n| n.as_str()).collect();
         assert_eq!(names, ["cpu", "memory", "hugepages-1Gi", "hugepages-2Mi", "a.com/x", "b.com/x"]);
+    }
+
+    #[test]
+    fn no_namespace_fills_the_table() {
+        let ask = |number: usize| ResourceName::of_pod(&format!("tenant.example/r{number}"), "tenant");
+        assert_eq!((0..16_400).filter(|number| ask(*number).is_ok()).count(), MAX_NAMESPACE_NAMES);
+        assert!(ask(0).is_ok(), "a known name costs nothing");
+        assert!(ResourceName::of_pod("other.example/r", "other").is_ok());
+        let node = name("node.example/late");
+        assert_eq!(ResourceName::of_pod("node.example/late", "tenant"), Ok(node));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use topology::fingerprint::{Fingerprint, Method};
 use topology::policy::{Manager, Policy, Rules, Scope};
 use topology::quantity::Quantity;
-use topology::resource::ResourceName;
+use topology::resource::{ResourceName, ResourceNameError};
 use topology::zone::{MAX_ZONES, NodeTopology, Zone, ZoneId, ZoneResource};
 
 use super::{ConvertError, Problem, Warning, amount_available, quantity};
@@ -151,6 +151,12 @@ fn zone(id: ZoneId, i: usize, wire: &nrt::Zone, warnings: &mut Vec<Warning>) -> 
     let mut resources: Vec<ZoneResource> = Vec::with_capacity(wire.resources.len());
     for (j, entry) in wire.resources.iter().enumerate() {
         let at = |error: ConvertError| error.within(&format!("zones[{i}].resources[{j}]."));
+        // One name too many is no reason to lose the report.
+        if let Err(problem @ ResourceNameError::TooMany(_)) = ResourceName::new(&entry.name) {
+            let path = format!("zones[{i}].resources[{j}].name");
+            warnings.push(Warning { path, problem: problem.into() });
+            continue;
+        }
         let resource = resource(entry, |problem| {
             warnings.push(Warning { path: format!("zones[{i}].resources[{j}].available"), problem });
         });

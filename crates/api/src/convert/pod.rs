@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
 use topology::quantity::Quantity;
 use topology::request::{ContainerKind, ContainerRequest, PodRequest, Qos};
@@ -15,6 +15,11 @@ use super::{ConvertError, Problem};
 
 /// A resource list of a container.
 type Wire = BTreeMap<String, WireQuantity>;
+/// Amounts in name order, each name once.
+type Amounts = Vec<(ResourceName, Quantity)>;
+
+/// Most entries of one list that [`charged_request`] reads. No kubelet has so many resources.
+const MAX_ENTRIES: usize = 256;
 
 /// Reads the resource requests and limits of a pod. Missing requests are taken from the limits, as the API server does
 /// on creation, so pods from files equal pods from a cluster.
@@ -23,60 +28,166 @@ type Wire = BTreeMap<String, WireQuantity>;
 /// [`ConvertError`] with the field's path: for amounts that are no quantities or negative, for invalid resource names,
 /// and for pod-level resources, which are not modelled.
 pub fn pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
-    let nothing = PodSpec::default();
-    let spec = pod.spec.as_ref().unwrap_or(&nothing);
-    if spec.resources.as_ref().is_some_and(|r| filled(r.requests.as_ref()) || filled(r.limits.as_ref())) {
+    let spec = pod.spec.as_ref();
+    if !pod_level(pod).is_empty() {
         return Err(Problem::Unsupported("pod-level resources").at("spec.resources"));
     }
+    let namespace = namespace(pod);
     let mut containers = Vec::new();
-    for (i, wire) in spec.init_containers.iter().flatten().enumerate() {
+    for (wire, kind, path) in members(pod) {
+        containers.push(container(wire, kind, namespace).map_err(|error| error.within(&format!("{path}.")))?);
+    }
+    let overhead = list(spec.and_then(|spec| spec.overhead.as_ref()), namespace);
+    let overhead = overhead.map_err(|error| error.within("spec.overhead"))?;
+    Ok(PodRequest { containers, overhead, stated_qos: stated_qos(pod), pod_level: Vec::new() })
+}
+
+/// The requests that a node's totals count of a pod on it, as far as they can be read: never nothing because of one bad
+/// field. While a resize is under way the largest of the desired, allocated and actual requests counts, and the desired
+/// one does not if the resize is infeasible (component-helpers 1.36 `resource.PodRequests` with `UseStatusResources`).
+///
+/// With pod-level resources the kubelet pins neither CPUs nor memory (1.36, gate `PodLevelResourceManagers` off), so
+/// such a pod is never Guaranteed here.
+#[must_use]
+pub fn charged_request(pod: &Pod) -> PodRequest {
+    let namespace = namespace(pod);
+    let infeasible = is_resize_infeasible(pod);
+    let containers = members(pod).map(|(wire, kind, _)| {
+        let resources = wire.resources.as_ref();
+        let limits = readable(resources.and_then(|resources| resources.limits.as_ref()), namespace);
+        let mut stated = readable(resources.and_then(|resources| resources.requests.as_ref()), namespace);
+        add_missing(&mut stated, &limits);
+        let status = status_of(pod, kind, &wire.name);
+        let actual = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
+        let allocated = status.and_then(|status| status.allocated_resources.as_ref());
+        let mut requests = readable(actual, namespace);
+        raise(&mut requests, readable(allocated, namespace));
+        if !infeasible || requests.is_empty() {
+            raise(&mut requests, stated);
+        }
+        ContainerRequest { name: wire.name.as_str().into(), kind, requests, limits }
+    });
+    let containers = containers.collect();
+    let overhead = readable(pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref()), namespace);
+    let pod_level = pod_level(pod);
+    let stated_qos = if pod_level.is_empty() { stated_qos(pod) } else { Some(Qos::Burstable) };
+    PodRequest { containers, overhead, stated_qos, pod_level }
+}
+
+fn namespace(pod: &Pod) -> &str {
+    pod.metadata.namespace.as_deref().unwrap_or_default()
+}
+
+/// Containers in the order in which the kubelet admits them, each with its path.
+fn members(pod: &Pod) -> impl Iterator<Item = (&Container, ContainerKind, String)> {
+    let spec = pod.spec.as_ref();
+    let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten().enumerate();
+    let init = init.map(|(i, wire)| {
         let sidecar = wire.restart_policy.as_deref() == Some("Always");
         let kind = if sidecar { ContainerKind::Sidecar } else { ContainerKind::Init };
-        containers.push(container(wire, kind).map_err(|e| e.within(&format!("spec.initContainers[{i}].")))?);
-    }
-    for (i, wire) in spec.containers.iter().enumerate() {
-        let container = container(wire, ContainerKind::App);
-        containers.push(container.map_err(|e| e.within(&format!("spec.containers[{i}].")))?);
-    }
-    let overhead = list(spec.overhead.as_ref()).map_err(|e| e.within("spec.overhead"))?;
-    let stated_qos = match pod.status.as_ref().and_then(|status| status.qos_class.as_deref()) {
-        Some("Guaranteed") => Some(Qos::Guaranteed),
-        Some("Burstable") => Some(Qos::Burstable),
-        Some("BestEffort") => Some(Qos::BestEffort),
+        (wire, kind, format!("spec.initContainers[{i}]"))
+    });
+    let app = spec.into_iter().flat_map(|spec| &spec.containers).enumerate();
+    init.chain(app.map(|(i, wire)| (wire, ContainerKind::App, format!("spec.containers[{i}]"))))
+}
+
+fn stated_qos(pod: &Pod) -> Option<Qos> {
+    match pod.status.as_ref()?.qos_class.as_deref()? {
+        "Guaranteed" => Some(Qos::Guaranteed),
+        "Burstable" => Some(Qos::Burstable),
+        "BestEffort" => Some(Qos::BestEffort),
         _ => None,
+    }
+}
+
+/// Pod-level requests, with what a resize of them holds already.
+fn pod_level(pod: &Pod) -> Amounts {
+    let namespace = namespace(pod);
+    let Some(stated) = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()) else { return Vec::new() };
+    let mut amounts = readable(stated.requests.as_ref(), namespace);
+    add_missing(&mut amounts, &readable(stated.limits.as_ref(), namespace));
+    if let Some(status) = pod.status.as_ref().filter(|_| !amounts.is_empty()) {
+        raise(&mut amounts, readable(status.allocated_resources.as_ref(), namespace));
+        let actual = status.resources.as_ref().and_then(|actual| actual.requests.as_ref());
+        raise(&mut amounts, readable(actual, namespace));
+    }
+    amounts
+}
+
+fn is_resize_infeasible(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let mut conditions = status.conditions.iter().flatten();
+    let infeasible = Some("Infeasible");
+    conditions.any(|one| one.type_ == "PodResizePending" && one.reason.as_deref() == infeasible)
+        || status.resize.as_deref() == infeasible
+}
+
+fn status_of<'a>(pod: &'a Pod, kind: ContainerKind, name: &str) -> Option<&'a ContainerStatus> {
+    let status = pod.status.as_ref()?;
+    let statuses = match kind {
+        ContainerKind::App => &status.container_statuses,
+        ContainerKind::Init | ContainerKind::Sidecar => &status.init_container_statuses,
     };
-    Ok(PodRequest { containers, overhead, stated_qos })
+    statuses.iter().flatten().find(|status| status.name == name)
 }
 
-fn filled(list: Option<&Wire>) -> bool {
-    list.is_some_and(|list| !list.is_empty())
-}
-
-fn container(wire: &Container, kind: ContainerKind) -> Result<ContainerRequest, ConvertError> {
+fn container(
+    wire: &Container,
+    kind: ContainerKind,
+    namespace: &str,
+) -> Result<ContainerRequest, ConvertError> {
     let resources = wire.resources.as_ref();
-    let read = |wire, field| list(wire).map_err(|e: ConvertError| e.within(field));
+    let read = |wire, field| list(wire, namespace).map_err(|e: ConvertError| e.within(field));
     let limits = read(resources.and_then(|r| r.limits.as_ref()), "resources.limits")?;
     let mut requests = read(resources.and_then(|r| r.requests.as_ref()), "resources.requests")?;
-    for (name, limit) in &limits {
+    add_missing(&mut requests, &limits);
+    Ok(ContainerRequest { name: wire.name.as_str().into(), kind, requests, limits })
+}
+
+/// Takes requests that are missing from the limits.
+fn add_missing(requests: &mut Amounts, limits: &Amounts) {
+    for (name, limit) in limits {
         if let Err(at) = requests.binary_search_by_key(name, |(known, _)| *known) {
             requests.insert(at, (*name, *limit));
         }
     }
-    Ok(ContainerRequest { name: wire.name.as_str().into(), kind, requests, limits })
+}
+
+/// Raises amounts to these, where they are larger.
+fn raise(amounts: &mut Amounts, to: Amounts) {
+    for (name, amount) in to {
+        match amounts.binary_search_by_key(&name, |(known, _)| *known) {
+            Ok(at) => amounts[at].1 = amounts[at].1.max(amount),
+            Err(at) => amounts.insert(at, (name, amount)),
+        }
+    }
 }
 
 /// A resource list in name order. Errors carry `[name]` as their path.
-fn list(wire: Option<&Wire>) -> Result<Vec<(ResourceName, Quantity)>, ConvertError> {
-    let mut list = Vec::with_capacity(wire.map_or(0, BTreeMap::len));
+fn list(wire: Option<&Wire>, namespace: &str) -> Result<Amounts, ConvertError> {
+    let mut list = Vec::new();
     for (name, amount) in wire.into_iter().flatten() {
-        let at = |problem: Problem| problem.at(format!("[{name}]"));
-        let resource = ResourceName::new(name).map_err(|error| at(error.into()))?;
-        let quantity = Quantity::parse(amount.0.trim()).map_err(|error| at(error.into()))?;
-        if quantity.sign() < 0 {
-            return Err(at(Problem::Negative(quantity)));
-        }
-        list.push((resource, quantity));
+        let entry = entry(name, amount, namespace);
+        list.push(entry.map_err(|problem| problem.at(format!("[{name}]")))?);
     }
     list.sort_unstable_by_key(|(name, _)| *name);
     Ok(list)
+}
+
+/// The readable entries of a resource list, in name order.
+fn readable(wire: Option<&Wire>, namespace: &str) -> Amounts {
+    let entries = wire.into_iter().flatten().take(MAX_ENTRIES);
+    let mut list: Amounts =
+        entries.filter_map(|(name, amount)| entry(name, amount, namespace).ok()).collect();
+    list.sort_unstable_by_key(|(name, _)| *name);
+    list
+}
+
+fn entry(name: &str, amount: &WireQuantity, namespace: &str) -> Result<(ResourceName, Quantity), Problem> {
+    let resource = ResourceName::of_pod(name, namespace)?;
+    let quantity = Quantity::parse(amount.0.trim())?;
+    if quantity.sign() < 0 {
+        return Err(Problem::Negative(quantity));
+    }
+    Ok((resource, quantity))
 }

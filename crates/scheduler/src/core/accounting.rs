@@ -57,19 +57,19 @@ impl Core {
         let Some(entry) = self.pods.get_mut(&id) else { return };
         entry.lifecycle = Lifecycle::Bound { slot };
         let (spec, hash) = (Arc::clone(&entry.view.spec), entry.view.hash);
+        let charged = entry.charged.insert(Arc::clone(&entry.view.charged));
         let node = &mut self.nodes[slot];
-        node.add(&spec.needs);
+        node.add(charged);
         let bound = BoundPod { id, hash, needs: Arc::clone(&spec.needs), finishes: spec.finishes };
         node.ledger.bound(&bound, &mut self.scratch);
     }
 
     /// Undoes [`Core::place`]: the pod never reached the node.
     pub(super) fn unplace(&mut self, id: PodId) {
-        let Some(entry) = self.pods.get_mut(&id) else { return };
-        let lifecycle = std::mem::replace(&mut entry.lifecycle, Lifecycle::Unbound);
-        let Some(slot) = lifecycle.slot() else { return };
-        if lifecycle.is_counted() {
-            self.nodes[slot].remove(&entry.view.spec.needs);
+        let Some(slot) = self.pods.get(&id).and_then(|entry| entry.lifecycle.slot()) else { return };
+        self.discharge(id);
+        if let Some(entry) = self.pods.get_mut(&id) {
+            entry.lifecycle = Lifecycle::Unbound;
         }
         self.nodes[slot].ledger.forget(id, &mut self.scratch);
         self.changed.insert(slot);
@@ -79,13 +79,34 @@ impl Core {
     pub(super) fn release(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(&id) else { return };
         let Some(slot) = entry.lifecycle.slot() else { return };
-        if entry.lifecycle.is_counted() {
+        if !matches!(entry.lifecycle, Lifecycle::Ended { .. }) {
             let assumed = matches!(entry.lifecycle, Lifecycle::Assumed { .. });
             entry.lifecycle = Lifecycle::Ended { slot, assumed };
-            self.nodes[slot].remove(&entry.view.spec.needs);
+            self.discharge(id);
         }
         self.nodes[slot].ledger.released(id, &mut self.scratch);
         self.changed.insert(slot);
+    }
+
+    /// Counts other requests of a pod that is counted, after a resize. Its zones stay: the kubelet does not resize
+    /// what it has aligned (1.36 `isInPlacePodVerticalScalingAllowed`).
+    pub(super) fn recharge(&mut self, id: PodId) {
+        let Some(entry) = self.pods.get_mut(&id) else { return };
+        let (Some(slot), Some(before)) = (entry.lifecycle.slot(), &entry.charged) else { return };
+        if *before != entry.view.charged {
+            self.nodes[slot].remove(before);
+            self.nodes[slot].add(&entry.view.charged);
+            entry.charged = Some(Arc::clone(&entry.view.charged));
+            self.changed.insert(slot);
+        }
+    }
+
+    /// Takes what the totals of its node count of a pod off them.
+    pub(super) fn discharge(&mut self, id: PodId) {
+        let Some(entry) = self.pods.get_mut(&id) else { return };
+        if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), entry.charged.take()) {
+            self.nodes[slot].remove(&charged);
+        }
     }
 
     /// Forgets a pod.

@@ -12,6 +12,8 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
 
+mod charged;
+
 const GI: i64 = 1 << 30;
 /// Late enough that no node is young.
 const LATER: u64 = 1_000_000;
@@ -178,6 +180,47 @@ fn waiting_pods_are_woken_at_once_and_in_order_by_a_release() {
     assert_eq!(core.queue_lengths(), (0, 0, 1));
     core.handle(Event::PodGone(pod("b", 8, ended("n"))), LATER);
     assert_eq!(decide(&mut core, LATER), ["d -> n"]);
+}
+
+/// A pod that is tried and refused on a node says nothing about the pods that wait for it.
+#[test]
+fn each_freed_node_wakes_its_own_pod() {
+    let mut core = core(&["s", "t"]);
+    let selects = |node: &str| json!({"spec": {"nodeSelector": {"zone": node}}});
+    for (name, cpus, node) in [("s1", 4, "s"), ("s2", 4, "s"), ("t1", 6, "t"), ("t2", 2, "t")] {
+        core.handle(Event::Pod(pod(name, cpus, selects(node))), LATER);
+        decide(&mut core, LATER);
+    }
+    for (name, cpus, node) in [("s3", 8, "s"), ("t3", 8, "t")] {
+        core.handle(Event::Pod(pod(name, cpus, selects(node))), LATER);
+    }
+    assert_eq!(decide(&mut core, LATER), ["s3 -> s", "t3 -> t"]);
+    core.handle(Event::Pod(pod("w1", 4, json!({}))), LATER);
+    core.handle(Event::Pod(pod("w2", 2, json!({}))), LATER);
+    assert_eq!(decide(&mut core, LATER).len(), 2, "both wait");
+    for (name, cpus, node) in [("s1", 4, "s"), ("t2", 2, "t")] {
+        core.handle(Event::Pod(pod(name, cpus, running(node))), LATER);
+        core.handle(Event::PodGone(pod(name, cpus, ended(node))), LATER);
+    }
+    assert_eq!(decide(&mut core, LATER), ["w1 -> s", "w2 -> t"]);
+}
+
+/// A pod of a profile that aligns does not keep equal pods of another profile waiting.
+#[test]
+fn profiles_wait_apart() {
+    let mut core = core(&["n"]);
+    for (name, cpus) in [("a", 5), ("b", 5), ("c", 3), ("d", 3)] {
+        core.handle(Event::Pod(pod(name, cpus, json!({}))), LATER);
+    }
+    assert_eq!(decide(&mut core, LATER).len(), 4);
+    core.handle(Event::Pod(pod("aligned", 4, json!({}))), LATER);
+    core.handle(Event::Pod(pod("blind", 4, json!({"spec": {"schedulerName": "blind"}}))), LATER);
+    assert_eq!(decide(&mut core, LATER).len(), 2, "both wait");
+    for name in ["c", "d"] {
+        core.handle(Event::Pod(pod(name, 3, running("n"))), LATER);
+        core.handle(Event::PodGone(pod(name, 3, ended("n"))), LATER);
+    }
+    assert_eq!(decide(&mut core, LATER), ["blind -> n"]);
 }
 
 /// The last state of a pod that was deleted in grace.
@@ -445,6 +488,7 @@ enum Step {
     Report(usize, [i64; 2]),
     ReportGone(usize),
     FailBind(usize),
+    Resize(usize, i64),
     Wait(u64),
 }
 
@@ -463,7 +507,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => nodes.clone().prop_map(Step::NodeGone),
         3 => (nodes.clone(), [0..=8_i64, 0..=8_i64]).prop_map(|(node, free)| Step::Report(node, free)),
         1 => nodes.prop_map(Step::ReportGone),
-        1 => pods.prop_map(Step::FailBind),
+        1 => pods.clone().prop_map(Step::FailBind),
+        2 => (pods, 1..=8_i64).prop_map(|(pod, cpus)| Step::Resize(pod, cpus)),
         1 => (0..5_000_u64).prop_map(Step::Wait),
     ]
 }
@@ -519,6 +564,10 @@ impl World {
                     core.handle(Event::BindFailed(id), now);
                 }
             }
+            Step::Resize(at, cpus) => {
+                self.pods.entry(*at).and_modify(|(known, _)| *known = *cpus);
+                self.tell(core, *at, running);
+            }
             Step::Wait(ms) => self.now += ms,
             Step::Create(..) => {}
         }
@@ -546,14 +595,14 @@ fn recount(core: &Core) {
         let mine = core
             .pods
             .values()
-            .filter(|entry| entry.lifecycle.slot() == Some(slot) && entry.lifecycle.is_counted());
+            .filter(|entry| entry.lifecycle.slot() == Some(slot))
+            .filter(|entry| !matches!(entry.lifecycle, Lifecycle::Ended { .. }));
         let (mut pods, mut cpu) = (0, 0);
         for entry in mine {
             pods += 1;
             cpu += entry
                 .view
-                .spec
-                .needs
+                .charged
                 .totals
                 .iter()
                 .find(|n| n.name == ResourceName::CPU)

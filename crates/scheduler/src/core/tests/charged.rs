@@ -1,0 +1,83 @@
+//! The requests that the totals of nodes count: resizes, pod-level resources, names of tenants.
+
+use super::*;
+
+/// CPUs in use on the only node, in thousandths.
+fn used(core: &Core) -> i64 {
+    let node = core.nodes().next().unwrap();
+    node.used.iter().find(|need| need.name == ResourceName::CPU).map_or(0, |need| need.amount)
+}
+
+/// A running pod that desires so many CPUs, and has others allocated.
+fn resized(desired: i64, allocated: i64, infeasible: bool) -> PodView {
+    let allocated = json!({"cpu": allocated.to_string()});
+    let reason = if infeasible { "Infeasible" } else { "Deferred" };
+    let status = json!({
+        "startTime": "2026-01-01T00:00:00Z",
+        "phase": "Running",
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+        "containerStatuses": [{
+            "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+            "allocatedResources": allocated, "resources": {"requests": allocated},
+        }],
+    });
+    pod("a", desired, json!({"spec": {"nodeName": "n"}, "status": status}))
+}
+
+#[test]
+fn a_resize_counts_its_larger_side_and_leaves_nothing_behind() {
+    let mut core = core(&["n"]);
+    core.handle(Event::Pod(pod("a", 1, running("n"))), LATER);
+    assert_eq!(used(&core), 1_000);
+    for (view, cpus) in [
+        (resized(4, 1, false), 4_000),
+        (resized(2, 4, false), 4_000),
+        (resized(8, 2, true), 2_000),
+        (resized(4, 4, false), 4_000),
+    ] {
+        core.handle(Event::Pod(view), LATER);
+        assert_eq!(used(&core), cpus);
+    }
+    core.handle(Event::PodGone(pod("a", 4, ended("n"))), LATER);
+    assert_eq!(used(&core), 0);
+}
+
+#[test]
+fn pods_of_other_schedulers_with_pod_level_resources_count() {
+    let mut core = core(&["n"]);
+    let level = json!({"requests": {"cpu": "6", "memory": "2Gi"}, "limits": {"cpu": "6", "memory": "2Gi"}});
+    let mut more = running("n");
+    more["spec"]["resources"] = level.clone();
+    core.handle(Event::Pod(pod("a", 2, more)), LATER);
+    assert_eq!(used(&core), 6_000);
+    core.handle(Event::Pod(pod("b", 1, json!({"spec": {"resources": level}}))), LATER);
+    let decisions = decide(&mut core, LATER);
+    assert!(decisions[0].contains("pod-level resources are not supported yet"), "{decisions:?}");
+}
+
+/// One pod with more names than the table of names has room for: its neighbours are placed, reports with names not
+/// seen before are read, and what can be read of the pod itself counts.
+#[test]
+fn no_pod_fills_the_table_of_names() {
+    let mut core = core(&["n"]);
+    let mut amounts = json!({"cpu": "2", "memory": "1Gi"});
+    for number in 0..16_400 {
+        amounts[format!("tenant.example/flood{number}")] = "1".into();
+    }
+    let flood = json!([{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]);
+    let mut more = running("n");
+    more["spec"]["containers"] = flood.clone();
+    core.handle(Event::Pod(pod("flood", 2, more)), LATER);
+    assert_eq!(used(&core), 2_000);
+    core.handle(Event::Pod(pod("pending", 2, json!({"spec": {"containers": flood}}))), LATER);
+    core.handle(Event::Pod(pod("neighbour", 2, json!({}))), LATER);
+    let decisions = decide(&mut core, LATER);
+    assert!(decisions[0].contains("names that no node has"), "{decisions:?}");
+    assert_eq!(decisions[1..], ["neighbour -> n"]);
+    let fresh = json!({"name": "hugepages-32Mi", "capacity": "1", "allocatable": "1", "available": "1"});
+    let object = json!({
+        "metadata": {"name": "n"}, "zones": [{"name": "node-0", "type": "Node", "resources": [fresh]}],
+    });
+    let (topology, warnings) = api::convert::node_topology(&serde_json::from_value(object).unwrap()).unwrap();
+    assert_eq!((topology.zones[0].resources.len(), warnings.len()), (1, 0));
+}
