@@ -18,6 +18,8 @@ use crate::metrics::Metrics;
 
 /// Time between two updates of the gauges.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
+/// The most decisions before events, results of calls, a shutdown and a lost lease are looked at again.
+const BATCH: usize = 64;
 
 /// The state of the scheduling task.
 pub(super) struct EventLoop {
@@ -50,11 +52,13 @@ impl EventLoop {
         loop {
             if self.intake.is_synced() {
                 synced.open();
-                if leadership.as_ref().is_none_or(|status| status.borrow().leads()) {
-                    self.decide();
-                }
             }
-            let due = self.core.due().map(|due| self.instant(due));
+            let leads = leadership.as_ref().is_none_or(|status| status.borrow().leads());
+            let may_decide = self.intake.is_synced() && leads;
+            let has_more = may_decide && self.decide();
+            // Only decisions make the time due pass: without any, waiting for it would not end.
+            let due = self.core.due().filter(|_| may_decide && !self.outbox.is_full());
+            let due = due.map(|due| self.instant(due));
             tokio::select! {
                 biased;
                 () = token.cancelled() => return,
@@ -62,13 +66,15 @@ impl EventLoop {
                 Some(change) = changes.recv() => {
                     self.take(change);
                     // The whole burst comes first, so that decisions rest on all of it.
-                    while let Ok(change) = changes.try_recv() {
+                    for _ in 0..changes.len() {
+                        let Ok(change) = changes.try_recv() else { break };
                         self.take(change);
                     }
                 }
                 () = sleep_until(due) => {}
                 _ = gauges.tick() => self.observe(),
                 () = changed(&mut leadership) => {}
+                () = std::future::ready(()), if has_more => {}
             }
         }
     }
@@ -91,10 +97,15 @@ impl EventLoop {
         }
     }
 
-    fn decide(&mut self) {
-        loop {
+    /// Decides about at most [`BATCH`] pods, and about none while too many bindings wait. Returns whether more can be
+    /// decided at once.
+    fn decide(&mut self) -> bool {
+        for _ in 0..BATCH {
+            if self.outbox.is_full() {
+                return false;
+            }
             let began = Instant::now();
-            let Some(decision) = self.core.next(self.now_ms()) else { return };
+            let Some(decision) = self.core.next(self.now_ms()) else { return false };
             let seconds = began.elapsed().as_secs_f64();
             match decision {
                 Decision::Bind(binding) => {
@@ -111,6 +122,7 @@ impl EventLoop {
                 }
             }
         }
+        true
     }
 
     fn complete(&mut self, result: CallResult) {

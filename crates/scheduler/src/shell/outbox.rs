@@ -3,7 +3,7 @@
 //! In: bindings and refusals. Out: the results of bindings. Never: two bindings to one node at a time, a result that is
 //! only likely (after a timeout the pod is looked up), or a condition older than the last decision about its pod.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +23,10 @@ use crate::core::{Binding, Refused};
 use crate::ledger::PodId;
 use crate::pod::PodView;
 
-/// Most bindings in flight over all nodes; each has a connection of its own.
-const MAX_BINDS: usize = 32;
+mod bind_queue;
+
+use bind_queue::BindQueue;
+
 /// Most condition writes in flight; only people read conditions, so they may be late.
 const MAX_CONDITIONS: usize = 8;
 
@@ -46,8 +48,7 @@ pub(super) struct Outbox {
     client: Client,
     recorder: Recorder,
     in_flight: FuturesUnordered<BoxFuture<'static, Completed>>,
-    binds: BTreeMap<Arc<str>, VecDeque<Binding>>,
-    busy_nodes: BTreeSet<Arc<str>>,
+    binds: BindQueue,
     conditions: BTreeMap<Arc<str>, Refused>,
     busy_pods: BTreeSet<Arc<str>>,
 }
@@ -58,8 +59,7 @@ impl Outbox {
             client,
             recorder,
             in_flight: FuturesUnordered::new(),
-            binds: BTreeMap::new(),
-            busy_nodes: BTreeSet::new(),
+            binds: BindQueue::default(),
             conditions: BTreeMap::new(),
             busy_pods: BTreeSet::new(),
         }
@@ -68,7 +68,7 @@ impl Outbox {
     /// Binds a pod, after all earlier bindings to the same node.
     pub(super) fn bind(&mut self, binding: Binding) {
         self.conditions.remove(&binding.pod.uid);
-        self.binds.entry(Arc::clone(&binding.node)).or_default().push_back(binding);
+        self.binds.push(binding);
         self.start();
     }
 
@@ -87,6 +87,11 @@ impl Outbox {
         }
     }
 
+    /// Whether so many bindings wait that decisions should pause until the next call ends.
+    pub(super) fn is_full(&self) -> bool {
+        self.binds.is_full()
+    }
+
     /// Drops the pending condition of a pod that is gone.
     pub(super) fn drop_pod(&mut self, uid: &Arc<str>) {
         self.conditions.remove(uid);
@@ -97,13 +102,13 @@ impl Outbox {
         let completed = self.in_flight.next().await?;
         let result = match completed {
             Completed::Bind(binding, Ok(())) => {
-                self.busy_nodes.remove(&binding.node);
+                self.binds.done(&binding.node);
                 let note = format!("Successfully assigned {} to {}", binding.pod.key(), binding.node);
                 self.record(&binding.pod, Severity::Normal, "Scheduled", "Binding", note);
                 CallResult::Bound(binding.id)
             }
             Completed::Bind(binding, Err(reason)) => {
-                self.busy_nodes.remove(&binding.node);
+                self.binds.done(&binding.node);
                 tracing::warn!(pod = binding.pod.key(), node = %binding.node, reason, "binding failed");
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
                 CallResult::BindFailed { id: binding.id, profile: Arc::clone(&binding.pod.scheduler) }
@@ -118,18 +123,8 @@ impl Outbox {
     }
 
     fn start(&mut self) {
-        while self.busy_nodes.len() < MAX_BINDS {
-            let next = self.binds.keys().find(|node| !self.busy_nodes.contains(*node)).cloned();
-            let Some(node) = next else { break };
-            let Some(queue) = self.binds.get_mut(&node) else { break };
-            let binding = queue.pop_front();
-            if queue.is_empty() {
-                self.binds.remove(&node);
-            }
-            if let Some(binding) = binding {
-                self.busy_nodes.insert(node);
-                self.in_flight.push(Box::pin(bind(self.client.clone(), binding)));
-            }
+        while let Some(binding) = self.binds.next() {
+            self.in_flight.push(Box::pin(bind(self.client.clone(), binding)));
         }
         while self.busy_pods.len() < MAX_CONDITIONS {
             let next = self.conditions.keys().find(|uid| !self.busy_pods.contains(*uid)).cloned();

@@ -1,0 +1,104 @@
+//! Bindings that wait to be sent.
+//!
+//! In: bindings in the order of decisions. Out: the next one to send. Never: two to one node at a time, or another order
+//! on a node than that of the decisions, which its kubelet has to follow.
+//!
+//! Among nodes the highest priority comes first, then the oldest decision. Cost: waiting bindings, which
+//! [`MAX_WAITING`] bounds.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::core::Binding;
+
+/// The most bindings in flight over all nodes; each has a connection of its own.
+pub(super) const MAX_BINDS: usize = 32;
+/// The most waiting bindings before decisions pause: a later pod of high priority would wait behind all of them.
+pub(super) const MAX_WAITING: usize = 256;
+
+/// Waiting bindings, and the nodes with one in flight.
+#[derive(Debug, Default)]
+pub(super) struct BindQueue {
+    /// By node, in the order of decisions, with their numbers.
+    waiting: BTreeMap<Arc<str>, VecDeque<(u64, Binding)>>,
+    busy: BTreeSet<Arc<str>>,
+    decisions: u64,
+}
+
+impl BindQueue {
+    /// Adds a binding, after all earlier ones to its node.
+    pub(super) fn push(&mut self, binding: Binding) {
+        self.decisions += 1;
+        self.waiting.entry(Arc::clone(&binding.node)).or_default().push_back((self.decisions, binding));
+    }
+
+    /// Takes the next binding to send; `None` while none may be sent. Its node is busy until [`Self::done`].
+    pub(super) fn next(&mut self) -> Option<Binding> {
+        if self.busy.len() >= MAX_BINDS {
+            return None;
+        }
+        let urgency = |queue: &VecDeque<(u64, Binding)>| {
+            let highest = queue.iter().map(|(_, binding)| binding.pod.priority).max();
+            (Reverse(highest), queue.front().map(|(number, _)| *number))
+        };
+        let free = self.waiting.iter().filter(|(node, _)| !self.busy.contains(*node));
+        let node = Arc::clone(free.min_by_key(|(_, queue)| urgency(queue))?.0);
+        let queue = self.waiting.get_mut(&node)?;
+        let (_, binding) = queue.pop_front()?;
+        if queue.is_empty() {
+            self.waiting.remove(&node);
+        }
+        self.busy.insert(node);
+        Some(binding)
+    }
+
+    /// The binding in flight to a node has ended.
+    pub(super) fn done(&mut self, node: &Arc<str>) {
+        self.busy.remove(node);
+    }
+
+    /// Whether decisions should pause.
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting.values().map(VecDeque::len).sum::<usize>() >= MAX_WAITING
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::ledger::PodId;
+    use crate::pod::PodView;
+
+    fn binding(id: u64, node: &str, priority: i32) -> Binding {
+        let object = json!({ "metadata": { "name": format!("p{id}") }, "spec": { "priority": priority, "containers": [] } });
+        let pod = PodView::read(&serde_json::from_value(object).unwrap());
+        Binding { id: PodId(id), pod, node: node.into(), attempts: 1 }
+    }
+
+    #[test]
+    fn priority_then_age_decide_among_nodes_and_age_alone_on_one() {
+        let mut queue = BindQueue::default();
+        for (id, node, priority) in [(1, "z", 0), (2, "a", 0), (3, "z", 0), (4, "m", 0), (5, "m", 9)] {
+            queue.push(binding(id, node, priority));
+        }
+        let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
+        assert_eq!(sent, [4, 1, 2], "m has the important pod, z the oldest");
+        queue.done(&"m".into());
+        queue.done(&"z".into());
+        let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
+        assert_eq!(sent, [5, 3]);
+    }
+
+    #[test]
+    fn flights_and_waiting_are_bounded() {
+        let mut queue = BindQueue::default();
+        for id in 0..300 {
+            queue.push(binding(id, &format!("n{id}"), 0));
+        }
+        assert_eq!(std::iter::from_fn(|| queue.next()).count(), MAX_BINDS);
+        assert!(queue.is_full());
+    }
+}
