@@ -23,6 +23,8 @@ pub struct Numa {
     pub strategy: Strategy,
     /// Weights of resources in the zone score.
     pub weights: Weights,
+    /// Whether nodes are filtered by zones.
+    pub filters: bool,
     /// Weight of the zone score among the scores; 0: not scored.
     pub score_weight: i64,
 }
@@ -67,7 +69,7 @@ pub fn filter(
     if let Some(resource) = node.shortages(view, &spec.needs).next() {
         return Err(Reason::short_of(resource));
     }
-    if numa.is_none() {
+    if !numa.is_some_and(|numa| numa.filters) {
         return Ok(());
     }
     if !node.ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && spec.needs.may_align()

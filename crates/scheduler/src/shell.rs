@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Args, Serving};
+use crate::config;
 use crate::core::Core;
 use crate::metrics::Metrics;
 
@@ -47,6 +48,13 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let (file, settings) = args.load()?;
     let names: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_ref()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), profiles = ?names, "starting scheduler");
+    for profile in &file.profiles {
+        let plugins = config::disabled_without_effect(profile);
+        if !plugins.is_empty() {
+            let (profile, plugins) = (&profile.scheduler_name, plugins.join(", "));
+            tracing::warn!(profile, plugins, "these plugins always run; to disable them has no effect");
+        }
+    }
     let kubeconfig = args.kubeconfig(&file);
     let user_agent = format!("tholepin-scheduler/{}", env!("CARGO_PKG_VERSION"));
     let connection = Connection::open(&Options { kubeconfig, context: None, user_agent }).await?;

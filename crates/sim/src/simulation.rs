@@ -333,7 +333,8 @@ impl<'a> Simulation<'a> {
 
     /// Starts a scheduler that knows only what the API server has.
     fn start_scheduler(&mut self) {
-        let numa = Numa { strategy: Strategy::LeastAllocated, weights: Weights::default(), score_weight: 1 };
+        let (strategy, weights) = (Strategy::LeastAllocated, Weights::default());
+        let numa = Numa { strategy, weights, filters: true, score_weight: 1 };
         let mut core = Core::new(Settings {
             profiles: vec![Profile {
                 name: PROFILE.into(),

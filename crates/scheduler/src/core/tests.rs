@@ -19,7 +19,8 @@ const GI: i64 = 1 << 30;
 const LATER: u64 = 1_000_000;
 
 fn settings() -> Settings {
-    let numa = Numa { strategy: ZoneStrategy::LeastAllocated, weights: Weights::default(), score_weight: 1 };
+    let (strategy, weights) = (ZoneStrategy::LeastAllocated, Weights::default());
+    let numa = Numa { strategy, weights, filters: true, score_weight: 1 };
     Settings {
         profiles: vec![
             Profile { name: "numa".into(), numa: Some(numa), percentage: 0 },
