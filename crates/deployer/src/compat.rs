@@ -26,8 +26,9 @@ use crate::part::{Component, Part};
 use crate::platform::Platform;
 use crate::version;
 use help::HelpLength;
-use path::{Error, Path};
-use request::{OutputFlags, Request};
+use path::Path;
+use pflag::{Error, Parsed};
+use request::Request;
 use table::Verb;
 
 /// A parsed command line.
@@ -58,26 +59,26 @@ pub fn start(words: &[String], variable: &dyn Fn(&str) -> Option<String>) -> Inv
     let Some(verb) = path.command().verb else { return printed(help::help(&path, HelpLength::Full)) };
     let parsed = match parsed {
         Ok(parsed) => parsed,
-        Err(Error::Flag(pflag::Error::Help)) => return printed(help::help(&path, HelpLength::Full)),
+        Err(Error::Help) => return printed(help::help(&path, HelpLength::Full)),
         Err(error) => return failed(&error),
     };
-    match Request::new(verb, &parsed, variable).and_then(|request| local(request, &parsed.rest)) {
+    match Request::new(verb, parsed, variable).and_then(local) {
         Ok(start) => start,
         Err(error) => failed(&format!("{error:#}")),
     }
 }
 
 /// Runs commands that need no cluster.
-fn local(request: Request, words: &[String]) -> anyhow::Result<Invocation> {
+fn local(request: Request) -> anyhow::Result<Invocation> {
     Ok(match request.verb {
         Verb::Nothing => Invocation::End(Ending {
             stderr: help::usage(&Path::find(&[]).0, HelpLength::Full),
             ..Ending::default()
         }),
-        Verb::Help => help_about(words),
+        Verb::Help => help_about(&request.parsed.rest),
         Verb::Completion(shell) => printed(complete::script(shell)),
-        Verb::Version => printed(version_text(request.output)),
-        Verb::Images => printed(images(&request.options, request.output)),
+        Verb::Version => printed(version_text(&request.parsed)),
+        Verb::Images => printed(images(&request.options, &request.parsed)),
         Verb::Policy => printed(policy(&request)?),
         Verb::Render(components) if !request.replicas_of_control_plane => {
             printed(render(&request, request.options.clone(), components)?)
@@ -108,30 +109,28 @@ fn help_about(words: &[String]) -> Invocation {
     Invocation::End(Ending { stderr: format!("Unknown help topic [{topic}]\n{usage}"), ..Ending::default() })
 }
 
-fn version_text(output: OutputFlags) -> String {
-    let text = match output {
-        OutputFlags { hash: true, .. } => version::commit().unwrap_or("unknown").to_owned(),
-        OutputFlags { full: true, .. } => version::full(),
-        _ => version::tag(),
+fn version_text(flags: &Parsed) -> String {
+    let text = match (flags.bool("hash"), flags.bool("full")) {
+        (true, _) => version::commit().unwrap_or("unknown").to_owned(),
+        (false, true) => version::full(),
+        (false, false) => version::tag(),
     };
     format!("{text}\n")
 }
 
 /// The images in one of three forms. As in the peer, the updater is first unless variables are printed.
-fn images(options: &Options, output: OutputFlags) -> String {
+fn images(options: &Options, flags: &Parsed) -> String {
     let mut used = options.used_images();
     let names = || used.iter().map(|used| used.image);
-    match output {
-        OutputFlags { raw: true, json: true, .. } => {
-            format!("{}\n", serde_json::json!(names().collect::<Vec<_>>()))
-        }
-        OutputFlags { raw: true, .. } => names().map(|name| format!("{name}\n")).collect(),
-        OutputFlags { json: true, .. } => {
+    match (flags.bool("raw"), flags.bool("json")) {
+        (true, true) => format!("{}\n", serde_json::json!(names().collect::<Vec<_>>())),
+        (true, false) => names().map(|name| format!("{name}\n")).collect(),
+        (false, true) => {
             // Written by hand for the order of the keys; each value is quoted as JSON.
             let field = |used: &UsedImage<'_>| format!("{:?}:{}", used.role, serde_json::json!(used.image));
             format!("{{{}}}\n", used.iter().map(field).collect::<Vec<_>>().join(","))
         }
-        _ => {
+        (false, false) => {
             used.rotate_left(1);
             used.iter().map(|used| format!("{}={}\n", used.variable, used.image)).collect()
         }

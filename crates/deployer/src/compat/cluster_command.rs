@@ -37,7 +37,7 @@ impl Request {
                 self.log_findings().await?;
                 self.deploy(&Component::ALL, &token).await?;
             }
-            Verb::Validate => return deployer::run(&self.cluster, self.output.json).await,
+            Verb::Validate => return deployer::run(&self.cluster, self.parsed.bool("json")).await,
             Verb::Detect => self.detect().await?,
             Verb::Render(components) => {
                 let clients = session::connect(&self.cluster).await?;
@@ -151,20 +151,20 @@ impl Request {
     /// Prints unknown values as such, and the reasons on standard error.
     async fn detect(&self) -> anyhow::Result<()> {
         let clients = session::connect(&self.cluster).await?;
-        if self.output.control_plane {
+        if self.parsed.bool("control-plane") {
             let nodes = detect::control_plane_nodes(&clients.reads).await;
             let nodes = nodes.unwrap_or_else(|error| {
                 eprintln!("{error}");
                 0
             });
             let (text, json) = (format!("nodes={nodes}\n"), format!("{{\"nodeCount\":{nodes}}}\n"));
-            print(if self.output.json { &json } else { &text });
+            print(if self.parsed.bool("json") { &json } else { &text });
             return Ok(());
         }
         let found = detect::cluster(&clients.reads, &self.given).await;
         let errors = [found.platform.get().err(), found.version.get().err()];
         errors.into_iter().flatten().for_each(|error| eprintln!("{error}"));
-        if self.output.json {
+        if self.parsed.bool("json") {
             print(&format!("{}\n", serde_json::to_string(&found)?));
         } else {
             print(&format!("{found}\n"));

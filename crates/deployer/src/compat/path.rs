@@ -2,38 +2,12 @@
 //!
 //! In: the arguments. Out: the command with its ancestors and parsed flags, or an error in cobra's words. Never: a run.
 
-use super::pflag::{self, Flag, Parsed};
+use super::pflag::{self, Error, Flag, Parsed};
 use super::table::{Command, Entry, ROOT};
 
 /// A command with its ancestors; the program is first.
 #[derive(Clone, Debug)]
 pub(super) struct Path(pub Vec<&'static Command>);
-
-/// A wrong command line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Error {
-    /// A wrong flag.
-    #[error(transparent)]
-    Flag(#[from] pflag::Error),
-    /// An unknown command.
-    #[error("unknown command {word:?} for {path:?}{}", suggestion(.suggestions))]
-    Command {
-        /// The word.
-        word: String,
-        /// The parent command.
-        path: String,
-        /// Similar commands.
-        suggestions: Vec<&'static str>,
-    },
-}
-
-fn suggestion(names: &[&str]) -> String {
-    if names.is_empty() {
-        return String::new();
-    }
-    let lines: Vec<String> = names.iter().map(|name| format!("\n\t{name}")).collect();
-    format!("\n\nDid you mean this?{}\n", lines.concat())
-}
 
 impl Path {
     /// The command itself.
@@ -98,7 +72,7 @@ impl Path {
     /// Finds the command and parses its flags. Only `help` takes further words.
     ///
     /// # Errors
-    /// When a word is no command or a flag is wrong. `-h` is [`pflag::Error::Help`].
+    /// When a word is no command or a flag is wrong. `-h` is [`Error::Help`].
     pub(super) fn read(words: &[String]) -> (Self, Result<Parsed, Error>) {
         let (path, rest) = Self::find(words);
         let parsed = path.parse(rest);
@@ -125,11 +99,12 @@ impl Path {
         };
         // Cobra suggests only top-level commands.
         let children = if self.0.len() == 1 { self.command().children } else { &[] };
-        Error::Command {
-            word: word.to_owned(),
-            path: self.title(),
-            suggestions: children.iter().filter(likely).map(|command| command.name).collect(),
+        let mut names: String =
+            children.iter().filter(likely).map(|command| format!("\n\t{}", command.name)).collect();
+        if !names.is_empty() {
+            names = format!("\n\nDid you mean this?{names}\n");
         }
+        Error::Wrong(format!("unknown command {word:?} for {:?}{names}", self.title()))
     }
 }
 

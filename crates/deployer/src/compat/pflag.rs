@@ -39,47 +39,15 @@ pub(super) struct Parsed {
     pub(super) rest: Vec<String>,
 }
 
-/// A wrong command line, in pflag's words.
+/// The end of a command line without a command to run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
     /// `-h` or `--help`; not a mistake.
     #[error("pflag: help requested")]
     Help,
-    /// Three dashes, or no name before `=`.
-    #[error("bad flag syntax: {0}")]
-    Syntax(String),
-    /// An unknown flag.
-    #[error("unknown flag: --{0}")]
-    Unknown(String),
-    /// An unknown shorthand letter.
-    #[error("unknown shorthand flag: '{letter}' in -{group}")]
-    UnknownLetter {
-        /// The letter.
-        letter: char,
-        /// The rest of its group.
-        group: String,
-    },
-    /// The last argument lacks its value.
-    #[error("flag needs an argument: --{0}")]
-    Argument(&'static str),
-    /// The last argument lacks its value, after a shorthand letter.
-    #[error("flag needs an argument: '{letter}' in -{group}")]
-    LetterArgument {
-        /// The letter.
-        letter: char,
-        /// The rest of its group.
-        group: String,
-    },
-    /// The value has the wrong kind.
-    #[error("invalid argument {value:?} for {flag:?} flag: {reason}")]
-    Value {
-        /// The value.
-        value: String,
-        /// The flag as in the help.
-        flag: String,
-        /// Go's message.
-        reason: String,
-    },
+    /// The first mistake, in the words of pflag or cobra.
+    #[error("{0}")]
+    Wrong(String),
 }
 
 impl Flag {
@@ -160,17 +128,18 @@ fn long(
     parsed: &mut Parsed,
 ) -> Result<(), Error> {
     if body.starts_with(['-', '=']) {
-        return Err(Error::Syntax(format!("--{body}")));
+        return Err(Error::Wrong(format!("bad flag syntax: --{body}")));
     }
     let (name, value) =
         body.split_once('=').map_or((body, None), |(name, value)| (name, Some(value.to_owned())));
     let Some(flag) = flags.iter().find(|flag| flag.name == name) else {
-        return Err(if name == "help" { Error::Help } else { Error::Unknown(name.to_owned()) });
+        let unknown = Error::Wrong(format!("unknown flag: --{name}"));
+        return Err(if name == "help" { Error::Help } else { unknown });
     };
     let value = match (value, flag.kind) {
         (Some(value), _) => value,
         (None, Kind::Bool) => "true".to_owned(),
-        (None, _) => rest.next().ok_or(Error::Argument(flag.name))?,
+        (None, _) => rest.next().ok_or_else(|| Error::Wrong(format!("flag needs an argument: --{name}")))?,
     };
     parsed.set(flag, value)
 }
@@ -184,9 +153,10 @@ fn letters(
     while let Some(letter) = group.chars().next() {
         let after = &group[letter.len_utf8()..];
         let Some(flag) = flags.iter().find(|flag| flag.letter == Some(letter)) else {
-            let unknown = Error::UnknownLetter { letter, group: group.to_owned() };
+            let unknown = Error::Wrong(format!("unknown shorthand flag: '{letter}' in -{group}"));
             return Err(if letter == 'h' { Error::Help } else { unknown });
         };
+        let missing = || Error::Wrong(format!("flag needs an argument: '{letter}' in -{group}"));
         let value = match after.strip_prefix('=').filter(|value| !value.is_empty()) {
             Some(value) => value.to_owned(),
             None if flag.kind == Kind::Bool => {
@@ -195,7 +165,7 @@ fn letters(
                 continue;
             }
             None if !after.is_empty() => after.to_owned(),
-            None => rest.next().ok_or_else(|| Error::LetterArgument { letter, group: group.to_owned() })?,
+            None => rest.next().ok_or_else(missing)?,
         };
         return parsed.set(flag, value);
     }
@@ -205,7 +175,8 @@ fn letters(
 impl Parsed {
     fn set(&mut self, flag: &Flag, value: String) -> Result<(), Error> {
         if let Some(reason) = flag.complaint(&value) {
-            return Err(Error::Value { value, flag: flag.title(), reason });
+            let title = flag.title();
+            return Err(Error::Wrong(format!("invalid argument {value:?} for {title:?} flag: {reason}")));
         }
         self.values.insert(flag.name, value);
         Ok(())

@@ -39,8 +39,8 @@ pub struct Request {
     pub cluster: runtime::client::Options,
     /// Files that were read, for the log: a message and the size in bytes.
     pub read: Vec<(&'static str, usize)>,
-    /// Output flags of single commands.
-    pub output: OutputFlags,
+    /// The flags, of which single commands read those about their output.
+    pub(super) parsed: Parsed,
 }
 
 /// The style of the log.
@@ -52,21 +52,6 @@ pub enum LogStyle {
     Structured,
 }
 
-/// Output flags of single commands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutputFlags {
-    /// JSON instead of text.
-    pub json: bool,
-    /// `detect`: print the number of control plane nodes.
-    pub control_plane: bool,
-    /// `images`: names only.
-    pub raw: bool,
-    /// `version`: tag and commit.
-    pub full: bool,
-    /// `version`: the commit only.
-    pub hash: bool,
-}
-
 impl Request {
     /// Reads the flags of a command.
     ///
@@ -74,7 +59,7 @@ impl Request {
     /// The first value that is not allowed or file that cannot be read, in one line.
     pub(super) fn new(
         verb: Verb,
-        parsed: &Parsed,
+        parsed: Parsed,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> anyhow::Result<Self> {
         let given = |flag: &str| parsed.text(flag).filter(|text| !text.is_empty());
@@ -91,16 +76,16 @@ impl Request {
         let platform = platform(parsed.text_or_default("platform"))?;
         let mut options = Options::peers();
         let mut read = Vec::new();
-        config_files(parsed, &mut options, &mut read)?;
-        updater(parsed, &mut options.updater)?;
+        config_files(&parsed, &mut options, &mut read)?;
+        updater(&parsed, &mut options.updater)?;
         options.updater.scc = scc;
-        scheduler(parsed, &mut options.scheduler)?;
+        scheduler(&parsed, &mut options.scheduler)?;
         let replicas = parsed.int("replicas");
         options.scheduler.replicas = i32::try_from(replicas).context("replicas: too many")?;
         if parsed.bool("pull-if-not-present") {
             options.pull = PullPolicy::IfNotPresent;
         }
-        let sha = variable(USE_SHA).is_some() || parsed.text("sha").is_some() && parsed.bool("sha");
+        let sha = variable(USE_SHA).is_some() || parsed.bool("sha");
         options.images = Images::new(if sha { Pullspec::Digest } else { Pullspec::Tag }, variable);
         let limit =
             |flag: &str| parsed.duration(flag).with_context(|| format!("--{flag}: it must not be negative"));
@@ -123,13 +108,7 @@ impl Request {
                 user_agent: crate::session::user_agent(),
             },
             read,
-            output: OutputFlags {
-                json: parsed.bool("json"),
-                control_plane: parsed.bool("control-plane"),
-                raw: parsed.bool("raw"),
-                full: parsed.bool("full"),
-                hash: parsed.bool("hash"),
-            },
+            parsed,
         })
     }
 }

@@ -223,7 +223,8 @@ fn every_flag_sets_its_option() {
     );
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
     let (path, parsed) = Path::read(&words);
-    let request = Request::new(path.command().verb.unwrap(), &parsed.unwrap(), &|_| None).unwrap();
+    let mut request = Request::new(path.command().verb.unwrap(), parsed.unwrap(), &|_| None).unwrap();
+    request.parsed = Parsed::default();
     let text = format!("{request:#?}");
     for wanted in [
         "verb: Deploy(\n        [\n            Api,\n            TopologyUpdater,\n            SchedulerPlugin,",
@@ -264,7 +265,7 @@ fn our_own_programs_keep_their_defaults() {
     let options = |words: &str| {
         let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         let (path, parsed) = Path::read(&words);
-        Request::new(path.command().verb.unwrap(), &parsed.unwrap(), &|_| None).unwrap().options
+        Request::new(path.command().verb.unwrap(), parsed.unwrap(), &|_| None).unwrap().options
     };
     let ours = Options::default();
     let ten = Some(std::time::Duration::from_secs(10));
