@@ -9,7 +9,8 @@ use runtime::goflag::Kind;
 
 use super::Ending;
 use super::path::Path;
-use super::table::{Command, Entry, ROOT};
+use super::pflag::{Flag, takes_next};
+use super::table::{Command, ROOT};
 
 /// "Do not offer files", in cobra's numbers.
 const NO_FILES: u8 = 4;
@@ -36,8 +37,7 @@ pub(super) fn answer(words: &[String], descriptions: bool) -> Ending {
         }
     };
     let flags = path.flags();
-    let awaits =
-        rest.last().is_some_and(|word| word.starts_with('-') && super::pflag::takes_next(&flags, word));
+    let awaits = rest.last().is_some_and(|word| word.starts_with('-') && takes_next(&flags, word));
     if awaits {
         // The value of a flag; only files can be completed.
         directive = FILES;
@@ -54,9 +54,8 @@ pub(super) fn answer(words: &[String], descriptions: bool) -> Ending {
 
 /// The commands for the library that writes the scripts.
 fn mirror(command: &Command) -> clap::Command {
-    let arguments = |entries: &'static [Entry], global: bool| {
-        entries.iter().map(move |entry| {
-            let flag = entry.flag;
+    let arguments = |flags: &'static [Flag], global: bool| {
+        flags.iter().map(move |flag| {
             let argument =
                 Arg::new(flag.name).long(flag.name).short(flag.letter).help(flag.help).global(global);
             let is_file = flag.name.ends_with("file") || flag.name == "kubeconfig";

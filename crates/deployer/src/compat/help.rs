@@ -9,7 +9,7 @@ use runtime::goflag::Kind;
 
 use super::path::Path;
 use super::pflag::Flag;
-use super::table::{Command, Entry};
+use super::table::Command;
 
 /// The length of a help text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +20,8 @@ pub(super) enum HelpLength {
     Brief,
 }
 
-const HELP: Entry = Entry {
-    flag: Flag { name: "help", letter: Some('h'), kind: Kind::Bool, default: "false", help: "" },
-    brief: Some(""),
-};
+const HELP: Flag =
+    Flag { name: "help", letter: Some('h'), kind: Kind::Bool, default: "false", help: "", brief: Some("") };
 
 /// The least width of the column of names.
 const NARROWEST: usize = 11;
@@ -47,9 +45,9 @@ pub(super) fn usage(path: &Path, length: HelpLength) -> String {
         let _ = writeln!(text, "  {title} [command]\n\nAvailable Commands:");
         text.push_str(&children(command, length));
     }
-    let own: Vec<Entry> = path.own().copied().collect();
+    let own: Vec<Flag> = path.own().copied().collect();
     let _ = write!(text, "\nFlags:\n{}", flags(own, length, Some(command.name)));
-    let inherited: Vec<Entry> = path.inherited().copied().collect();
+    let inherited: Vec<Flag> = path.inherited().copied().collect();
     if !inherited.is_empty() {
         let _ = write!(text, "\nGlobal Flags:\n{}", flags(inherited, length, None));
     }
@@ -66,19 +64,17 @@ fn children(command: &Command, length: HelpLength) -> String {
 }
 
 /// Flags sorted by name, with texts in one column; `of` names the command whose flags include `-h`.
-fn flags(mut entries: Vec<Entry>, length: HelpLength, of: Option<&str>) -> String {
+fn flags(mut flags: Vec<Flag>, length: HelpLength, of: Option<&str>) -> String {
     if length == HelpLength::Brief {
         // A command's own flags are always shown.
-        let brief =
-            |entry: &Entry| entry.brief.map(|help| Entry { flag: Flag { help, ..entry.flag }, ..*entry });
+        let brief = |flag: &Flag| flag.brief.map(|help| Flag { help, ..*flag });
         let global = of.is_none() || of == Some("deployer");
-        entries = entries.iter().filter_map(|entry| brief(entry).or((!global).then_some(*entry))).collect();
+        flags = flags.iter().filter_map(|flag| brief(flag).or((!global).then_some(*flag))).collect();
     }
     let about = of.map(|name| format!("help for {name}"));
-    entries.extend(of.map(|_| HELP));
-    entries.sort_by_key(|entry| entry.flag.name);
-    let line = |entry: &Entry| {
-        let flag = entry.flag;
+    flags.extend(of.map(|_| HELP));
+    flags.sort_by_key(|flag| flag.name);
+    let line = |flag: &Flag| {
         let letter = flag.letter.map_or("    ".to_owned(), |letter| format!("-{letter}, "));
         let kind = match flag.kind {
             Kind::Bool => "",
@@ -86,11 +82,10 @@ fn flags(mut entries: Vec<Entry>, length: HelpLength, of: Option<&str>) -> Strin
             Kind::Int => " int",
             Kind::Duration => " duration",
         };
-        let help =
-            if flag.name == HELP.flag.name { about.clone().unwrap_or_default() } else { described(&flag) };
+        let help = if flag.name == HELP.name { about.clone().unwrap_or_default() } else { described(flag) };
         (format!("  {letter}--{}{kind}", flag.name), help)
     };
-    let lines: Vec<(String, String)> = entries.iter().map(line).collect();
+    let lines: Vec<(String, String)> = flags.iter().map(line).collect();
     let width = lines.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
     lines.iter().map(|(left, right)| format!("{left:<width$}   {right}\n")).collect()
 }

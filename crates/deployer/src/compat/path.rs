@@ -3,7 +3,7 @@
 //! In: the arguments. Out: the command with its ancestors and parsed flags, or an error in cobra's words. Never: a run.
 
 use super::pflag::{self, Error, Flag, Parsed};
-use super::table::{Command, Entry, ROOT};
+use super::table::{Command, ROOT};
 
 /// A command with its ancestors; the program is first.
 #[derive(Clone, Debug)]
@@ -21,19 +21,19 @@ impl Path {
     }
 
     /// The command's own flags, including those that its children inherit.
-    pub(super) fn own(&self) -> impl Iterator<Item = &'static Entry> {
+    pub(super) fn own(&self) -> impl Iterator<Item = &'static Flag> {
         let command = self.command();
         command.flags.iter().chain(command.inherited)
     }
 
     /// Flags inherited from ancestors.
-    pub(super) fn inherited(&self) -> impl Iterator<Item = &'static Entry> + '_ {
+    pub(super) fn inherited(&self) -> impl Iterator<Item = &'static Flag> + '_ {
         self.0[..self.0.len().saturating_sub(1)].iter().flat_map(|command| command.inherited)
     }
 
     /// All flags.
     pub(super) fn flags(&self) -> Vec<&'static Flag> {
-        self.own().chain(self.inherited()).map(|entry| &entry.flag).collect()
+        self.own().chain(self.inherited()).collect()
     }
 
     /// Finds the command; the second value has the words without its name.

@@ -26,6 +26,8 @@ pub(super) struct Flag {
     pub(super) default: &'static str,
     /// The help text.
     pub(super) help: &'static str,
+    /// The text in the short help; `None`: not listed there.
+    pub(super) brief: Option<&'static str>,
 }
 
 /// A parsed command line.
@@ -221,7 +223,7 @@ mod tests {
     ];
 
     const fn flag(name: &'static str, letter: Option<char>, kind: Kind) -> Flag {
-        Flag { name, letter, kind, default: "", help: "" }
+        Flag { name, letter, kind, default: "", help: "", brief: None }
     }
 
     fn read(words: &str) -> Result<String, String> {

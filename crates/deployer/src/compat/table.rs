@@ -8,15 +8,6 @@ use runtime::goflag::Kind::{self, Bool, Duration, Int, Text};
 use super::pflag::Flag;
 use crate::part::Component;
 
-/// A flag with its short help.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    /// The flag.
-    pub(super) flag: Flag,
-    /// The text in the short help; `None`: not listed there.
-    pub(super) brief: Option<&'static str>,
-}
-
 /// A command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Command {
@@ -27,9 +18,9 @@ pub(super) struct Command {
     /// The action; `None`: only subcommands have one.
     pub(super) verb: Option<Verb>,
     /// Flags of this command only.
-    pub(super) flags: &'static [Entry],
+    pub(super) flags: &'static [Flag],
     /// Flags that subcommands inherit.
-    pub(super) inherited: &'static [Entry],
+    pub(super) inherited: &'static [Flag],
     /// Subcommands, by name.
     pub(super) children: &'static [Command],
     /// Whether the short help lists the command.
@@ -69,14 +60,14 @@ const API: &[Component] = &[Component::Api];
 const UPDATER: &[Component] = &[Component::TopologyUpdater];
 const SCHEDULER: &[Component] = &[Component::SchedulerPlugin];
 
-const fn flag(kind: Kind, name: &'static str, default: &'static str, help: &'static str) -> Entry {
-    Entry { flag: Flag { name, letter: None, kind, default, help }, brief: None }
+const fn flag(kind: Kind, name: &'static str, default: &'static str, help: &'static str) -> Flag {
+    Flag { name, letter: None, kind, default, help, brief: None }
 }
 
-impl Entry {
+impl Flag {
     /// Gives the flag a shorthand.
     const fn letter(self, letter: char) -> Self {
-        Self { flag: Flag { letter: Some(letter), ..self.flag }, ..self }
+        Self { letter: Some(letter), ..self }
     }
 
     /// Lists the flag in the short help with this text.
@@ -86,7 +77,7 @@ impl Entry {
 }
 
 /// The global flags; the last group is not in the peer.
-const GLOBAL: &[Entry] = &[
+const GLOBAL: &[Flag] = &[
     flag(Text, "platform", "", "platform kind:version to deploy on (example kubernetes:v1.22)")
         .letter('P')
         .short("platform to deploy on"),
@@ -152,67 +143,61 @@ const GLOBAL: &[Entry] = &[
     flag(Text, "sched-type", "PLUGIN", "type of scheduler to deploy - PLUGIN or THOLEPIN"),
 ];
 
-const fn json(help: &'static str) -> Entry {
+const fn json(help: &'static str) -> Flag {
     flag(Bool, "json", "false", help).letter('J')
 }
 
-const WAIT_DEPLOY: &[Entry] =
+const WAIT_DEPLOY: &[Flag] =
     &[flag(Bool, "wait", "false", "wait for deployment to be all completed.").letter('W')];
-const WAIT_REMOVE: &[Entry] =
+const WAIT_REMOVE: &[Flag] =
     &[flag(Bool, "wait", "false", "wait for removal to be all completed.").letter('W')];
 
-const DETECT: &[Entry] = &[
+const DETECT: &[Flag] = &[
     flag(Bool, "control-plane", "false", "detect control plane info, not cluster info"),
     json("output JSON, not text."),
 ];
-const IMAGES: &[Entry] = &[
+const IMAGES: &[Flag] = &[
     json("output JSON, not text (default)."),
     flag(Bool, "raw", "false", "output raw list. Default is key=value object.").letter('r'),
     flag(Bool, "sha", "false", "emit SHA256 pullspects, not tag pullspecs.").letter('S'),
 ];
-const VERSION: &[Entry] = &[
+const VERSION: &[Flag] = &[
     flag(Bool, "full", "false", "emit version and git hash."),
     flag(Bool, "hash", "false", "emit only the git hash."),
 ];
-const COMPLETION: &[Entry] = &[flag(Bool, "no-descriptions", "false", "disable completion descriptions")];
+const COMPLETION: &[Flag] = &[flag(Bool, "no-descriptions", "false", "disable completion descriptions")];
 
 const fn leaf(name: &'static str, about: &'static str, verb: Verb) -> Command {
     Command { name, about, verb: Some(verb), flags: &[], inherited: &[], children: &[], brief: true }
 }
 
+/// Commands for single components, by name; `more` is listed after the first.
 macro_rules! components {
-    ($verb:ident, $($name:literal $target:ident $about:literal),*) => {
-        [$(leaf($name, $about, Verb::$verb($target))),*]
+    ($verb:ident, $word:literal $(, $more:expr)?) => {
+        &[
+            leaf("api", concat!($word, " the APIs needed for topology-aware-scheduling"), Verb::$verb(API)),
+            $($more,)?
+            leaf(
+                "scheduler-plugin",
+                concat!($word, " the scheduler plugin needed for topology-aware-scheduling"),
+                Verb::$verb(SCHEDULER),
+            ),
+            leaf(
+                "topology-updater",
+                concat!($word, " the topology updater needed for topology-aware-scheduling"),
+                Verb::$verb(UPDATER),
+            ),
+        ]
     };
 }
 
-const RENDER: &[Command] = &[
-    leaf("api", "render the APIs needed for topology-aware-scheduling", Verb::Render(API)),
-    Command {
-        brief: false,
-        ..leaf("policy", "render the SELinux policy needed for topology-aware-scheduling", Verb::Policy)
-    },
-    leaf(
-        "scheduler-plugin",
-        "render the scheduler plugin needed for topology-aware-scheduling",
-        Verb::Render(SCHEDULER),
-    ),
-    leaf(
-        "topology-updater",
-        "render the topology updater needed for topology-aware-scheduling",
-        Verb::Render(UPDATER),
-    ),
-];
-
-const DEPLOY: &[Command] = &components!(Deploy,
-    "api" API "deploy the APIs needed for topology-aware-scheduling",
-    "scheduler-plugin" SCHEDULER "deploy the scheduler plugin needed for topology-aware-scheduling",
-    "topology-updater" UPDATER "deploy the topology updater needed for topology-aware-scheduling");
-
-const REMOVE: &[Command] = &components!(Remove,
-    "api" API "remove the APIs needed for topology-aware-scheduling",
-    "scheduler-plugin" SCHEDULER "remove the scheduler plugin needed for topology-aware-scheduling",
-    "topology-updater" UPDATER "remove the topology updater needed for topology-aware-scheduling");
+const POLICY: Command = Command {
+    brief: false,
+    ..leaf("policy", "render the SELinux policy needed for topology-aware-scheduling", Verb::Policy)
+};
+const RENDER: &[Command] = components!(Render, "render", POLICY);
+const DEPLOY: &[Command] = components!(Deploy, "deploy");
+const REMOVE: &[Command] = components!(Remove, "remove");
 
 const fn shell(name: &'static str, about: &'static str, shell: clap_complete::Shell) -> Command {
     Command { flags: COMPLETION, ..leaf(name, about, Verb::Completion(shell)) }
