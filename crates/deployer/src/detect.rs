@@ -30,11 +30,11 @@ pub struct PlatformSpec {
 
 /// The answer to one question.
 #[derive(Clone, Debug)]
-pub struct Detection<T> {
-    /// The user's answer.
-    pub given: Option<T>,
-    /// The cluster's answer; `None` if the user's made the question needless.
-    pub detected: Option<Result<T, Error>>,
+pub enum Detection<T> {
+    /// The user's answer; the cluster was not asked.
+    Given(T),
+    /// The cluster's answer.
+    Detected(Result<T, Error>),
 }
 
 /// Platform and version of a cluster.
@@ -52,19 +52,10 @@ impl<T> Detection<T> {
     /// # Errors
     /// When the user gave no answer and the cluster's is an error.
     pub fn get(&self) -> Result<&T, Error> {
-        match (&self.given, &self.detected) {
-            (Some(given), _) => Ok(given),
-            (None, Some(detected)) => detected.as_ref().map_err(Clone::clone),
-            (None, None) => Err(Error::NotAsked),
+        match self {
+            Self::Given(given) => Ok(given),
+            Self::Detected(detected) => detected.as_ref().map_err(Clone::clone),
         }
-    }
-
-    fn given(given: T) -> Self {
-        Self { given: Some(given), detected: None }
-    }
-
-    fn detected(detected: Result<T, Error>) -> Self {
-        Self { given: None, detected: Some(detected) }
     }
 }
 
@@ -85,9 +76,6 @@ pub enum Error {
     /// The version is malformed.
     #[error(transparent)]
     Version(platform::Error),
-    /// Neither the user nor the cluster was asked.
-    #[error("not asked")]
-    NotAsked,
 }
 
 impl Error {
@@ -99,13 +87,13 @@ impl Error {
 /// Detects what `given` leaves open. A failed question is an error in its place.
 pub async fn cluster(client: &Client, given: &PlatformSpec) -> ClusterInfo {
     let platform = match given.platform {
-        Some(platform) => Detection::given(platform),
-        None => Detection::detected(platform(client).await),
+        Some(platform) => Detection::Given(platform),
+        None => Detection::Detected(platform(client).await),
     };
     let version = match &given.version {
-        Some(version) => Detection::given(version.clone()),
+        Some(version) => Detection::Given(version.clone()),
         // With an unknown platform the version is that of Kubernetes.
-        None => Detection::detected(version(client, platform.get().ok().copied()).await),
+        None => Detection::Detected(version(client, platform.get().ok().copied()).await),
     };
     ClusterInfo { platform, version }
 }

@@ -192,8 +192,8 @@ mod tests {
 
     fn cluster() -> ClusterInfo {
         ClusterInfo {
-            platform: detect::Detection { given: Some(Platform::Kubernetes), detected: None },
-            version: detect::Detection { given: "v1.36.0".parse().ok(), detected: None },
+            platform: detect::Detection::Given(Platform::Kubernetes),
+            version: detect::Detection::Given("v1.36.0".parse().unwrap()),
         }
     }
 
@@ -251,10 +251,10 @@ mod tests {
     #[test]
     fn an_unknown_platform_is_an_error() {
         let unknown = ClusterInfo {
-            platform: detect::Detection { given: None, detected: None },
-            version: detect::Detection { given: None, detected: None },
+            platform: detect::Detection::Detected(Err(detect::Error::NoOperands)),
+            version: detect::Detection::Detected(Err(detect::Error::NoOperands)),
         };
         let error = EnvironmentOptions::default().resolve(&unknown, None).unwrap_err();
-        assert_eq!(error.to_string(), "cannot find out the platform: not asked");
+        assert_eq!(error.to_string(), format!("cannot find out the platform: {}", detect::Error::NoOperands));
     }
 }

@@ -5,20 +5,20 @@ fn version(text: &str) -> Version {
 }
 
 fn failed<T>() -> Detection<T> {
-    Detection::detected(Err(Error::NoOperands))
+    Detection::Detected(Err(Error::NoOperands))
 }
 
 #[test]
 fn answers_have_the_forms_of_the_go_deployer() {
     let kubernetes = ClusterInfo {
-        platform: Detection::detected(Ok(Platform::Kubernetes)),
-        version: Detection::detected(Ok(version("v1.27.3"))),
+        platform: Detection::Detected(Ok(Platform::Kubernetes)),
+        version: Detection::Detected(Ok(version("v1.27.3"))),
     };
     let openshift = ClusterInfo {
-        platform: Detection::given(Platform::OpenShift),
-        version: Detection::given(version("v4.14")),
+        platform: Detection::Given(Platform::OpenShift),
+        version: Detection::Given(version("v4.14")),
     };
-    let half = ClusterInfo { platform: failed(), version: Detection::detected(Ok(version("v1.27.3"))) };
+    let half = ClusterInfo { platform: failed(), version: Detection::Detected(Ok(version("v1.27.3"))) };
     let nothing = ClusterInfo { platform: failed(), version: failed() };
     for (cluster, text, json) in [
         (

@@ -46,8 +46,8 @@ struct Answer {
 impl<T: fmt::Display> Detection<T> {
     fn words(&self, unknown: &str) -> Answer {
         let word = |value: Option<&T>| value.map_or_else(|| unknown.to_owned(), ToString::to_string);
-        let detected = self.detected.as_ref().and_then(|detected| detected.as_ref().ok());
-        let (given, found) = (self.given.as_ref(), self.get().ok());
+        let found = self.get().ok();
+        let (given, detected) = if matches!(self, Self::Given(_)) { (found, None) } else { (None, found) };
         Answer { auto_detected: word(detected), user_supplied: word(given), discovered: word(found) }
     }
 }
