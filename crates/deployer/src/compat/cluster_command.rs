@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use api::goduration::GoDuration;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::render;
@@ -18,7 +19,7 @@ use crate::install::step::Observer;
 use crate::manifests;
 use crate::part::Component;
 use crate::progress::classic::Classic;
-use crate::progress::structured::{Structured, Value};
+use crate::progress::structured::Structured;
 use crate::progress::to_stderr_with_time;
 use crate::session;
 use crate::validate::compat::{deployer, sentence};
@@ -71,8 +72,8 @@ impl Request {
                 let values: Vec<String> = pairs
                     .iter()
                     .map(|(name, value)| match value {
-                        Value::Text(text) => format!(" {name}={text}"),
-                        Value::Number(number) => format!(" {name}={number}"),
+                        Value::String(text) => format!(" {name}={text}"),
+                        number => format!(" {name}={number}"),
                     })
                     .collect();
                 to_stderr_with_time()(&format!("{message}{}", values.concat()));
@@ -82,12 +83,12 @@ impl Request {
     }
 
     fn note_settings(&self) {
-        let text = |duration: Duration| Value::Text(GoDuration::from(duration).to_string());
+        let text = |duration: Duration| GoDuration::from(duration).to_string().into();
         let pairs =
             [("interval", text(self.settings.wait_interval)), ("timeout", text(self.settings.wait_timeout))];
         self.note(3, "global polling settings", &pairs);
         for (what, bytes) in &self.read {
-            self.note(0, what, &[("bytes", Value::Number(i64::try_from(*bytes).unwrap_or(i64::MAX)))]);
+            self.note(0, what, &[("bytes", (*bytes).into())]);
         }
     }
 
@@ -101,8 +102,7 @@ impl Request {
         )
         .await?;
         let version = options.version.as_ref().map_or_else(String::new, ToString::to_string);
-        let pairs =
-            [("platform", Value::Text(options.platform.to_string())), ("version", Value::Text(version))];
+        let pairs = [("platform", options.platform.to_string().into()), ("version", version.into())];
         self.note(3, "detection", &pairs);
         let parts = manifests::parts(&options, components)?;
         install::deploy(&clients.changes, &parts, &self.settings, self.observer().as_mut(), token).await?;
@@ -115,19 +115,15 @@ impl Request {
         let mut observer = self.observer();
         let removed =
             install::remove(&clients.changes, components, &self.settings, observer.as_mut(), token).await;
-        match removed {
-            Err(error) if error.is_cancelled() => Err(error.into()),
-            Err(error) => {
-                match self.style {
-                    LogStyle::Classic => to_stderr_with_time()(&format!("error removing: {error}")),
-                    LogStyle::Structured => {
-                        self.note(0, "while removing", &[("error", Value::Text(error.to_string()))])
-                    }
-                }
-                Ok(())
-            }
-            Ok(_) => Ok(()),
+        let Err(error) = removed else { return Ok(()) };
+        if error.is_cancelled() {
+            return Err(error.into());
         }
+        match self.style {
+            LogStyle::Classic => to_stderr_with_time()(&format!("error removing: {error}")),
+            LogStyle::Structured => self.note(0, "while removing", &[("error", error.to_string().into())]),
+        }
+        Ok(())
     }
 
     /// `setup` logs findings and continues in any case.
@@ -139,10 +135,10 @@ impl Request {
             return Ok(());
         }
         if items.is_empty() {
-            self.note(0, "cluster configuration", &[("issue", Value::Text("none".to_owned()))]);
+            self.note(0, "cluster configuration", &[("issue", "none".into())]);
         }
-        for (number, item) in (0..).zip(&items) {
-            let pairs = [("issue", Value::Number(number)), ("description", Value::Text(sentence(item)))];
+        for (number, item) in items.iter().enumerate() {
+            let pairs = [("issue", number.into()), ("description", sentence(item).into())];
             self.note(0, "cluster configuration", &pairs);
         }
         Ok(())

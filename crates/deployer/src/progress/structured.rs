@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value;
+
 use super::{Sink, done, key, reverted, spoken, tag};
 use crate::install::step::{ObjectStep, Observer, Operation, Step, WaitState};
 use crate::options::Updater;
@@ -17,21 +19,13 @@ pub(crate) struct Structured {
     waiting: Option<String>,
 }
 
-/// The value of a key.
-pub(crate) enum Value {
-    /// A text, printed in quotes.
-    Text(String),
-    /// A number, printed without quotes.
-    Number(i64),
-}
-
 impl Structured {
     /// Progress of an installation with this updater; lines above the level `verbosity` are dropped.
     pub(crate) fn new(updater: Updater, verbosity: i64, sink: Sink) -> Self {
         Self { sink, updater, verbosity, waiting: None }
     }
 
-    /// Writes a line unless its level is above the verbosity.
+    /// Writes a line unless its level is above the verbosity. Values are texts, printed in quotes, or numbers.
     pub(crate) fn line(
         &mut self,
         component: Option<Component>,
@@ -47,16 +41,16 @@ impl Structured {
         let _ = write!(text, "\"level\"={level} \"msg\"={message:?}");
         for (name, value) in pairs {
             let _ = match value {
-                Value::Text(value) => write!(text, " {name:?}={value:?}"),
-                Value::Number(value) => write!(text, " {name:?}={value}"),
+                Value::String(value) => write!(text, " {name:?}={value:?}"),
+                number => write!(text, " {name:?}={number}"),
             };
         }
         (self.sink)(&text);
     }
 
     fn wait(&mut self, component: Component, object: &Object, state: &WaitState) {
-        let number = |name, value: &i32| (name, Value::Number(i64::from(*value)));
-        let key = ("key", Value::Text(key(object)));
+        let number = |name, value: &i32| (name, Value::from(*value));
+        let key = ("key", Value::from(key(object)));
         let (message, pairs) = match state {
             WaitState::DaemonSet { desired, updated, ready } => (
                 "daemonset not ready",
@@ -68,11 +62,11 @@ impl Structured {
                 ("deployment not complete", std::iter::once(key).chain(numbers).collect())
             }
             WaitState::Present => {
-                let name = object.name().to_owned();
+                let name = object.name();
                 if object.kind().kind == "Namespace"
-                    && self.waiting.replace(name.clone()) != Some(name.clone())
+                    && self.waiting.replace(name.to_owned()).as_deref() != Some(name)
                 {
-                    let pairs = [("namespace", Value::Text(name))];
+                    let pairs = [("namespace", name.into())];
                     self.line(Some(component), 0, "wait for the namespace to be gone", &pairs);
                 }
                 ("object still present", vec![short(object), key])
@@ -83,7 +77,7 @@ impl Structured {
     }
 
     fn reached(&mut self, operation: Operation, component: Component, object: &Object) {
-        let key = ("key", Value::Text(key(object)));
+        let key = ("key", Value::from(key(object)));
         let (message, pairs) = match (operation, object.kind().kind.as_str()) {
             (Operation::Remove, _) => ("object is gone", vec![short(object), key]),
             (Operation::Deploy, "CustomResourceDefinition") => ("CRD available", vec![key]),
@@ -130,11 +124,9 @@ impl Observer for Structured {
                     ObjectStep::Note(text) => ("found", Some(("note", text))),
                     ObjectStep::Diagnosis(text) => ("not ready", Some(("trouble", text))),
                 };
-                let mut pairs = vec![
-                    ("kind", Value::Text(object.kind().kind.clone())),
-                    ("name", Value::Text(object.name().to_owned())),
-                ];
-                pairs.extend(more.map(|(name, text)| (name, Value::Text(text.clone()))));
+                let mut pairs =
+                    vec![("kind", object.kind().kind.as_str().into()), ("name", object.name().into())];
+                pairs.extend(more.map(|(name, text)| (name, text.as_str().into())));
                 self.line(Some(*component), 0, message, &pairs);
             }
         }
@@ -144,5 +136,5 @@ impl Observer for Structured {
 /// The kind in the Go deployer's messages about waits.
 fn short(object: &Object) -> (&'static str, Value) {
     let kind = object.kind().kind.as_str();
-    ("kind", Value::Text(if kind == "CustomResourceDefinition" { "CRD" } else { kind }.to_owned()))
+    ("kind", if kind == "CustomResourceDefinition" { "CRD" } else { kind }.into())
 }
