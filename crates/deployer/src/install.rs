@@ -7,7 +7,6 @@
 //! with one field manager. So a second run changes nothing, a run after an interruption completes the first one, and
 //! fields that we do not state stay with their owners. `decide.rs` has the rules, without I/O.
 
-mod change_log;
 mod decide;
 mod deploy;
 mod diagnosis;

@@ -88,7 +88,7 @@ fn newest(updated: i32, wanted: i32) -> String {
 }
 
 /// A change in one word.
-fn done(change: Change) -> &'static str {
+pub(crate) fn done(change: Change) -> &'static str {
     match change {
         Change::Created => "created",
         Change::Configured => "configured",

@@ -1,5 +1,6 @@
 //! `tholepin deploy`, `remove` and `setup`.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use crate::manifests;
 use crate::part::{Component, Part};
 use crate::progress::lines::Lines;
 use crate::progress::terminal::Terminal;
-use crate::progress::to_stderr;
+use crate::progress::{done, to_stderr};
 use crate::session::{self, Clients};
 use crate::validate;
 use crate::validate::finding::Severity;
@@ -187,21 +188,13 @@ async fn install(
     // The live line goes before anything else is printed.
     drop(observer);
     let outcome = outcome?;
-    let count = |change: Change| outcome.applied.iter().filter(|(_, _, is)| *is == change).count();
-    let counts = [
-        (Change::Created, "created"),
-        (Change::Configured, "configured"),
-        (Change::Recreated, "recreated"),
-        (Change::Adopted, "adopted"),
-        (Change::Unchanged, "unchanged"),
-        (Change::Foreign, "of others"),
-    ];
-    let counts: Vec<String> = counts
-        .into_iter()
-        .map(|(change, word)| (count(change), word))
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, word)| format!("{count} {word}"))
-        .collect();
+    let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
+    for (_, _, change) in &outcome.applied {
+        *counts.entry(*change).or_default() += 1;
+    }
+    let word = |change: Change| if change == Change::Foreign { "of others" } else { done(change) };
+    let counts: Vec<String> =
+        counts.into_iter().map(|(change, count)| format!("{count} {}", word(change))).collect();
     let dry = if settings.dry_run.is_some() { " (dry run)" } else { "" };
     eprintln!("deployed in {:.1} s{dry}: {}", began.elapsed().as_secs_f64(), counts.join(", "));
     Ok(outcome)

@@ -44,7 +44,7 @@ pub async fn deploy(
     let mut run = Run::new(client, settings, observer, cancel);
     let Err(halt) = Box::pin(run.deploy(parts)).await else { return Ok(run.outcome) };
     let cause = run.explain(halt, parts);
-    if !settings.atomic || run.is_dry() || run.change_log.is_closed() {
+    if !settings.atomic || run.is_dry() || run.change_log.closed {
         return Err(cause);
     }
     let failures = Box::pin(run.roll_back()).await;
@@ -67,19 +67,17 @@ impl Run<'_> {
             let component = part.component();
             self.observe(&Step::Began(Operation::Deploy, component));
             for object in part.objects() {
-                if let Err(halt) = self.put(component, object).await {
-                    return Err(self.failed(Operation::Deploy, component, object, halt));
-                }
+                let put = self.put(component, object).await;
+                put.map_err(|halt| self.failed(Operation::Deploy, component, object, halt))?;
             }
             let workloads = part.objects().iter().filter(|object| waits && object.kind().is_workload());
             for object in workloads {
-                if let Err(halt) = self.wait_ready(component, object).await {
-                    return Err(self.failed(Operation::Deploy, component, object, halt));
-                }
+                let waited = self.wait_ready(component, object).await;
+                waited.map_err(|halt| self.failed(Operation::Deploy, component, object, halt))?;
             }
             self.observe(&Step::Ended(Operation::Deploy, component));
         }
-        self.change_log.close();
+        self.change_log.closed = true;
         self.prune(parts).await
     }
 

@@ -4,6 +4,8 @@
 
 use objects::ObjectKind;
 
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
 /// Group, version, kind, plural; in the order in which they are made. What is no longer made stays in this list.
 const ALL: [[&str; 4]; 27] = [
     ["apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions"],
@@ -21,20 +23,10 @@ const ALL: [[&str; 4]; 27] = [
     ["", "v1", "Secret", "secrets"],
     ["coordination.k8s.io", "v1", "Lease", "leases"],
     ["networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies"],
-    ["admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"],
-    [
-        "admissionregistration.k8s.io",
-        "v1",
-        "ValidatingAdmissionPolicyBinding",
-        "validatingadmissionpolicybindings",
-    ],
-    [
-        "admissionregistration.k8s.io",
-        "v1",
-        "ValidatingWebhookConfiguration",
-        "validatingwebhookconfigurations",
-    ],
-    ["admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"],
+    [ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"],
+    [ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"],
+    [ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations"],
+    [ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"],
     ["", "v1", "Service", "services"],
     ["policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"],
     ["apps", "v1", "DaemonSet", "daemonsets"],

@@ -287,10 +287,9 @@ impl Run<'_> {
     }
 
     async fn prune_one(&mut self, component: Component, object: Object) -> Result<(), Halt> {
-        match self.delete(&object, object.body(), false).await {
-            Ok(true) => self.report(component, &object, ObjectStep::Deleted),
-            Ok(false) => {}
-            Err(halt) => return Err(self.failed(Operation::Remove, component, &object, halt)),
+        let deleted = self.delete(&object, object.body(), false).await;
+        if deleted.map_err(|halt| self.failed(Operation::Remove, component, &object, halt))? {
+            self.report(component, &object, ObjectStep::Deleted);
         }
         Ok(())
     }

@@ -1,21 +1,56 @@
 //! Undoing a deployment.
 //!
-//! In: the log of its writes. Out: the cluster in its former state, and what could not be restored. Never: a stop at
-//! the first failure; each failure is reported and the rest is still restored.
+//! In: the log of its writes, each with the state before. Out: the cluster in its former state, and what could not be
+//! restored. Never: a stop at the first failure; each failure is reported and the rest is still restored.
 
 use runtime::client;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::change_log::LoggedChange;
 use super::decide::is_ours;
 use super::run::{Halt, Run};
 use super::step::{ObjectStep, Operation, Reverted, Step};
+use crate::part::Component;
+use objects::Object;
 use objects::client::CallError;
 use objects::decision::immutable;
 use objects::ownership::is_terminating;
 
 /// Attempts to restore an object while others write it.
 const TRIES: u32 = 5;
+
+/// The writes of one deployment, in order.
+#[derive(Debug, Default)]
+pub(super) struct ChangeLog {
+    entries: Vec<LoggedChange>,
+    /// Whether the point of no return is passed: nothing is undone.
+    pub(super) closed: bool,
+}
+
+/// An object that was written.
+#[derive(Debug)]
+struct LoggedChange {
+    component: Component,
+    object: Object,
+    /// The object in the cluster before; `None` if there was none.
+    before: Option<Value>,
+}
+
+impl ChangeLog {
+    /// Logs an object that is about to be written. Of several entries for one object the first one counts.
+    pub(super) fn note(&mut self, component: Component, object: &Object, before: Option<&Value>) {
+        if !self.entries.iter().any(|entry| entry.object.is_same(object)) {
+            self.entries.push(LoggedChange { component, object: object.clone(), before: before.cloned() });
+        }
+    }
+
+    /// Drops the last entry if it is the object's: the write changed nothing.
+    pub(super) fn forget(&mut self, object: &Object) {
+        if self.entries.last().is_some_and(|entry| entry.object.is_same(object)) {
+            self.entries.pop();
+        }
+    }
+}
 
 impl Run<'_> {
     /// Restores the former state, the last change first, and returns the failures. Cancelling does not stop a rollback;
@@ -24,7 +59,7 @@ impl Run<'_> {
         self.observe(&Step::RollingBack);
         self.api_server.cancel = CancellationToken::new();
         let mut failures = Vec::new();
-        let entries = self.change_log.take();
+        let entries = std::mem::take(&mut self.change_log.entries);
         for entry in entries.iter().rev() {
             match self.undo(entry).await {
                 Ok(Some(undone)) => {

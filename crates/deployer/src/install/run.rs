@@ -8,7 +8,7 @@ use runtime::client::brief;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::change_log::ChangeLog;
+use super::rollback::ChangeLog;
 use super::step::{ObjectStep, Observer, Operation, Step};
 use super::{DryRun, Error, Outcome, Settings};
 use crate::part::{Component, MANAGER};

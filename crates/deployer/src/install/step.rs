@@ -22,21 +22,21 @@ impl Operation {
     }
 }
 
-/// The change that a deployment made to an object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The change that a deployment made to an object; in the order of a summary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
     /// Created.
     Created,
     /// Updated.
     Configured,
+    /// Deleted and created again, because a field cannot be changed.
+    Recreated,
+    /// Belonged to others and was taken over, with `--adopt`.
+    Adopted,
     /// Already as stated.
     Unchanged,
     /// Belongs to others and is used unchanged.
     Foreign,
-    /// Belonged to others and was taken over, with `--adopt`.
-    Adopted,
-    /// Deleted and created again, because a field cannot be changed.
-    Recreated,
 }
 
 /// The change that a rollback made to an object.
