@@ -123,24 +123,21 @@ pub fn deployment(options: &Options, program: &Program) -> Deployment {
 
 fn pod_spec(options: &Options, program: &Program) -> PodSpec {
     let common = &options.common;
+    let mut container = container(options, program);
+    let mut volumes = Vec::new();
     // Without OpenShift no Secret is created, and metrics are served without TLS.
-    let volume = pod::secret_directory("certs", program.certificate, Some(true));
-    let certificate = common.platform.is_openshift();
+    if common.platform.is_openshift() {
+        container.volume_mounts = Some(vec![pod::mount_read_only("certs", CERTIFICATES)]);
+        volumes.push(pod::secret_directory("certs", program.certificate, Some(true)));
+    }
     PodSpec {
-        service_account_name: Some(program.name.to_owned()),
-        containers: vec![Container {
-            volume_mounts: certificate.then(|| vec![pod::mount_read_only("certs", CERTIFICATES)]),
-            ..container(options, program)
-        }],
-        volumes: certificate.then(|| vec![volume]),
-        image_pull_secrets: pod::pull_secrets(common),
         priority_class_name: Some("system-cluster-critical".to_owned()),
         tolerations: Some(pod::tolerate_control_plane(&[])),
         node_selector: Some(labels([("kubernetes.io/os", "linux")])),
         affinity: pod::affinity(&common.architectures, true),
         enable_service_links: Some(false),
         termination_grace_period_seconds: Some(10),
-        ..PodSpec::default()
+        ..pod::spec(program.name, vec![container], volumes, common)
     }
 }
 

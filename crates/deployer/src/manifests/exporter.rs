@@ -52,11 +52,8 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     }
     objects.push(Object::new(&account.object()));
     if options.platform.is_openshift() {
-        objects.push(openshift::read_only_constraints(
-            account,
-            options,
-            &["configMap", "hostPath", "projected"],
-        ));
+        let volumes = ["configMap", "hostPath", "projected"];
+        objects.push(openshift::read_only_constraints(account, options, &volumes));
     }
     objects.push(Object::new(&cluster_role(name, rules(needs(options), namespace).cluster)));
     objects.push(Object::new(&account.with_cluster_role(name)));
@@ -136,10 +133,6 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
     let mut node_selector = labels([("kubernetes.io/os", "linux")]);
     node_selector.extend(updater.node_selector.clone());
     Ok(PodSpec {
-        service_account_name: Some(account(options).name.to_owned()),
-        containers: vec![container],
-        volumes: Some(volumes),
-        image_pull_secrets: pod::pull_secrets(options),
         // High, because an evicted exporter leaves the scheduler without reports of the node.
         priority_class_name: pod::priority_class(&updater.priority_class, "system-node-critical"),
         tolerations: Some(updater.tolerations.clone().unwrap_or_else(|| vec![pod::tolerate_all()]))
@@ -149,7 +142,7 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
         enable_service_links: Some(false),
         // The exporter ends open requests within two seconds.
         termination_grace_period_seconds: Some(10),
-        ..PodSpec::default()
+        ..pod::spec(account(options).name, vec![container], volumes, options)
     })
 }
 

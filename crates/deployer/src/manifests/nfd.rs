@@ -86,14 +86,10 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
     };
     Ok(PodSpec {
         dns_policy: Some("ClusterFirstWithHostNet".to_owned()),
-        service_account_name: Some(account(options).name.to_owned()),
-        containers: vec![container],
-        volumes: Some(volumes),
-        image_pull_secrets: pod::pull_secrets(options),
         priority_class_name: pod::priority_class(&updater.priority_class, ""),
         tolerations: updater.tolerations.clone().filter(|tolerations| !tolerations.is_empty()),
         node_selector: Some(updater.node_selector.clone()).filter(|labels| !labels.is_empty()),
-        ..PodSpec::default()
+        ..pod::spec(account(options).name, vec![container], volumes, options)
     })
 }
 

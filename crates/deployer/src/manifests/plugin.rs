@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{Container, PodSpec, Probe};
+use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, Volume};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
@@ -110,10 +110,8 @@ fn scheduler_deployment(options: &Options, config: &str) -> Result<Deployment, E
         security_context: Some(pod::restricted(options.platform)),
         ..pod::container(NAME, &options.images.scheduler_plugin, options)
     };
-    let spec = PodSpec {
-        volumes: Some(vec![pod::config_directory(CONFIG_MAP, CONFIG_MAP, None)]),
-        ..pod_spec(options, NAME, container)
-    };
+    let volume = pod::config_directory(CONFIG_MAP, CONFIG_MAP, None);
+    let spec = pod_spec(options, NAME, container, vec![volume]);
     let hash = BTreeMap::from([pod::config_hash(config)]);
     let pods = pod::Pods { labels: pod_labels(), annotations: hash, spec };
     Ok(deployment(options, NAME, super::replicas(options)?, pods))
@@ -126,24 +124,21 @@ fn controller_deployment(options: &Options) -> Deployment {
         security_context: Some(pod::restricted(options.platform)),
         ..pod::container(CONTROLLER, &options.images.scheduler_controller, options)
     };
-    let spec = pod_spec(options, CONTROLLER, container);
+    let spec = pod_spec(options, CONTROLLER, container, Vec::new());
     let pods = pod::Pods { labels: controller_labels(), annotations: BTreeMap::new(), spec };
     deployment(options, CONTROLLER, 1, pods)
 }
 
-fn pod_spec(options: &Options, account: &str, container: Container) -> PodSpec {
+fn pod_spec(options: &Options, account: &str, container: Container, volumes: Vec<Volume>) -> PodSpec {
     let scheduler = &options.scheduler;
     // A hosted control plane has no nodes for pods.
     let control_plane = scheduler.control_plane_affinity && options.platform != Platform::HyperShift;
     PodSpec {
-        service_account_name: Some(account.to_owned()),
-        containers: vec![container],
-        image_pull_secrets: pod::pull_secrets(options),
         priority_class_name: pod::priority_class(&scheduler.priority_class, ""),
         tolerations: pod::tolerations(control_plane, &scheduler.tolerations),
         node_selector: Some(scheduler.node_selector.clone()).filter(|labels| !labels.is_empty()),
         affinity: control_plane.then(|| pod::only_on(vec![pod::nodes_with(pod::CONTROL_PLANE, &[])])),
-        ..PodSpec::default()
+        ..pod::spec(account, vec![container], volumes, options)
     }
 }
 

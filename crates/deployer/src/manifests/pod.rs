@@ -141,11 +141,21 @@ fn pull_policy(options: &Options) -> Option<String> {
     Some(word.to_owned())
 }
 
-/// The Secrets with registry credentials.
-pub(super) fn pull_secrets(options: &Options) -> Option<Vec<LocalObjectReference>> {
-    let secret = |name: &String| LocalObjectReference { name: name.clone() };
-    let secrets: Vec<_> = options.pull_secrets.iter().map(secret).collect();
-    (!secrets.is_empty()).then_some(secrets)
+/// Pods that run as a service account of their namespace, with credentials for the registry of their images.
+pub(super) fn spec(
+    account: &str,
+    containers: Vec<Container>,
+    volumes: Vec<Volume>,
+    options: &Options,
+) -> PodSpec {
+    let secrets = options.pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() });
+    PodSpec {
+        service_account_name: Some(account.to_owned()),
+        containers,
+        volumes: Some(volumes).filter(|volumes| !volumes.is_empty()),
+        image_pull_secrets: Some(secrets.collect()).filter(|secrets: &Vec<_>| !secrets.is_empty()),
+        ..PodSpec::default()
+    }
 }
 
 /// The priority class of pods: the given one, else the default; an empty name is none.

@@ -156,14 +156,10 @@ fn pod_spec(options: &Options) -> PodSpec {
     };
     PodSpec {
         readiness_gates: Some(readiness_gates()),
-        service_account_name: Some(account(options).name.to_owned()),
         priority_class_name: pod::priority_class(&updater.priority_class, "system-node-critical"),
-        containers: vec![exporter, shared_pool],
-        volumes: Some(volumes),
-        image_pull_secrets: pod::pull_secrets(options),
         tolerations: updater.tolerations.clone().filter(|tolerations| !tolerations.is_empty()),
         node_selector: Some(updater.node_selector.clone()).filter(|labels| !labels.is_empty()),
-        ..PodSpec::default()
+        ..pod::spec(account(options).name, vec![exporter, shared_pool], volumes, options)
     }
 }
 

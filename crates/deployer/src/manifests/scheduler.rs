@@ -143,10 +143,6 @@ fn pod_spec(options: &Options) -> PodSpec {
     let mut node_selector = labels([("kubernetes.io/os", "linux")]);
     node_selector.extend(scheduler.node_selector.clone());
     PodSpec {
-        service_account_name: Some(account(options).name.to_owned()),
-        containers: vec![container],
-        volumes: Some(vec![pod::config_directory("config", account(options).name, None)]),
-        image_pull_secrets: pod::pull_secrets(options),
         priority_class_name: pod::priority_class(&scheduler.priority_class, "system-cluster-critical"),
         tolerations: pod::tolerations(scheduler.control_plane_affinity, &scheduler.tolerations),
         node_selector: Some(node_selector),
@@ -163,7 +159,7 @@ fn pod_spec(options: &Options) -> PodSpec {
         }),
         enable_service_links: Some(false),
         termination_grace_period_seconds: Some(15),
-        ..PodSpec::default()
+        ..pod::spec(NAME, vec![container], vec![pod::config_directory("config", NAME, None)], options)
     }
 }
 
