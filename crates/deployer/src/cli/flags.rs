@@ -12,7 +12,8 @@ use api::schedulerconfig::{InformerMode, PreemptionMode};
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::values::{
-    Period, Replicas, bool_word, from_file, kubelet_config, label, lease, period, replicas, toleration, word,
+    Period, Replicas, bool_word, distribution, from_file, kubelet_config, label, lease, period, replicas,
+    toleration, word,
 };
 use crate::detect::PlatformSpec;
 use crate::images::{Images, Pullspec, USE_SHA};
@@ -117,7 +118,7 @@ struct UpdaterFlags {
 struct KubeletFlags {
     /// Paths of the distribution: kubeadm, k3s, rke2, microk8s, talos, kind, eks, gke, aks or openshift [default: from
     /// the platform]
-    #[arg(long, value_name = "DISTRIBUTION")]
+    #[arg(long, value_name = "DISTRIBUTION", value_parser = distribution)]
     kubelet_profile: Option<Distribution>,
     /// Root directory of the kubelets
     #[arg(long, value_name = "DIR")]
@@ -270,9 +271,7 @@ impl InstallFlags {
         options.images = self.images.images(variable);
         options.pull_secrets.clone_from(&self.images.pull_secret);
         options.updater = self.updater.options(&self.kubelet)?;
-        if let Some(profile) = self.kubelet() {
-            options.updater.kubelet = Some(profile);
-        }
+        options.updater.kubelet = self.kubelet();
         options.scheduler = self.scheduler.options()?;
         set(&mut options.network_policies, self.pods.network_policies);
         options.critical_quota = self.pods.critical_quota;
@@ -305,9 +304,7 @@ impl InstallFlags {
             }
             kubelet.root = root;
         }
-        if let Some(config) = &flags.kubelet_config {
-            kubelet.config = config.clone();
-        }
+        set(&mut kubelet.config, flags.kubelet_config.clone());
         Some(kubelet)
     }
 }
@@ -353,9 +350,7 @@ impl SchedulerFlags {
         }
         options.profile_name.clone_from(&self.sched_profile_name);
         set(&mut options.control_plane_affinity, self.sched_ctrlplane_affinity);
-        if let Some(lease) = &self.sched_leader_elect_resource {
-            options.lease = lease.clone();
-        }
+        set(&mut options.lease, self.sched_leader_elect_resource.clone());
         set(&mut options.verbosity, self.sched_verbose);
         options.node_selector.extend(self.sched_node_selector.iter().cloned());
         options.tolerations.extend(self.sched_toleration.iter().flatten().cloned());
@@ -369,9 +364,7 @@ impl SchedulerFlags {
         from_file("sched-cache-params-config-file", &self.sched_cache_params_config_file, |path| {
             files::cache(path, &mut options.cache)
         })?;
-        if let Some(mode) = self.sched_informer_mode {
-            options.cache.informer_mode = Some(mode);
-        }
+        options.cache.informer_mode = self.sched_informer_mode.or(options.cache.informer_mode);
         let scoring = &self.sched_scoring_strat_config_file;
         options.scoring = from_file("sched-scoring-strat-config-file", scoring, files::scoring)?;
         Ok(options)

@@ -8,11 +8,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use api::goduration::GoDuration;
 use api::schedulerconfig::Word;
+use clap::ValueEnum as _;
 use k8s_openapi::api::core::v1::Toleration;
 use topology::policy::{Policy, Scope};
 
 use crate::manifests::pod;
-use crate::options::{KubeletConfig, LeaseName, files};
+use crate::options::{Distribution, KubeletConfig, LeaseName, files};
 
 /// The number of schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,11 @@ pub(super) fn word<T: Word>(text: &str) -> Result<T, String> {
 
 pub(super) fn bool_word(text: &str) -> Result<bool, String> {
     runtime::goflag::parse_bool(text).ok_or_else(|| "it must be true or false".to_owned())
+}
+
+pub(super) fn distribution(text: &str) -> Result<Distribution, String> {
+    let known = "kubeadm, k3s, rke2, microk8s, talos, kind, eks, gke, aks, openshift";
+    Distribution::from_str(text, true).map_err(|_| format!("distribution {text:?} is none of {known}"))
 }
 
 /// A duration in Go's text form; not negative.
@@ -78,7 +84,6 @@ pub(super) fn label(text: &str) -> Result<(String, String), String> {
 /// `KEY[=VALUE][:EFFECT]`; `all` tolerates every taint, `none` is no toleration.
 pub(super) fn toleration(text: &str) -> Result<Option<Toleration>, String> {
     const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-    let exists = || Some("Exists".to_owned());
     match text {
         "none" => return Ok(None),
         "all" => return Ok(Some(pod::tolerate_all())),
@@ -92,10 +97,10 @@ pub(super) fn toleration(text: &str) -> Result<Option<Toleration>, String> {
     if key.is_empty() {
         return Err("it must be KEY[=VALUE][:EFFECT], all or none".to_owned());
     }
-    let operator = if value.is_some() { Some("Equal".to_owned()) } else { exists() };
+    let operator = if value.is_some() { "Equal" } else { "Exists" };
     Ok(Some(Toleration {
         key: Some(key.to_owned()),
-        operator,
+        operator: Some(operator.to_owned()),
         value: value.map(str::to_owned),
         effect: effect.map(str::to_owned),
         ..Toleration::default()

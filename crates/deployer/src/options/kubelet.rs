@@ -2,8 +2,7 @@
 //!
 //! In: a distribution's name. Out: paths on a node. Never: a read of a node. docs/platforms.md has the sources.
 
-use std::str::FromStr;
-
+use clap::ValueEnum;
 use topology::policy::{Policy, Scope};
 
 use crate::platform::Platform;
@@ -43,7 +42,8 @@ pub enum KubeletConfig {
 }
 
 /// Distributions with known kubelet paths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
+#[value(rename_all = "lower")]
 pub enum Distribution {
     /// kubeadm, and distributions that use it (minikube, Cluster API).
     Kubeadm,
@@ -67,26 +67,7 @@ pub enum Distribution {
     OpenShift,
 }
 
-/// The name of an unknown distribution.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("distribution {0:?} is none of kubeadm, k3s, rke2, microk8s, talos, kind, eks, gke, aks, openshift")]
-pub struct UnknownDistribution(String);
-
 impl Distribution {
-    /// All distributions.
-    pub const ALL: [Self; 10] = [
-        Self::Kubeadm,
-        Self::K3s,
-        Self::Rke2,
-        Self::Microk8s,
-        Self::Talos,
-        Self::Kind,
-        Self::Eks,
-        Self::Gke,
-        Self::Aks,
-        Self::OpenShift,
-    ];
-
     /// The distribution that a platform has unless the user names another.
     pub(crate) fn usual(platform: Platform) -> Self {
         if platform.is_openshift() { Self::OpenShift } else { Self::Kubeadm }
@@ -117,15 +98,5 @@ impl Kubelet {
     #[must_use]
     pub fn below_root<'a>(&self, path: &'a str) -> Option<&'a str> {
         path.strip_prefix(&self.root)?.strip_prefix('/').filter(|rest| !rest.is_empty())
-    }
-}
-
-impl FromStr for Distribution {
-    type Err = UnknownDistribution;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // The variants have the names of the distributions.
-        let named = |one: &Self| format!("{one:?}").eq_ignore_ascii_case(text);
-        Self::ALL.into_iter().find(named).ok_or_else(|| UnknownDistribution(text.to_owned()))
     }
 }

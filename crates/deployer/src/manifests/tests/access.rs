@@ -2,7 +2,7 @@
 
 use ::exporter::compat::Environment;
 use ::exporter::rbac::Needs;
-use clap::Parser;
+use clap::{Parser, ValueEnum as _};
 
 use super::*;
 use crate::options::{Distribution, Kubelet, KubeletConfig};
@@ -39,7 +39,7 @@ fn settings(options: &Options) -> ::exporter::Settings {
 
 #[test]
 fn the_exporters_role_is_what_its_flags_need() {
-    let kubelets = Distribution::ALL.into_iter().map(Distribution::kubelet).chain([Kubelet {
+    let kubelets = Distribution::value_variants().iter().map(|one| one.kubelet()).chain([Kubelet {
         root: "/var/lib/kubelet".to_owned(),
         config: KubeletConfig::Stated {
             policy: topology::policy::Policy::Restricted,
