@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::bail;
+
 use super::evidence::{Area, Evidence, Node};
 use super::finding::{Finding, NotChecked, PeerFinding, Severity, Validation};
 
@@ -115,27 +117,17 @@ pub struct Selection {
     pub skip: Vec<String>,
 }
 
-/// An unknown name of a check.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no check {id:?}; known are {known}")]
-pub struct UnknownCheck {
-    /// The name.
-    pub id: String,
-    /// The known names.
-    pub known: String,
-}
-
 impl Selection {
     /// The selected checks, in the order of reports.
     ///
     /// # Errors
     /// When a name is unknown.
-    pub fn checks(&self) -> Result<Vec<&'static Check>, UnknownCheck> {
+    pub fn checks(&self) -> anyhow::Result<Vec<&'static Check>> {
         let mut checks = all();
         for id in self.only.iter().chain(&self.skip) {
             if !checks.iter().any(|check| check.id == id) {
                 let known = checks.iter().map(|check| check.id).collect::<Vec<_>>().join(", ");
-                return Err(UnknownCheck { id: id.clone(), known });
+                bail!("there is no check {id:?}; known are {known}");
             }
         }
         let named = |list: &[String], check: &Check| list.iter().any(|id| id == check.id);

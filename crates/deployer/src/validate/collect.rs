@@ -29,16 +29,18 @@ pub use openshift::{NODE_POOL, Pools};
 /// Collects evidence.
 #[derive(Debug, Default)]
 pub struct Collector {
-    evidence: Evidence,
+    /// The evidence so far.
+    pub(super) evidence: Evidence,
     /// Settings of kubelets by node; they can arrive before the node.
     kubelets: BTreeMap<String, Result<Settings, String>>,
     pools: Pools,
     schedulers: scheduler::Schedulers,
     /// Areas with evidence, perhaps an empty list.
-    seen: BTreeSet<Area>,
+    pub(super) seen: BTreeSet<Area>,
     /// The newest time in the objects.
     newest: Option<Timestamp>,
-    notes: Vec<String>,
+    /// Notes about objects that were left out.
+    pub(super) notes: Vec<String>,
     /// Resource versions of the objects; the newer of two states counts.
     versions: BTreeMap<(String, String, String), u64>,
 }
@@ -142,16 +144,6 @@ impl Collector {
         self.evidence.gaps.entry(area).or_insert_with(|| reason.into());
     }
 
-    /// Whether an area is recorded as a gap.
-    pub(super) fn is_gap(&self, area: Area) -> bool {
-        self.evidence.gaps.contains_key(&area)
-    }
-
-    /// Notes about objects that were left out.
-    pub(super) fn notes(&self) -> &[String] {
-        &self.notes
-    }
-
     /// Adds a note.
     pub(super) fn note(&mut self, note: String) {
         if self.notes.len() < MAX_NOTES {
@@ -159,19 +151,9 @@ impl Collector {
         }
     }
 
-    /// Names of the nodes so far.
-    pub(super) fn nodes(&self) -> Vec<String> {
-        self.evidence.nodes.keys().cloned().collect()
-    }
-
     /// ConfigMaps (namespace, name) that schedulers read their configuration from.
     pub(super) fn config_maps(&self) -> BTreeSet<(String, String)> {
         self.schedulers.config_maps()
-    }
-
-    /// Whether an area has evidence.
-    pub(super) fn saw(&self, area: Area) -> bool {
-        self.seen.contains(&area)
     }
 
     /// The evidence, as of `now`; `None`: as of the newest time in the objects.

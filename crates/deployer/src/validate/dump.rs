@@ -12,6 +12,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::{anyhow, bail, ensure};
 use serde_json::Value;
 
 use super::collect::Collector;
@@ -28,57 +29,31 @@ const MAX_TOTAL_BYTES: u64 = 4 << 30;
 /// The greatest number of documents in a file.
 const MAX_DOCUMENTS: usize = 100_000;
 
-/// A directory that cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A directory or file cannot be read.
-    #[error("{path}: {reason}")]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
-    /// The directory exceeds a limit.
-    #[error("{path}: more than {limit}")]
-    TooMuch {
-        /// The directory.
-        path: PathBuf,
-        /// The limit.
-        limit: String,
-    },
-    /// The directory has no Kubernetes object.
-    #[error("{0}: no Kubernetes object in any file; expected are dumps of kubectl or oc as YAML or JSON")]
-    Nothing(PathBuf),
-}
-
 /// Reads a directory. The second value has notes about ignored content.
 ///
 /// # Errors
 /// When the directory cannot be read, exceeds a limit or has no Kubernetes object.
-pub fn read(folder: &Path) -> Result<(Evidence, Vec<String>), Error> {
+pub fn read(folder: &Path) -> anyhow::Result<(Evidence, Vec<String>)> {
     let mut files = Vec::new();
     walk(folder, folder, 0, &mut files)?;
     let mut reader = Reader::default();
     let mut left = MAX_TOTAL_BYTES;
     for path in files {
-        let content = content(&path, &mut left, folder)?;
-        if let Some(content) = content {
+        if let Some(content) = content(&path, &mut left, folder)? {
             reader.file(&path, &content);
         }
     }
-    if !reader.any {
-        return Err(Error::Nothing(folder.to_owned()));
-    }
+    let folder = folder.display();
+    let expected = "expected are dumps of kubectl or oc as YAML or JSON";
+    ensure!(reader.any, "{folder}: no Kubernetes object in any file; {expected}");
     Ok(reader.finish())
 }
 
 /// Collects the files that may hold objects, in the order of their names.
-fn walk(folder: &Path, root: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Error> {
-    let failed = |error: std::io::Error| Error::Io { path: folder.to_owned(), reason: error.to_string() };
+fn walk(folder: &Path, root: &Path, depth: usize, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let failed = |error| anyhow!("{}: {error}", folder.display());
     if depth > MAX_DEPTH || files.len() > MAX_FILES {
-        let limit = format!("{MAX_FILES} files or {MAX_DEPTH} levels of directories");
-        return Err(Error::TooMuch { path: root.to_owned(), limit });
+        bail!("{}: more than {MAX_FILES} files or {MAX_DEPTH} levels of directories", root.display());
     }
     let mut entries = fs::read_dir(folder).map_err(failed)?.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     entries.sort_by_key(fs::DirEntry::file_name);
@@ -96,14 +71,14 @@ fn walk(folder: &Path, root: &Path, depth: usize, files: &mut Vec<PathBuf>) -> R
 }
 
 /// The text of a file; `None` if it is not UTF-8.
-fn content(path: &Path, left: &mut u64, root: &Path) -> Result<Option<String>, Error> {
-    let failed = |error: std::io::Error| Error::Io { path: path.to_owned(), reason: error.to_string() };
+fn content(path: &Path, left: &mut u64, root: &Path) -> anyhow::Result<Option<String>> {
+    let failed = |error| anyhow!("{}: {error}", path.display());
     let limit = MAX_FILE_BYTES.min(*left);
     let mut bytes = Vec::new();
     fs::File::open(path).map_err(failed)?.take(limit + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > limit {
-        let limit = format!("{MAX_FILE_BYTES} bytes in {} or {MAX_TOTAL_BYTES} bytes in all", path.display());
-        return Err(Error::TooMuch { path: root.to_owned(), limit });
+        let (root, path) = (root.display(), path.display());
+        bail!("{root}: more than {MAX_FILE_BYTES} bytes in {path} or {MAX_TOTAL_BYTES} bytes in all");
     }
     *left -= bytes.len() as u64;
     Ok(String::from_utf8(bytes).ok())
@@ -167,9 +142,8 @@ impl Reader {
     }
 
     fn finish(mut self) -> (Evidence, Vec<String>) {
-        let nodes = self.collector.nodes();
         for (names, answer) in std::mem::take(&mut self.configz) {
-            match names.iter().find(|name| nodes.contains(name)) {
+            match names.iter().find(|name| self.collector.evidence.nodes.contains_key(*name)) {
                 Some(node) => self.collector.configz(node, Ok(&answer)),
                 None => self.notes.push(format!(
                     "the kubelet configuration in {} belongs to no node in the dump",
@@ -193,13 +167,12 @@ impl Reader {
             (Area::Leases, "leases", "kubectl get leases -A -o yaml"),
         ] {
             // Without the definition there is no list of its objects.
-            let seen =
-                self.collector.saw(area) || (area == Area::Reports && self.collector.saw(Area::Definition));
-            if !seen {
+            let saw = |area| self.collector.seen.contains(&area);
+            if !saw(area) && !(area == Area::Reports && saw(Area::Definition)) {
                 self.collector.gap(area, format!("no {missing} in the dump: save {command}"));
             }
         }
-        self.notes.extend(self.collector.notes().iter().cloned());
+        self.notes.append(&mut self.collector.notes);
         (self.collector.finish(None), self.notes)
     }
 }

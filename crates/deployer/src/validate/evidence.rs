@@ -20,7 +20,7 @@ mod nodes;
 mod selector;
 mod settings;
 
-pub use selector::{Selector, SelectorError};
+pub use selector::Selector;
 pub use settings::{ConfigSource, Settings};
 
 /// An area of evidence. Each check states the areas that it needs.

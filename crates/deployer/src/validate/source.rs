@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use anyhow::bail;
 use api::nrt;
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -32,17 +33,6 @@ const MAX_PAGE_BYTES: usize = 1 << 30;
 const MAX_CONFIGZ_BYTES: usize = 1 << 20;
 /// The greatest number of pages.
 const MAX_PAGES: usize = 10_000;
-
-/// A failure to gather any evidence.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// There is no client.
-    #[error(transparent)]
-    Client(#[from] client::Error),
-    /// The API server does not answer.
-    #[error("the API server cannot be reached: {0}")]
-    Unreachable(String),
-}
 
 /// Group, version, kind and plural of a list to read.
 type ListKind = [&'static str; 4];
@@ -99,18 +89,17 @@ pub fn rules() -> Vec<PolicyRule> {
 ///
 /// # Errors
 /// When there is no client or the API server does not answer. Later failures become gaps.
-pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> Result<Evidence, Error> {
+pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> anyhow::Result<Evidence> {
     let client = connection.client_with_timeout(PATIENCE)?;
     let mut collector = Collector::default();
-    let version = get(&client, "/version").await;
-    match version {
+    match get(&client, "/version").await {
         Ok(version) => match version.get("gitVersion").and_then(Value::as_str) {
             Some(text) => collector.server_version(text),
             None => collector.gap(Area::Version, "the answer of /version has no gitVersion"),
         },
         // All authenticated users may read the version by default.
         Err(error) if client::is_forbidden(&error) => collector.gap(Area::Version, client::brief(&error)),
-        Err(error) => return Err(Error::Unreachable(client::brief(&error))),
+        Err(error) => bail!("the API server cannot be reached: {}", client::brief(&error)),
     }
     rights(&client, areas, &mut collector).await;
     for (area, kind) in LISTS.into_iter().filter(|(area, _)| areas.contains(area)) {
@@ -126,7 +115,7 @@ pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> Result<E
     }
     config_maps(&client, &mut collector).await;
     let platform = crate::detect::platform(&client).await.ok();
-    if areas.contains(&Area::KubeletConfig) && !collector.is_gap(Area::KubeletConfig) {
+    if areas.contains(&Area::KubeletConfig) && !collector.evidence.gaps.contains_key(&Area::KubeletConfig) {
         configz(&client, &mut collector).await;
     }
     let mut evidence = collector.finish(Some(Timestamp::now()));
@@ -166,7 +155,9 @@ async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
 async fn read(client: &Client, area: Area, kind: ListKind, query: &str, collector: &mut Collector) {
     let [group, _, name, plural] = kind;
     // Reports are served in two versions and read once.
-    if collector.is_gap(area) || (name == nrt::KIND && collector.saw(Area::Reports)) {
+    if collector.evidence.gaps.contains_key(&area)
+        || (name == nrt::KIND && collector.seen.contains(&Area::Reports))
+    {
         return;
     }
     let path = DynamicObject::url_path(&ObjectKind::from(kind).resource(), None);
@@ -206,7 +197,7 @@ async fn read(client: &Client, area: Area, kind: ListKind, query: &str, collecto
 }
 
 async fn definition(client: &Client, collector: &mut Collector) {
-    if collector.is_gap(Area::Definition) {
+    if collector.evidence.gaps.contains_key(&Area::Definition) {
         return;
     }
     let kind = "CustomResourceDefinition";
@@ -247,7 +238,8 @@ async fn configz(client: &Client, collector: &mut Collector) {
         let answer = client::get_text(client, &path, MAX_CONFIGZ_BYTES).await;
         (node, answer.map_err(|error| (client::is_forbidden(&error), client::brief(&error))))
     };
-    let answers = futures::stream::iter(collector.nodes()).map(ask).buffer_unordered(AT_ONCE);
+    let nodes: Vec<String> = collector.evidence.nodes.keys().cloned().collect();
+    let answers = futures::stream::iter(nodes).map(ask).buffer_unordered(AT_ONCE);
     for (node, answer) in answers.collect::<Vec<_>>().await {
         match answer {
             Ok(text) => collector.configz(&node, Ok(&text)),

@@ -26,7 +26,10 @@ impl Evidence {
             return self.nodes.values().filter(|node| chosen.contains(&node.name)).collect();
         }
         let is_worker = |node: &&Node| node.labels.contains_key("node-role.kubernetes.io/worker");
-        for chosen in [is_worker, |node: &&Node| !node.is_control_plane()] {
+        let is_other = |node: &&Node| {
+            !["control-plane", "master"].iter().any(|role| node.labels.contains_key(&format!("{ROLE}{role}")))
+        };
+        for chosen in [is_worker, is_other] {
             let nodes: Vec<&Node> = self.nodes.values().filter(chosen).collect();
             if !nodes.is_empty() {
                 return nodes;
@@ -37,11 +40,6 @@ impl Evidence {
 }
 
 impl Node {
-    /// Whether the node runs the control plane.
-    pub(in crate::validate) fn is_control_plane(&self) -> bool {
-        ["control-plane", "master"].iter().any(|role| self.labels.contains_key(&format!("{ROLE}{role}")))
-    }
-
     /// The node's pool: the label of a cloud or an operator, else the node's roles.
     pub(in crate::validate) fn pool(&self) -> String {
         let named = POOLS.iter().find_map(|label| self.labels.get(*label)).filter(|name| !name.is_empty());

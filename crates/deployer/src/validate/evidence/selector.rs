@@ -4,31 +4,30 @@
 
 use std::str::FromStr;
 
+use anyhow::bail;
 use kube::core::{self, Expression};
 
 /// A conjunction of requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selector(pub core::Selector);
 
-/// A malformed selector.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} in a label selector is none of key, !key, key=value, key!=value")]
-pub struct SelectorError(String);
-
 impl FromStr for Selector {
-    type Err = SelectorError;
+    type Err = anyhow::Error;
 
-    fn from_str(text: &str) -> Result<Self, SelectorError> {
+    fn from_str(text: &str) -> anyhow::Result<Self> {
         text.split(',').map(|part| requirement(part.trim())).collect::<Result<_, _>>().map(Self)
     }
 }
 
-fn requirement(part: &str) -> Result<Expression, SelectorError> {
+fn requirement(part: &str) -> anyhow::Result<Expression> {
     let key = |text: &str| {
         let text = text.trim();
         let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
-        let is_key = !text.is_empty() && text.bytes().all(fine);
-        if is_key { Ok(text.to_owned()) } else { Err(SelectorError(part.chars().take(100).collect())) }
+        if text.is_empty() || !text.bytes().all(fine) {
+            let part: String = part.chars().take(100).collect();
+            bail!("{part:?} in a label selector is none of key, !key, key=value, key!=value");
+        }
+        Ok(text.to_owned())
     };
     if let Some((left, right)) = part.split_once("!=") {
         return Ok(Expression::NotEqual(key(left)?, right.trim().to_owned()));

@@ -132,7 +132,7 @@ impl ClusterFixture {
             let answer = json!({ "kubeletconfig": configuration }).to_string();
             collector.configz(node, Ok(&answer));
         }
-        assert_eq!(collector.notes(), <[String; 0]>::default());
+        assert_eq!(collector.notes, <[String; 0]>::default());
         collector.finish(Some(NOW.parse::<Timestamp>().unwrap()))
     }
 }
