@@ -23,7 +23,7 @@ pub mod step;
 mod wait;
 
 pub use deploy::deploy;
-pub use diff::{Difference, diff};
+pub use diff::diff;
 pub use outcome::{Error, Outcome, Removal};
 pub use remove::remove;
 pub use settings::{DryRun, Settings};

@@ -157,8 +157,7 @@ async fn diff(
 ) -> anyhow::Result<ExitCode> {
     let (clients, parts) = prepare(&args.cluster, &args.install, components).await?;
     let differences = install::diff(&clients.changes, &parts, settings, token).await?;
-    let text: String = differences.iter().map(|difference| difference.text.as_str()).collect();
-    print(&text)?;
+    print(&differences.concat())?;
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

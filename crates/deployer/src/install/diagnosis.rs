@@ -2,6 +2,8 @@
 //!
 //! In: the workload, its pods, warning events. Out: reasons as text. Never: a call.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::ready::{condition, conditions};
@@ -34,14 +36,10 @@ pub(super) fn diagnose(workload: &Value, pods: &[Value], warnings: &[Value]) -> 
         });
         troubles.extend(reason.map(|reason| format!("pod {name}: {reason}")));
     }
-    let mut once: Vec<String> = Vec::new();
-    for trouble in troubles {
-        if !once.contains(&trouble) {
-            once.push(trouble);
-        }
-    }
-    once.truncate(MOST);
-    once
+    let mut seen = BTreeSet::new();
+    troubles.retain(|trouble| seen.insert(trouble.clone()));
+    troubles.truncate(MOST);
+    troubles
 }
 
 /// The reason in the pod's own status, if there is one.

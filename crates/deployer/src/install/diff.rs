@@ -13,25 +13,14 @@ use super::decide::{decide, merged, refusal};
 use super::run::{Halt, Run};
 use super::step::Step;
 use super::{DryRun, Error, Settings};
-use crate::part::{Component, Part};
+use crate::part::Part;
 use objects::Object;
 use objects::client::{CallError, Force};
 use objects::decision::Decision;
 use objects::equality::content;
 
-/// The change of one object.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Difference {
-    /// The component that the object belongs to.
-    pub component: Component,
-    /// The object.
-    pub object: Object,
-    /// A unified diff of YAML; never empty.
-    pub text: String,
-}
-
-/// The differences between a cluster and the parts, in the order of deployment; empty if there are none. Objects that a
-/// deployment would delete are last.
+/// The differences between a cluster and the parts in the order of deployment: a unified diff of YAML for each object
+/// that would change. Objects that a deployment would delete are last.
 ///
 /// # Errors
 /// When an object cannot be read, or the API server would reject it.
@@ -40,7 +29,7 @@ pub async fn diff(
     parts: &[Part],
     settings: &Settings,
     cancel: &CancellationToken,
-) -> Result<Vec<Difference>, Error> {
+) -> Result<Vec<String>, Error> {
     let settings = Settings { dry_run: Some(DryRun::Server), ..settings.clone() };
     let mut silence = |_: &Step<'_>| {};
     let mut run = Run::new(client, &settings, &mut silence, cancel);
@@ -57,25 +46,18 @@ pub async fn diff(
     }
 }
 
-async fn collect(run: &mut Run<'_>, parts: &[Part], differences: &mut Vec<Difference>) -> Result<(), Halt> {
-    let mut note = |component, object: &Object, before: Option<&Value>, after: Option<&Value>| {
-        let text = unified(object, before, after)?;
-        if !text.is_empty() {
-            differences.push(Difference { component, object: object.clone(), text });
-        }
-        Ok::<_, Halt>(())
-    };
+async fn collect(run: &mut Run<'_>, parts: &[Part], differences: &mut Vec<String>) -> Result<(), Halt> {
     for part in parts {
         for object in part.objects() {
             let live = run.get(object).await?;
             if let Some(after) = after(run, object, live.as_ref()).await? {
-                note(part.component(), object, live.as_ref(), Some(&after))?;
+                differences.extend(unified(object, live.as_ref(), Some(&after))?);
             }
         }
     }
     run.prune(parts).await?;
-    for (component, object) in &run.outcome.pruned {
-        note(*component, object, Some(object.body()), None)?;
+    for (_, object) in &run.outcome.pruned {
+        differences.extend(unified(object, Some(object.body()), None)?);
     }
     Ok(())
 }
@@ -104,7 +86,8 @@ async fn after(run: &mut Run<'_>, object: &Object, live: Option<&Value>) -> Resu
     }
 }
 
-fn unified(object: &Object, before: Option<&Value>, after: Option<&Value>) -> Result<String, Halt> {
+/// The difference; `None` if there is none.
+fn unified(object: &Object, before: Option<&Value>, after: Option<&Value>) -> Result<Option<String>, Halt> {
     let yaml = |value: Option<&Value>| match value {
         None => Ok(String::new()),
         Some(value) => runtime::yaml::write(&content(value)).map_err(|error| {
@@ -114,9 +97,9 @@ fn unified(object: &Object, before: Option<&Value>, after: Option<&Value>) -> Re
     };
     let (before, after) = (yaml(before)?, yaml(after)?);
     if before == after {
-        return Ok(String::new());
+        return Ok(None);
     }
     let diff = TextDiff::from_lines(&before, &after);
     let side = |side: &str| format!("{side}/{object}");
-    Ok(diff.unified_diff().context_radius(3).header(&side("cluster"), &side("deployed")).to_string())
+    Ok(Some(diff.unified_diff().context_radius(3).header(&side("cluster"), &side("deployed")).to_string()))
 }

@@ -105,7 +105,7 @@ fn clamp(number: i64) -> i32 {
 }
 
 /// The condition of this type, if it has this status.
-pub(super) fn condition<'v>(live: &'v Value, kind: &str, status: &str) -> Option<&'v Value> {
+pub(crate) fn condition<'v>(live: &'v Value, kind: &str, status: &str) -> Option<&'v Value> {
     conditions(live).find(|condition| condition["type"] == kind && condition["status"] == status)
 }
 
