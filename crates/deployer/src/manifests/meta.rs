@@ -48,16 +48,11 @@ pub fn selector(labels: &BTreeMap<String, String>) -> LabelSelector {
 /// A namespace that enforces `level`.
 #[must_use]
 pub fn namespace(name: &str, level: PodSecurityLevel, platform: Platform) -> Namespace {
-    let word = match level {
-        PodSecurityLevel::Privileged => "privileged",
-        PodSecurityLevel::Restricted => "restricted",
-    };
+    // The variants have the names of the levels.
+    let word = format!("{level:?}").to_lowercase();
     let mut metadata = cluster(name);
-    let mut marks = labels([
-        ("pod-security.kubernetes.io/enforce", word),
-        ("pod-security.kubernetes.io/audit", word),
-        ("pod-security.kubernetes.io/warn", word),
-    ]);
+    let modes = ["enforce", "audit", "warn"].map(|mode| format!("pod-security.kubernetes.io/{mode}"));
+    let mut marks = BTreeMap::from(modes.map(|label| (label, word.clone())));
     if platform.is_openshift() {
         // Otherwise OpenShift sets these labels from the service accounts' SecurityContextConstraints.
         marks.insert("security.openshift.io/scc.podSecurityLabelSync".to_owned(), "false".to_owned());

@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use xxhash_rust::xxh64::xxh64;
 
 use super::meta::{selector, within};
-use crate::options::{Options, PullPolicy};
+use crate::options::Options;
 use crate::platform::Platform;
 
 /// The label of control plane nodes.
@@ -127,18 +127,10 @@ pub fn container(name: &str, image: &str, options: &Options) -> Container {
     Container {
         name: name.to_owned(),
         image: Some(image.to_owned()),
-        image_pull_policy: pull_policy(options),
+        // The variants have the names of Kubernetes' policies.
+        image_pull_policy: Some(format!("{:?}", options.pull)),
         ..Container::default()
     }
-}
-
-/// The pull policy of a container.
-fn pull_policy(options: &Options) -> Option<String> {
-    let word = match options.pull {
-        PullPolicy::Always => "Always",
-        PullPolicy::IfNotPresent => "IfNotPresent",
-    };
-    Some(word.to_owned())
 }
 
 /// Pods that run as a service account of their namespace, with credentials for the registry of their images.

@@ -108,40 +108,33 @@ fn plugins(style: ConfigStyle) -> Value {
 }
 
 fn arguments(scheduler: &SchedulerOptions, style: ConfigStyle) -> Value {
-    let cache = &scheduler.cache;
-    let word = |name: &str, word: Option<&'static str>| word.map(|word| (name.to_owned(), json!(word)));
-    let cache: Map<String, Value> = [
-        word("foreignPodsDetect", cache.foreign_pods_detect.map(Word::as_str)),
-        word("resyncMethod", cache.resync_method.map(Word::as_str)),
-        word("informerMode", cache.informer_mode.map(Word::as_str)),
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    let mut arguments = Map::new();
-    if style == ConfigStyle::Operator {
-        arguments.insert("apiVersion".to_owned(), json!(API_VERSION));
-        arguments.insert("kind".to_owned(), json!(ARGUMENTS));
-    }
-    if !cache.is_empty() {
-        arguments.insert("cache".to_owned(), Value::Object(cache));
-    }
-    if scheduler.resync_seconds > 0 {
-        arguments.insert("cacheResyncPeriodSeconds".to_owned(), json!(scheduler.resync_seconds));
-    }
-    if let Some(scoring) = &scheduler.scoring {
-        let mut strategy: Map<String, Value> =
-            word("type", scoring.kind.map(Word::as_str)).into_iter().collect();
-        if !scoring.resources.is_empty() {
-            let one = |resource: &ResourceWeight| {
-                let ResourceWeight { name, weight } = resource;
-                json!({ "name": name, "weight": weight })
-            };
-            let resources: Vec<Value> = scoring.resources.iter().map(one).collect();
-            strategy.insert("resources".to_owned(), json!(resources));
-        }
-        arguments.insert("scoringStrategy".to_owned(), Value::Object(strategy));
-    }
-    arguments.extend(word("preemptionMode", scheduler.preemption.map(Word::as_str)));
-    Value::Object(arguments)
+    let cache = stated([
+        ("foreignPodsDetect", json!(scheduler.cache.foreign_pods_detect.map(Word::as_str))),
+        ("resyncMethod", json!(scheduler.cache.resync_method.map(Word::as_str))),
+        ("informerMode", json!(scheduler.cache.informer_mode.map(Word::as_str))),
+    ]);
+    let scoring = scheduler.scoring.as_ref().map(|scoring| {
+        let one =
+            |ResourceWeight { name, weight }: &ResourceWeight| json!({ "name": name, "weight": weight });
+        let resources: Vec<Value> = scoring.resources.iter().map(one).collect();
+        stated([
+            ("type", json!(scoring.kind.map(Word::as_str))),
+            ("resources", json!((!resources.is_empty()).then_some(resources))),
+        ])
+    });
+    let operator = style == ConfigStyle::Operator;
+    Value::Object(stated([
+        ("apiVersion", json!(operator.then_some(API_VERSION))),
+        ("kind", json!(operator.then_some(ARGUMENTS))),
+        ("cache", json!((!cache.is_empty()).then_some(cache))),
+        ("cacheResyncPeriodSeconds", json!(Some(scheduler.resync_seconds).filter(|seconds| *seconds > 0))),
+        ("scoringStrategy", json!(scoring)),
+        ("preemptionMode", json!(scheduler.preemption.map(Word::as_str))),
+    ]))
+}
+
+/// The fields that are not null.
+fn stated<const N: usize>(fields: [(&str, Value); N]) -> Map<String, Value> {
+    let fields = fields.into_iter().filter(|(_, value)| !value.is_null());
+    fields.map(|(name, value)| (name.to_owned(), value)).collect()
 }
