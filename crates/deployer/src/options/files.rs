@@ -28,15 +28,12 @@ pub fn word<T: Word>(setting: &str, text: &str) -> anyhow::Result<T> {
 /// When the file cannot be read, or a value is not allowed.
 pub fn cache(path: &Path, options: &mut CacheOptions) -> anyhow::Result<()> {
     let file = read(path)?;
-    if let Some(text) = text(&file, "resyncMethod")? {
-        options.resync_method = Some(word("cacheResyncMethod", text)?);
-    }
-    if let Some(text) = text(&file, "foreignPodsDetect")? {
-        options.foreign_pods_detect = Some(word("foreignPodsDetectMode", text)?);
-    }
-    if let Some(text) = text(&file, "informerMode")? {
-        options.informer_mode = Some(word("cacheInformerMode", text)?);
-    }
+    let method = stated(&file, "resyncMethod", "cacheResyncMethod")?;
+    options.resync_method = method.or(options.resync_method);
+    let detect = stated(&file, "foreignPodsDetect", "foreignPodsDetectMode")?;
+    options.foreign_pods_detect = detect.or(options.foreign_pods_detect);
+    let mode = stated(&file, "informerMode", "cacheInformerMode")?;
+    options.informer_mode = mode.or(options.informer_mode);
     Ok(())
 }
 
@@ -46,9 +43,9 @@ pub fn cache(path: &Path, options: &mut CacheOptions) -> anyhow::Result<()> {
 /// When the file cannot be read, or a value is not allowed.
 pub fn scoring(path: &Path) -> anyhow::Result<Scoring> {
     let file = read(path)?;
-    let kind = text(&file, "type")?.map(|text| word("scoringStrategyType", text)).transpose()?;
+    let kind = stated(&file, "type", "scoringStrategyType")?;
     let resources = match find(&file, "resources") {
-        None | Some(Value::Null) => Vec::new(),
+        None => Vec::new(),
         Some(Value::Array(list)) => list.iter().map(weight).collect::<anyhow::Result<_>>()?,
         Some(other) => bail!("resources: {other} is not a list of names and weights"),
     };
@@ -57,12 +54,9 @@ pub fn scoring(path: &Path) -> anyhow::Result<Scoring> {
 
 fn weight(item: &Value) -> anyhow::Result<ResourceWeight> {
     let name = text(item, "name")?.with_context(|| format!("resources: {item} has no name"))?.to_owned();
-    let weight = match find(item, "weight") {
-        None | Some(Value::Null) => 0,
-        Some(value) => {
-            value.as_i64().with_context(|| format!("resources: the weight of {name} is {value}"))?
-        }
-    };
+    let number =
+        |value: &Value| value.as_i64().with_context(|| format!("resources: the weight of {name} is {value}"));
+    let weight = find(item, "weight").map_or(Ok(0), number)?;
     Ok(ResourceWeight { name, weight })
 }
 
@@ -97,13 +91,20 @@ fn read(path: &Path) -> anyhow::Result<Value> {
     Ok(yaml::read_file(path, Mode::Lenient, CONFIG_LIMIT_BYTES)?)
 }
 
+/// The value of a key; a null is none.
 fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
-    value.as_object()?.iter().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value)
+    let (_, value) = value.as_object()?.iter().find(|(name, _)| name.eq_ignore_ascii_case(key))?;
+    Some(value).filter(|value| !value.is_null())
+}
+
+/// The word of a key, if the file has one.
+fn stated<T: Word>(file: &Value, key: &str, setting: &str) -> anyhow::Result<Option<T>> {
+    text(file, key)?.map(|text| word(setting, text)).transpose()
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> anyhow::Result<Option<&'a str>> {
     match find(value, key) {
-        None | Some(Value::Null) => Ok(None),
+        None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(other) => bail!("{key}: {other} is not a word"),
     }
