@@ -109,11 +109,13 @@ pub fn all() -> Vec<&'static Check> {
 }
 
 /// A selection of checks.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Selection {
-    /// Only these checks; empty: all.
+    /// Run only these checks
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Checks to leave out.
+    /// Leave out these checks
+    #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub skip: Vec<String>,
 }
 
@@ -209,23 +211,11 @@ fn kubelet_hint(evidence: &Evidence) -> &'static str {
 
 /// A sort key that orders `node-2` before `node-10`.
 pub(super) fn natural(text: &str) -> Vec<(u64, String)> {
-    let mut parts = Vec::new();
-    let mut word = String::new();
-    let mut rest = text.chars().peekable();
-    while let Some(next) = rest.next() {
-        if !next.is_ascii_digit() {
-            word.push(next);
-            continue;
-        }
-        let mut number = u64::from(next.to_digit(10).unwrap_or(0));
-        while let Some(digit) = rest.peek().and_then(|next| next.to_digit(10)) {
-            number = number.saturating_mul(10).saturating_add(u64::from(digit));
-            rest.next();
-        }
-        // The text before a number is compared first.
-        parts.push((0, std::mem::take(&mut word)));
-        parts.push((number, String::new()));
-    }
-    parts.push((0, word));
-    parts
+    let characters: Vec<char> = text.chars().collect();
+    let parts = characters.chunk_by(|one, next| one.is_ascii_digit() == next.is_ascii_digit());
+    let key = |part: String| {
+        let is_number = part.starts_with(|first: char| first.is_ascii_digit());
+        if is_number { (part.parse().unwrap_or(u64::MAX), String::new()) } else { (0, part) }
+    };
+    parts.map(|part| key(part.iter().collect())).collect()
 }

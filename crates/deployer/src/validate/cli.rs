@@ -38,12 +38,9 @@ pub struct Args {
     /// Label selector of the nodes to check: key, !key, key=value, key!=value, joined by commas [default: workers]
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     pub selector: Option<Selector>,
-    /// Run only these checks
-    #[arg(long, value_name = "ID", value_delimiter = ',')]
-    pub only: Vec<String>,
-    /// Leave out these checks
-    #[arg(long, value_name = "ID", value_delimiter = ',')]
-    pub skip: Vec<String>,
+    /// The checks to run.
+    #[command(flatten)]
+    pub selection: Selection,
     /// The format of the report.
     #[command(flatten)]
     pub output: OutputArgs<Format>,
@@ -67,7 +64,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn report(args: &Args) -> anyhow::Result<(String, Verdict)> {
-    let checks = Selection { only: args.only.clone(), skip: args.skip.clone() }.checks()?;
+    let checks = args.selection.checks()?;
     let mut evidence = match &args.offline {
         Some(folder) => {
             let (evidence, notes) = dump::read(folder)?;

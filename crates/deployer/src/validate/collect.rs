@@ -9,6 +9,7 @@ use api::nrt::{self, NodeResourceTopology};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as wire;
 use k8s_openapi::apimachinery::pkg::api::resource as wire_quantity;
+use objects::managed_fields::entries;
 use serde_json::Value;
 use topology::quantity::Quantity;
 use topology::resource::ResourceName;
@@ -16,6 +17,7 @@ use topology::resource::ResourceName;
 use super::evidence::{
     Area, ConfigSource, Definition, Event, Evidence, Lease, Node, Report, Settings, Workload, text,
 };
+use crate::install::ready::condition;
 use crate::platform::Platform;
 
 mod openshift;
@@ -186,8 +188,7 @@ impl Collector {
     }
 
     fn note_time(&mut self, object: &Value) {
-        let managed = object.pointer("/metadata/managedFields").and_then(Value::as_array);
-        let managed = managed.into_iter().flatten().map(|entry| text(entry, "/time"));
+        let managed = entries(object).iter().map(|entry| text(entry, "/time"));
         let single =
             ["/metadata/creationTimestamp", "/spec/renewTime", "/lastTimestamp", "/status/startTime"];
         let times = single.iter().map(|path| text(object, path)).chain(managed);
@@ -287,14 +288,11 @@ impl Collector {
         if text(object, "/spec/group") != nrt::GROUP || text(object, "/spec/names/kind") != nrt::KIND {
             return;
         }
-        let list = |path: &str| object.pointer(path).and_then(Value::as_array).into_iter().flatten();
-        let flag =
-            |version: &Value, field: &str| version.get(field).and_then(Value::as_bool).unwrap_or(false);
-        let version = |v: &Value| (text(v, "/name").to_owned(), flag(v, "served"), flag(v, "storage"));
-        let mut conditions = list("/status/conditions");
-        let established =
-            conditions.any(|c| text(c, "/type") == "Established" && text(c, "/status") == "True");
-        let versions = list("/spec/versions").map(version).collect();
+        let versions = object["spec"]["versions"].as_array().into_iter().flatten();
+        let versions = versions
+            .map(|v| (text(v, "/name").to_owned(), v["served"] == true, v["storage"] == true))
+            .collect();
+        let established = condition(object, "Established", "True").is_some();
         self.evidence.definition = Some(Definition { versions, established });
     }
 
@@ -324,13 +322,9 @@ impl Collector {
 
 /// The field managers of the zones, attributes or policies of a report.
 fn writers(object: &Value) -> BTreeSet<String> {
-    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten();
-    let writes = |entry: &&Value| {
-        ["f:zones", "f:attributes", "f:topologyPolicies"]
-            .iter()
-            .any(|field| entry.get("fieldsV1").and_then(|fields| fields.get(field)).is_some())
-    };
-    entries.filter(writes).map(|entry| text(entry, "/manager").to_owned()).collect()
+    let fields = ["f:zones", "f:attributes", "f:topologyPolicies"];
+    let writes = |entry: &&Value| fields.iter().any(|field| entry["fieldsV1"].get(field).is_some());
+    entries(object).iter().filter(writes).map(|entry| text(entry, "/manager").to_owned()).collect()
 }
 
 fn typed<T: serde::de::DeserializeOwned>(object: Value) -> Result<T, String> {

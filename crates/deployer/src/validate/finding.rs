@@ -98,12 +98,6 @@ impl Finding {
     pub fn cluster(&mut self, words: [&str; 4]) {
         self.item = Some(PeerFinding::new("", "cluster", words));
     }
-
-    /// Replaces the remedy of the check.
-    pub fn fix(&mut self, fix: impl Into<String>) -> &mut Self {
-        self.fix = fix.into();
-        self
-    }
 }
 
 impl PeerFinding {

@@ -111,9 +111,9 @@ fn rejected(evidence: &Evidence, findings: &mut Findings<'_>) {
                 "kubelet {node} rejected the pod with {}, although {} placed the pod{explained}",
                 pod.reason, pod.scheduler
             );
-            findings.error(pod.title(), what).fix(
-                "usual causes are another scheduler or an outdated report: see the other findings and the scheduler's log",
-            );
+            let causes = "usual causes are another scheduler or an outdated report";
+            findings.error(pod.title(), what).fix =
+                format!("{causes}: see the other findings and the scheduler's log");
         } else {
             let blind = if installed { ", which ignores zones," } else { "" };
             let what = format!(

@@ -11,6 +11,7 @@ use runtime::yaml::{self, Mode};
 use scheduler::config::DEFAULT_SCHEDULER_NAME;
 use serde_json::Value;
 
+use super::role;
 use crate::validate::evidence::{Pod, Role, SchedulerSettings, Workload, text};
 
 /// The schedulers so far.
@@ -46,12 +47,11 @@ impl Schedulers {
         if !matches!(workload.role, Role::Scheduler { .. }) {
             return;
         }
-        let containers = || spec.containers.iter();
-        let words = containers().flat_map(|c| c.command.iter().flatten().chain(c.args.iter().flatten()));
-        let words: Vec<&String> = words.collect();
+        let mut images = spec.containers.iter().filter_map(|container| container.image.as_ref());
+        let words: Vec<&str> = spec.containers.iter().flat_map(role::words).collect();
         let has_file = words.iter().any(|word| word.starts_with("--config") || word.starts_with("-config"));
         let ours = words.iter().any(|word| word.ends_with("tholepin"))
-            || containers().any(|c| c.image.as_deref().is_some_and(|image| image.contains("/tholepin")));
+            || images.any(|image| image.contains("/tholepin"));
         let maps = spec.volumes.iter().flatten().filter_map(|volume| volume.config_map.as_ref());
         let config_maps = maps.map(|map| (workload.namespace.clone(), map.name.clone())).collect();
         self.wanted.insert(workload.title(), Source { config_maps, has_file, ours });
@@ -102,23 +102,20 @@ fn read(key: &str, content: &str) -> Option<Config> {
     if text(&config, "/kind") != KIND {
         return None;
     }
-    let profiles = config.get("profiles").and_then(Value::as_array);
-    let name = |profile: &Value| match text(profile, "/schedulerName") {
-        "" => "default-scheduler".to_owned(),
-        name => name.to_owned(),
-    };
-    let profiles = profiles
-        .map_or_else(|| vec!["default-scheduler".to_owned()], |profiles| profiles.iter().map(name).collect());
-    let elect = config.pointer("/leaderElection/leaderElect").and_then(Value::as_bool).unwrap_or(true);
-    let or = |path: &str, default: &str| match text(&config, path) {
+    let or = |value: &Value, path: &str, default: &str| match text(value, path) {
         "" => default.to_owned(),
         name => name.to_owned(),
     };
+    let name = |profile: &Value| or(profile, "/schedulerName", "default-scheduler");
+    let profiles = match config.get("profiles").and_then(Value::as_array) {
+        Some(profiles) => profiles.iter().map(name).collect(),
+        None => vec!["default-scheduler".to_owned()],
+    };
+    let election = config.get("leaderElection").unwrap_or(&Value::Null);
+    let elect = election.get("leaderElect").and_then(Value::as_bool).unwrap_or(true);
     let lease = elect.then(|| {
-        (
-            or("/leaderElection/resourceNamespace", "kube-system"),
-            or("/leaderElection/resourceName", "kube-scheduler"),
-        )
+        let namespace = or(election, "/resourceNamespace", "kube-system");
+        (namespace, or(election, "/resourceName", "kube-scheduler"))
     });
     Some(Config { settings: SchedulerSettings { profiles, lease }, numa: content.contains(NUMA_PLUGIN) })
 }
