@@ -168,7 +168,8 @@ impl Reader {
         ] {
             // Without the definition there is no list of its objects.
             let saw = |area| self.collector.seen.contains(&area);
-            if !saw(area) && !(area == Area::Reports && saw(Area::Definition)) {
+            let seen = saw(area) || (area == Area::Reports && saw(Area::Definition));
+            if !seen {
                 self.collector.gap(area, format!("no {missing} in the dump: save {command}"));
             }
         }
