@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use deployer::detect::{self, ClusterInfo, PlatformSpec};
+use deployer::manifests::text::render_objects;
 use hardware::process::{BINDING, PATIENCE};
 use runtime::client::{Connection, Options};
 use runtime::goflag::{self, FlagSet, KLOG, Outcome, Parsed};
@@ -132,7 +133,7 @@ impl Plan {
                         (*found.platform.get()?, found.version.get().ok().cloned())
                     }
                 };
-                print(&render::text(&render::objects(platform, version, &options)?)?)?;
+                print(&render_objects(&render::objects(platform, version, &options)?)?)?;
             }
         }
         Ok(ExitCode::SUCCESS)

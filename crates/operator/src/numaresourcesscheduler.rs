@@ -30,7 +30,8 @@ mod setup;
 
 pub(crate) use desired::{cluster_rules, lease_rules};
 pub use image::{EMBEDDED_DIGESTS, TrustError, trust};
-use setup::{Refused, Setup};
+pub(crate) use replicas::WORKER;
+use setup::Setup;
 
 /// A condition: the Go plugin has its own watch of pods, besides the scheduler's.
 const DEDICATED_INFORMER: &str = "DedicatedInformerActive";
@@ -108,7 +109,7 @@ fn accepted_status(
     let unchanged = || scheduler.status.clone();
     let setup = match Setup::of(cluster, scheduler) {
         Ok(setup) => setup,
-        Err(Refused { reason, message }) => return (State::degraded(reason, message), unchanged()),
+        Err(refused) => return (refused, unchanged()),
     };
     if !done.errors.is_empty() {
         let mut errors = done.errors.clone();

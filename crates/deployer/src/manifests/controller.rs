@@ -12,6 +12,7 @@ use api::rbac::rule_for;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Container, PodSpec, Probe, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::rbac::v1::PolicyRule;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::meta::{labels, within};
@@ -32,7 +33,7 @@ const CERTIFICATES: &str = "/certs";
 /// The annotation with which OpenShift creates a Secret with a certificate for a Service.
 const SERVING: &str = "service.beta.openshift.io/serving-cert-secret-name";
 /// The annotation with which a pod may use CPUs that are reserved for management.
-const WORKLOAD: (&str, &str) =
+pub const WORKLOAD: (&str, &str) =
     ("target.workload.openshift.io/management", r#"{"effect": "PreferredDuringScheduling"}"#);
 
 /// The options of a controller manager.
@@ -87,23 +88,30 @@ pub fn port_name(options: &Options) -> &'static str {
 /// The Service for metrics; OpenShift adds a certificate.
 #[must_use]
 pub fn service(options: &Options, program: &Program) -> Service {
-    let mut metadata = within(&options.namespace, program.service);
-    metadata.labels = Some(program.pod_labels());
-    if options.common.platform.is_openshift() {
-        metadata.annotations = Some(labels([(SERVING, program.certificate)]));
-    }
+    let certificate = options.common.platform.is_openshift().then_some(program.certificate);
+    let (metadata, port) = (within(&options.namespace, program.service), (port_name(options), METRICS));
+    metrics_service(metadata, program.pod_labels(), port, certificate)
+}
+
+/// A Service for the metrics of pods with these labels, at a port with this name and number. OpenShift puts its
+/// certificate into the Secret `certificate`.
+#[must_use]
+pub fn metrics_service(
+    metadata: ObjectMeta,
+    pod_labels: BTreeMap<String, String>,
+    (name, number): (&str, u16),
+    certificate: Option<&str>,
+) -> Service {
+    let annotations = certificate.map(|secret| labels([(SERVING, secret)]));
+    let metadata = ObjectMeta { labels: Some(pod_labels.clone()), annotations, ..metadata };
     let port = ServicePort {
-        name: Some(port_name(options).to_owned()),
-        port: METRICS.into(),
+        name: Some(name.to_owned()),
+        port: number.into(),
         protocol: Some("TCP".to_owned()),
-        target_port: Some(IntOrString::String(port_name(options).to_owned())),
+        target_port: Some(IntOrString::String(name.to_owned())),
         ..ServicePort::default()
     };
-    let spec = ServiceSpec {
-        selector: Some(program.pod_labels()),
-        ports: Some(vec![port]),
-        ..ServiceSpec::default()
-    };
+    let spec = ServiceSpec { selector: Some(pod_labels), ports: Some(vec![port]), ..ServiceSpec::default() };
     Service { metadata, spec: Some(spec), status: None }
 }
 

@@ -4,17 +4,18 @@
 //! pool `worker`, one node, and both users' objects with little else in them. Never: an owner, whose UID no cluster
 //! would have.
 
-use std::collections::BTreeMap;
-
 use anyhow::bail;
 use api::numaresources::{NodeGroup, NumaResourcesOperator, NumaResourcesScheduler, keys};
+use deployer::manifests::meta::{labels, selector};
+use deployer::manifests::pod::CONTROL_PLANE;
 use deployer::options;
 use deployer::platform::{Platform, Version};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use objects::Object;
 
 use crate::cluster_state::{ClusterState, Environment, Image, MachineConfigPool, Node};
 use crate::desired::{Controller, Desired, DesiredObject};
+use crate::numaresourcesscheduler::WORKER;
 use crate::reconcile::rules::Rules;
 
 /// The options of rendering.
@@ -32,8 +33,6 @@ pub struct Options {
 
 /// The only pool.
 const POOL: &str = "worker";
-const CONTROL_PLANE_ROLE: &str = "node-role.kubernetes.io/control-plane";
-const WORKER_ROLE: &str = "node-role.kubernetes.io/worker";
 
 /// The objects, in the order in which they are made.
 ///
@@ -63,15 +62,6 @@ pub fn objects(
     Ok(objects)
 }
 
-/// Objects as YAML documents.
-///
-/// # Errors
-/// When an object has no YAML form.
-pub fn text(objects: &[Object]) -> anyhow::Result<String> {
-    let each = objects.iter().map(|object| Ok(format!("---\n{}", runtime::yaml::write(object.body())?)));
-    each.collect()
-}
-
 /// The state of a made-up cluster.
 #[must_use]
 pub fn sample_cluster(platform: Platform, version: Option<Version>, options: &Options) -> ClusterState {
@@ -93,10 +83,7 @@ pub fn sample_cluster(platform: Platform, version: Option<Version>, options: &Op
         generation: Some(1),
         ..ObjectMeta::default()
     };
-    let labelled = |key: &str, value: &str| LabelSelector {
-        match_labels: Some(BTreeMap::from([(key.to_owned(), value.to_owned())])),
-        ..LabelSelector::default()
-    };
+    let labelled = |key: &str, value: &str| selector(&labels([(key, value)]));
     let mut operator =
         NumaResourcesOperator { metadata: metadata(keys::OPERATOR), ..NumaResourcesOperator::default() };
     operator.spec.node_groups = vec![NodeGroup {
@@ -111,12 +98,12 @@ pub fn sample_cluster(platform: Platform, version: Option<Version>, options: &Op
     cluster.schedulers.insert(keys::SCHEDULER.to_owned(), scheduler);
     let pool = MachineConfigPool {
         machine_config_selector: Some(labelled(keys::LABEL_ROLE, POOL)),
-        node_selector: Some(labelled(WORKER_ROLE, "")),
+        node_selector: Some(labelled(WORKER, "")),
         ..MachineConfigPool::default()
     };
     cluster.pools.insert(POOL.to_owned(), pool);
-    let labels = [CONTROL_PLANE_ROLE, WORKER_ROLE].map(|role| (role.into(), "".into()));
-    let node = Node { labels: labels.into(), ready: true, kubelet: None };
+    let roles = [CONTROL_PLANE, WORKER].map(|role| (role.into(), "".into()));
+    let node = Node { labels: roles.into(), ready: true, kubelet: None };
     cluster.nodes.insert("node".to_owned(), node);
     if platform.is_openshift() {
         cluster.tls = Some(crate::tls::intermediate().profile);

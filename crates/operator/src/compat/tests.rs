@@ -108,7 +108,7 @@ fn rendered_objects_are_in_the_configured_namespace() {
     };
     for platform in Platform::ALL {
         let objects = render::objects(platform, given.version.clone(), &options).unwrap();
-        let text = render::text(&objects).unwrap();
+        let text = render_objects(&objects).unwrap();
         assert!(!text.contains("ownerReferences") && !text.contains("00000000-0000"), "{text}");
         assert!(text.contains("image: i:1") && text.contains("image: s:1"), "{text}");
         for object in &objects {

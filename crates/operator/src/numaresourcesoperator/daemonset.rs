@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use api::numaresources::InfoRefreshMode;
 use api::numaresources::keys::{CONFIG_HASH, LABEL_POOL};
 use deployer::manifests::{exporter, meta, openshift, pod, rte};
-use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetSpec, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
+use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, EnvVar, PodAffinityTerm, PodAntiAffinity, PodSpec, PodTemplateSpec, Probe,
-    SecurityContext, Volume, VolumeMount,
+    Affinity, Container, EnvVar, PodAffinityTerm, PodAntiAffinity, PodSpec, Probe, SecurityContext, Volume,
+    VolumeMount,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use objects::ObjectKey;
 
@@ -54,33 +54,24 @@ pub(super) fn daemon_set(
     let tls = environment.platform.is_openshift().then(|| request.cluster.tls.clone().unwrap_or_default());
     let exporters = Exporters { request, group, name: set_name(pool.name), own: request.image().own, tls };
     let labels = pod_labels(pool.name);
-    let template = PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(labels.clone()),
-            annotations: Some(exporters.annotations(pool.name)),
-            ..ObjectMeta::default()
-        }),
-        spec: Some(exporters.pod(&labels, nodes)),
+    let selector = selector(request, &labels, pool.name);
+    let pods = pod::Pods {
+        annotations: exporters.annotations(pool.name),
+        spec: exporters.pod(&labels, nodes),
+        labels: labels.clone(),
     };
-    let rolling = RollingUpdateDaemonSet {
-        max_unavailable: Some(IntOrString::String("25%".to_owned())),
-        max_surge: None,
+    let max_unavailable = Some(IntOrString::String("25%".to_owned()));
+    let strategy = DaemonSetUpdateStrategy {
+        type_: Some("RollingUpdate".to_owned()),
+        rolling_update: Some(RollingUpdateDaemonSet { max_unavailable, max_surge: None }),
     };
     let mut metadata = meta::within(&environment.namespace, &exporters.name);
-    metadata.labels = Some(labels.clone());
-    DaemonSet {
-        metadata,
-        spec: Some(DaemonSetSpec {
-            selector: selector(request, &labels, pool.name),
-            template,
-            update_strategy: Some(DaemonSetUpdateStrategy {
-                type_: Some("RollingUpdate".to_owned()),
-                rolling_update: Some(rolling),
-            }),
-            ..DaemonSetSpec::default()
-        }),
-        status: None,
+    metadata.labels = Some(labels);
+    let mut set = pods.daemon_set(metadata, Some(strategy));
+    if let Some(spec) = &mut set.spec {
+        spec.selector = selector;
     }
+    set
 }
 
 /// The key of a pool's DaemonSet.

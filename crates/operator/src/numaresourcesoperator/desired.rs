@@ -4,15 +4,14 @@
 //! but the pool.
 
 use api::numaresources::keys::{CLUSTER, NRT_API};
-use deployer::manifests::{access, meta, openshift, rte};
+use deployer::manifests::meta::within;
+use deployer::manifests::{access, controller, openshift, rte};
 use deployer::options::{Options, SccVersion, Updater};
 use exporter::rbac::{Needs, Rules};
 use exporter::settings::{Mode, OwnerKind};
-use k8s_openapi::api::core::v1::{Service, ServicePort, ServiceSpec};
-use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use objects::Object;
 
-use super::stage::{MachineConfig, machine_config, stage};
+use super::stage::{machine_config, stage};
 use super::{Request, daemonset};
 use crate::desired::{self, DesiredObject, Owner, owned};
 use crate::rbac::EXPORTER_SERVICE;
@@ -27,11 +26,8 @@ pub(super) fn objects(request: &Request<'_>) -> Vec<DesiredObject> {
     let owner = Owner::of(request.operator);
     let mut wanted = vec![definition(request)];
     for (group, pool) in request.groups.pools() {
-        match machine_config(request, group, pool) {
-            None => {}
-            Some(MachineConfig::Wanted(object)) => wanted.push(owned(object, &owner)),
-            Some(MachineConfig::Untouched(object)) => wanted.push(owned(object, &owner).held(true)),
-        }
+        let config = machine_config(request, group, pool);
+        wanted.extend(config.map(|(object, untouched)| owned(object, &owner).held(untouched)));
     }
     let shared = shared(request).into_iter();
     wanted.extend(shared.map(|object| owned(object, &owner)));
@@ -79,7 +75,11 @@ fn shared(request: &Request<'_>) -> Vec<Object> {
         }
     }
     // The Service comes before the DaemonSets: OpenShift makes the certificate of their metrics for it.
-    objects.push(Object::new(&service(options)));
+    let certificate = options.platform.is_openshift().then_some(CERTIFICATE);
+    let (metadata, port) =
+        (within(account.namespace, EXPORTER_SERVICE), (PORT, options.updater.metrics_port));
+    let service = controller::metrics_service(metadata, rte::pod_labels(), port, certificate);
+    objects.push(Object::new(&service));
     objects
 }
 
@@ -92,25 +92,6 @@ fn rules(request: &Request<'_>, options: &Options) -> Rules {
         rules.namespaced.extend(rte::pod_role(options).rules.unwrap_or_default());
     }
     rules
-}
-
-fn service(options: &Options) -> Service {
-    let mut metadata = meta::within(rte::account(options).namespace, EXPORTER_SERVICE);
-    metadata.labels = Some(rte::pod_labels());
-    if options.platform.is_openshift() {
-        let annotation = [("service.beta.openshift.io/serving-cert-secret-name", CERTIFICATE)];
-        metadata.annotations = Some(meta::labels(annotation));
-    }
-    let port = ServicePort {
-        name: Some(PORT.to_owned()),
-        port: options.updater.metrics_port.into(),
-        protocol: Some("TCP".to_owned()),
-        target_port: Some(IntOrString::String(PORT.to_owned())),
-        ..ServicePort::default()
-    };
-    let spec =
-        ServiceSpec { selector: Some(rte::pod_labels()), ports: Some(vec![port]), ..ServiceSpec::default() };
-    Service { metadata, spec: Some(spec), status: None }
 }
 
 impl Request<'_> {

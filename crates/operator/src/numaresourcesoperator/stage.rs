@@ -34,15 +34,6 @@ pub(super) enum Stage {
     Impossible(String),
 }
 
-/// The treatment of a pool's MachineConfig.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum MachineConfig {
-    /// The pool should have this one.
-    Wanted(Object),
-    /// This one stays as it is, whether it exists or not.
-    Untouched(Object),
-}
-
 impl Stage {
     /// Whether exporters stay as they are.
     pub(super) fn holds(&self) -> bool {
@@ -73,12 +64,12 @@ pub(super) fn stage(request: &Request<'_>, group: &Group<'_>, pool: &Pool<'_>) -
     }
 }
 
-/// The treatment of a pool's MachineConfig; `None`: it should not exist.
+/// A pool's MachineConfig, and whether it stays as it is, existing or not; `None`: it should not exist.
 pub(super) fn machine_config(
     request: &Request<'_>,
     group: &Group<'_>,
     pool: &Pool<'_>,
-) -> Option<MachineConfig> {
+) -> Option<(Object, bool)> {
     let machine = pool.machine_config_pool.filter(|_| has_machine_configs(request))?;
     let labels = labels(pool.name, machine);
     let untouched = rolled_out(request, pool).is_none() || (labels.is_err() && group.has_custom_policy());
@@ -88,8 +79,7 @@ pub(super) fn machine_config(
     let mut options = request.options();
     options.updater.name = Some(set_name(pool.name));
     options.updater.machine_config_labels = labels.unwrap_or_default();
-    let object = openshift::machine_config(&options);
-    Some(if untouched { MachineConfig::Untouched(object) } else { MachineConfig::Wanted(object) })
+    Some((openshift::machine_config(&options), untouched))
 }
 
 /// The names of paused pools.

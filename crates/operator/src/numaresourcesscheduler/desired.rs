@@ -7,16 +7,16 @@ use std::collections::BTreeMap;
 
 use api::numaresources::keys::SCHEDULER_LEASE;
 use deployer::manifests::access::{ServiceAccountRef, cluster_role, role};
+use deployer::manifests::controller::WORKLOAD;
 use deployer::manifests::meta::{labels, selector, within};
 use deployer::manifests::network::{AllowedPorts, policy};
 use deployer::manifests::{plugin, pod};
-use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, NodeAffinity, PodSecurityContext, PodSpec, PodTemplateSpec, PreferredSchedulingTerm,
-    Probe, ResourceRequirements, SeccompProfile, TopologySpreadConstraint, Volume, VolumeMount,
+    Affinity, Container, NodeAffinity, PodSecurityContext, PodSpec, PreferredSchedulingTerm, Probe,
+    ResourceRequirements, SeccompProfile, TopologySpreadConstraint, Volume, VolumeMount,
 };
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use objects::Object;
 
@@ -35,9 +35,6 @@ const LEASE_ROLE: &str = "topology-aware-scheduler-leader-elect";
 const CONFIG_DIRECTORY: (&str, &str) = ("etckubernetes", "/etc/kubernetes");
 /// The volume of the scheduler's view of nodes' pods, and its directory.
 const STATUS_DIRECTORY: (&str, &str) = ("runpfpstatus", "/run/pfpstatus");
-/// OpenShift: the annotation of pods of the management workload, which may get CPUs of their own.
-const MANAGEMENT: (&str, &str) =
-    ("target.workload.openshift.io/management", r#"{"effect": "PreferredDuringScheduling"}"#);
 
 impl Setup {
     /// All objects.
@@ -63,28 +60,12 @@ impl Setup {
     }
 
     fn deployment(&self, cluster: &ClusterState) -> Deployment {
-        let mut annotations = labels([MANAGEMENT]);
+        let mut annotations = labels([WORKLOAD]);
         annotations.extend([pod::config_hash(&self.config)]);
-        let metadata = ObjectMeta {
-            labels: Some(pod_labels()),
-            annotations: Some(annotations),
-            ..ObjectMeta::default()
-        };
-        let template = PodTemplateSpec { metadata: Some(metadata), spec: Some(self.pod(cluster)) };
-        Deployment {
-            metadata: ObjectMeta {
-                labels: Some(pod_labels()),
-                ..within(&cluster.environment.namespace, DEPLOYMENT)
-            },
-            spec: Some(DeploymentSpec {
-                replicas: Some(self.replicas),
-                selector: selector(&pod_labels()),
-                strategy: Some(self.strategy()),
-                template,
-                ..DeploymentSpec::default()
-            }),
-            status: None,
-        }
+        let pods = pod::Pods { labels: pod_labels(), annotations, spec: self.pod(cluster) };
+        let mut metadata = within(&cluster.environment.namespace, DEPLOYMENT);
+        metadata.labels = Some(pod_labels());
+        pods.deployment(metadata, self.replicas, Some(self.strategy()))
     }
 
     /// A single replica takes no lease, so there must never be two: the old one ends before the new one starts.
@@ -100,12 +81,10 @@ impl Setup {
     }
 
     fn pod(&self, cluster: &ClusterState) -> PodSpec {
-        let preference = pod::nodes_with(pod::CONTROL_PLANE, &[]);
+        let control_plane = pod::nodes_with(pod::CONTROL_PLANE, &[]);
+        let preferred = vec![PreferredSchedulingTerm { preference: control_plane, weight: 1 }];
         let affinity = NodeAffinity {
-            preferred_during_scheduling_ignored_during_execution: Some(vec![PreferredSchedulingTerm {
-                preference,
-                weight: 1,
-            }]),
+            preferred_during_scheduling_ignored_during_execution: Some(preferred),
             ..NodeAffinity::default()
         };
         let (mounts, volumes) = self.mounts().into_iter().unzip();

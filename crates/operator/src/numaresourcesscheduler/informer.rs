@@ -5,8 +5,6 @@
 //! Older kubelets list pods that have ended as if they held resources. With an informer of its own, the plugin sees
 //! pods end in the same order as the exporter. With newer kubelets the scheduler's informer is enough, and cheaper.
 
-use std::cmp::Ordering;
-
 use api::numaresources::scheduler::{SchedulerInformer, Spec};
 use deployer::platform::Version;
 
@@ -28,23 +26,19 @@ fn is_fixed(version: &Version) -> bool {
     let numbers = [0, 1, 2].map(|at| version.number(at));
     let Some(build) = version.pre_release() else { return numbers >= FIXED };
     let text = version.to_string();
-    let at_least = |enough: bool| match numbers.cmp(&FIXED) {
-        Ordering::Less => false,
-        Ordering::Equal => enough,
-        Ordering::Greater => true,
-    };
     let number = |prefix: &str| build.strip_prefix(prefix).and_then(|rest| rest.parse::<u64>().ok());
-    if text.contains(".nightly-") {
-        at_least(build >= "0.nightly-2025-08-04-154809")
+    let enough = if text.contains(".nightly-") {
+        build >= "0.nightly-2025-08-04-154809"
     } else if text.contains(".ci-") {
-        at_least(build >= "0.ci-2025-08-01-195417")
+        build >= "0.ci-2025-08-01-195417"
     } else if text.contains("-ec.") {
-        at_least(number("ec.").is_some_and(|number| number >= 6))
+        number("ec.").is_some_and(|number| number >= 6)
     } else if text.contains("-rc.") {
-        at_least(number("rc.").is_some())
+        number("rc.").is_some()
     } else {
-        false
-    }
+        return false;
+    };
+    numbers > FIXED || numbers == FIXED && enough
 }
 
 #[cfg(test)]

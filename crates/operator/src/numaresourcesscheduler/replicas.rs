@@ -11,7 +11,7 @@ use deployer::platform::Platform;
 use crate::cluster_state::Node;
 
 /// The label of nodes for users' pods.
-const WORKER: &str = "node-role.kubernetes.io/worker";
+pub(crate) const WORKER: &str = "node-role.kubernetes.io/worker";
 /// The replicas of a cluster with enough nodes.
 const SEVERAL: usize = 3;
 

@@ -18,22 +18,13 @@ use deployer::options::{self, CacheOptions, SchedulerOptions};
 
 use super::{image, informer, replicas};
 use crate::cluster_state::{ClusterState, Image};
-use crate::condition::INTERNAL_ERROR;
+use crate::condition::{INTERNAL_ERROR, State};
 use crate::desired::Owner;
 
 /// A reason: the image is not trusted.
 const IMAGE: &str = "InvalidSchedulerImage";
 /// A reason: the scheduler would not start with this configuration.
 const CONFIGURATION: &str = "InvalidSchedulerConfiguration";
-
-/// Why a request is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
-    /// One word for programs.
-    pub(super) reason: &'static str,
-    /// A text for people.
-    pub(super) message: String,
-}
 
 /// The requested scheduler.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,8 +52,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// The setup that this object requests in this cluster.
-    pub(super) fn of(cluster: &ClusterState, scheduler: &NumaResourcesScheduler) -> Result<Self, Refused> {
+    /// The setup that this object requests in this cluster; `Err`: why it is refused.
+    pub(super) fn of(cluster: &ClusterState, scheduler: &NumaResourcesScheduler) -> Result<Self, State> {
         let environment = &cluster.environment;
         let spec = Spec {
             scheduler_informer: Some(informer::of(environment, &scheduler.spec)),
@@ -71,7 +62,7 @@ impl Setup {
         let image = image_of(cluster, &spec)?;
         let own = image.name == environment.own.name;
         let replicas = replicas::of(environment.platform, &cluster.nodes, spec.replicas)
-            .map_err(|message| Refused { reason: INTERNAL_ERROR, message })?;
+            .map_err(|message| State::degraded(INTERNAL_ERROR, message))?;
         let resync = whole_seconds(spec.cache_resync_period.unwrap_or_default());
         let profile = Some(spec.scheduler_name.clone()).filter(|name| !name.is_empty());
         let profile = profile.unwrap_or_else(|| scheduler::config::DEFAULT_SCHEDULER_NAME.to_owned());
@@ -81,7 +72,7 @@ impl Setup {
             name: keys::SCHEDULER_LEASE.to_owned(),
         };
         let config = config(&spec, resync, &profile, &election, own)
-            .map_err(|message| Refused { reason: CONFIGURATION, message })?;
+            .map_err(|message| State::degraded(CONFIGURATION, message))?;
         let annotations = scheduler.metadata.annotations.as_ref();
         let quality = annotations.and_then(|annotations| annotations.get(keys::SCHEDULER_QOS));
         Ok(Self {
@@ -100,20 +91,20 @@ impl Setup {
 }
 
 /// The requested image, if it is trusted; by default the operator's own.
-fn image_of(cluster: &ClusterState, spec: &Spec) -> Result<Image, Refused> {
+fn image_of(cluster: &ClusterState, spec: &Spec) -> Result<Image, State> {
     let environment = &cluster.environment;
-    let refused = |message: String| Err(Refused { reason: IMAGE, message });
     let name = &spec.image_spec;
     if name.is_empty() && environment.own.name.is_empty() {
-        return refused("imageSpec: empty, and the operator does not know its own image".to_owned());
+        let message = "imageSpec: empty, and the operator does not know its own image";
+        return Err(State::degraded(IMAGE, message));
     }
     if name.is_empty() || *name == environment.own.name {
         return Ok(environment.own.clone());
     }
-    match environment.trusted_schedulers.as_ref().map_or(Ok(()), |trust| image::check(name, trust)) {
-        Ok(()) => Ok(Image { name: name.clone(), pull_policy: String::new() }),
-        Err(message) => refused(message),
+    if let Some(trust) = &environment.trusted_schedulers {
+        image::check(name, trust).map_err(|message| State::degraded(IMAGE, message))?;
     }
+    Ok(Image { name: name.clone(), pull_policy: String::new() })
 }
 
 /// The nearest whole number of seconds; halves go away from zero.
