@@ -5,6 +5,7 @@
 use k8s_openapi::api::core::v1::Container;
 use objects::Object;
 pub use objects::desired::{Desired, DesiredObject, Owner, Treatment};
+use strum::IntoStaticStr;
 
 use crate::cluster_state::Image;
 
@@ -14,7 +15,8 @@ pub const MANAGED_BY: &str = objects::ownership::MANAGED_BY_LABEL;
 pub const MANAGER: &str = "tholepin-operator";
 
 /// A controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Controller {
     /// The exporters' configuration.
     KubeletConfig,
@@ -32,11 +34,7 @@ impl Controller {
     /// The controller's name in logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::NumaResourcesOperator => "numaresourcesoperator",
-            Self::NumaResourcesScheduler => "numaresourcesscheduler",
-            Self::KubeletConfig => "kubeletconfig",
-        }
+        self.into()
     }
 }
 

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use api::numaresources::keys::{CUSTOM, ENABLED, LABEL_NODE_POOL, MULTIPLE_POOLS, SELINUX_POLICY};
 use api::numaresources::{NodeGroup, NodeGroupConfig, NumaResourcesOperator};
+use deployer::manifests::meta;
 use deployer::platform::Platform;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -183,11 +184,7 @@ fn nodes(
 ) -> Result<Choice, String> {
     match cluster.environment.platform {
         Platform::OpenShift => machine_config_pool(cluster, name, before),
-        Platform::HyperShift => {
-            let labels = BTreeMap::from([(LABEL_NODE_POOL.to_owned(), name.to_owned())]);
-            let selector = LabelSelector { match_labels: Some(labels), ..LabelSelector::default() };
-            Choice::new(&selector, &[])
-        }
+        Platform::HyperShift => Choice::new(&meta::selector(&meta::labels([(LABEL_NODE_POOL, name)])), &[]),
         Platform::Kubernetes => {
             let earlier = groups.iter().take_while(|other| other.pool_name != group.pool_name);
             let selectors = earlier.filter_map(|other| other.node_selector.as_ref());

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::NodeSelectorTerm;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use super::requirement::{self, Requirement};
+use super::requirement::Requirement;
 
 /// The most terms of a node affinity. Each earlier pool that one label selects needs one.
 const MOST_TERMS: usize = 64;
@@ -30,7 +30,7 @@ impl Choice {
     /// # Errors
     /// When the selector is invalid, or the pools' nodes cannot be told apart.
     pub fn new(selector: &LabelSelector, others: &[Vec<Requirement>]) -> Result<Self, String> {
-        let describe = |error: requirement::Error| format!("its node selector cannot be used: {error}");
+        let describe = |error: String| format!("its node selector cannot be used: {error}");
         let labels = selector.match_labels.clone().unwrap_or_default();
         let expressions = LabelSelector { match_labels: None, ..selector.clone() };
         let rest = Requirement::all(&expressions).map_err(describe)?;

@@ -7,6 +7,7 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::NodeSelectorRequirement;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use strum::{Display, EnumString};
 
 /// A requirement of one label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,8 +20,8 @@ pub struct Requirement {
     pub values: Vec<String>,
 }
 
-/// The comparison of a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The comparison of a label, with the names that selectors have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Display, EnumString)]
 pub enum Operator {
     /// The label has one of the values.
     In,
@@ -32,40 +33,7 @@ pub enum Operator {
     DoesNotExist,
 }
 
-/// Why a selector is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// An unknown operator.
-    #[error("{0:?} is not a valid label selector operator; allowed are In, NotIn, Exists and DoesNotExist")]
-    Operator(String),
-    /// Too many or too few values for the operator.
-    #[error("label selector: {key} {operator}: {allowed}")]
-    Values {
-        /// The label.
-        key: String,
-        /// The operator.
-        operator: Operator,
-        /// The allowed number of values.
-        allowed: &'static str,
-    },
-}
-
 impl Operator {
-    /// The name in selectors.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::In => "In",
-            Self::NotIn => "NotIn",
-            Self::Exists => "Exists",
-            Self::DoesNotExist => "DoesNotExist",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist].into_iter().find(|one| one.as_str() == text)
-    }
-
     fn opposite(self) -> Self {
         match self {
             Self::In => Self::NotIn,
@@ -87,21 +55,24 @@ impl Requirement {
     ///
     /// # Errors
     /// When an operator is unknown, or has values that it cannot have.
-    pub fn all(selector: &LabelSelector) -> Result<Vec<Self>, Error> {
+    pub fn all(selector: &LabelSelector) -> Result<Vec<Self>, String> {
         let equal = selector.match_labels.iter().flatten().map(|(key, value)| Ok(Self::equals(key, value)));
         equal.chain(selector.match_expressions.iter().flatten().map(Self::read)).collect()
     }
 
-    fn read(wire: &LabelSelectorRequirement) -> Result<Self, Error> {
-        let operator = Operator::parse(&wire.operator);
-        let operator = operator.ok_or_else(|| Error::Operator(wire.operator.chars().take(64).collect()))?;
+    fn read(wire: &LabelSelectorRequirement) -> Result<Self, String> {
+        let operator: Operator = wire.operator.parse().map_err(|_| {
+            let shown: String = wire.operator.chars().take(64).collect();
+            let allowed = "In, NotIn, Exists and DoesNotExist";
+            format!("{shown:?} is not a valid label selector operator; allowed are {allowed}")
+        })?;
         let (key, values) = (wire.key.clone(), wire.values.clone().unwrap_or_default());
         let allowed = match (operator, values.is_empty()) {
             (Operator::In | Operator::NotIn, true) => "there must be values",
             (Operator::Exists | Operator::DoesNotExist, false) => "there must be no values",
             _ => return Ok(Self { key, operator, values }),
         };
-        Err(Error::Values { key, operator, allowed })
+        Err(format!("label selector: {key} {operator}: {allowed}"))
     }
 
     /// Whether labels meet the requirement; `label` returns the value of a label.
@@ -127,7 +98,7 @@ impl Requirement {
     pub fn of_node(&self) -> NodeSelectorRequirement {
         NodeSelectorRequirement {
             key: self.key.clone(),
-            operator: self.operator.as_str().to_owned(),
+            operator: self.operator.to_string(),
             values: (!self.values.is_empty()).then(|| self.values.clone()),
         }
     }
@@ -138,12 +109,6 @@ impl Requirement {
 pub fn selects<'a>(selector: Option<&LabelSelector>, label: impl Fn(&str) -> Option<&'a str> + Copy) -> bool {
     let all = selector.and_then(|selector| Requirement::all(selector).ok());
     all.is_some_and(|all| all.iter().all(|requirement| requirement.holds(label)))
-}
-
-impl fmt::Display for Operator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 /// The form in which `kubectl` shows selectors.
@@ -194,7 +159,7 @@ mod tests {
             ("DoesNotExist", &["x"], "label selector: a DoesNotExist: there must be no values"),
         ] {
             let selector = selector(vec![expression("a", operator, values)]);
-            let error = Requirement::all(&selector).unwrap_err().to_string();
+            let error = Requirement::all(&selector).unwrap_err();
             assert!(error.starts_with(wanted), "{error}");
             assert!(!selects(Some(&selector), |_| Some("x")), "{operator}");
         }
