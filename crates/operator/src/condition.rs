@@ -6,7 +6,7 @@
 //! The Go operator never writes two of its reasons, and writes `observedGeneration` only on true conditions. Here
 //! reasons are those of the state, and every condition has its generation, so that `kubectl wait` can rely on it.
 
-use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// A condition: everything is as requested.
@@ -97,6 +97,8 @@ pub fn conditions(
         let status = holds.map_or("Unknown", |holds| if holds { "True" } else { "False" });
         (*name, status, *name, message.as_str())
     });
+    // Objects have times in whole seconds.
+    let now = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
     let condition = |(name, status, reason, message): (&str, &str, &str, &str)| {
         let before = old.iter().find(|condition| condition.type_ == name && condition.status == status);
         Condition {
@@ -106,7 +108,7 @@ pub fn conditions(
             message: shortened(message.to_owned()),
             observed_generation: generation,
             last_transition_time: before
-                .map_or_else(|| Time(seconds(now)), |condition| condition.last_transition_time.clone()),
+                .map_or_else(|| now.clone(), |condition| condition.last_transition_time.clone()),
         }
     };
     let mut conditions: Vec<Condition> = base.chain(extras).map(condition).collect();
@@ -114,11 +116,6 @@ pub fn conditions(
     let others: Vec<Condition> = old.iter().filter(|other| !is_known(other)).cloned().collect();
     conditions.extend(others);
     conditions
-}
-
-/// Objects have times in whole seconds.
-fn seconds(now: Timestamp) -> Timestamp {
-    now.round(TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Floor)).unwrap_or(now)
 }
 
 /// At most what the API server takes.

@@ -65,22 +65,15 @@ pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
 /// All objects, in the order in which they are made.
 #[must_use]
 pub fn objects(options: &Options) -> Vec<Object> {
-    let mut objects = Vec::new();
-    for definition in definitions() {
-        objects.push(Object::new(&definition));
-    }
+    let mut objects: Vec<Object> = definitions().iter().map(Object::new).collect();
     objects.push(Object::new(&namespace(options)));
     if options.common.critical_quota {
         objects.push(Object::new(&deployer::manifests::meta::critical_quota(&options.namespace)));
     }
     objects.extend(access::objects(options));
-    for role in users::roles() {
-        objects.push(Object::new(&role));
-    }
+    objects.extend(users::roles().iter().map(Object::new));
     if options.common.network_policies {
-        for policy in network_policies(options) {
-            objects.push(Object::new(&policy));
-        }
+        objects.extend(network_policies(options).iter().map(Object::new));
     }
     objects.push(Object::new(&controller::service(options, &OPERATOR)));
     objects.push(Object::new(&controller::deployment(options, &OPERATOR)));

@@ -54,25 +54,11 @@ pub struct Requested {
     pub unknown: Vec<String>,
 }
 
-/// Why a profile is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// `type: Custom` and nothing else.
-    #[error("apiserver cluster, spec.tlsSecurityProfile: the type is Custom, but custom is missing")]
-    NoCustom,
-    /// An unknown version.
-    #[error(
-        "apiserver cluster, spec.tlsSecurityProfile.custom.minTLSVersion: {0:?} is none of VersionTLS10, \
-         VersionTLS11, VersionTLS12, VersionTLS13"
-    )]
-    Version(String),
-}
-
 /// The profile of an APIServer object. Without a profile, or with an unknown type, it is Intermediate.
 ///
 /// # Errors
 /// When a custom profile is invalid.
-pub fn requested(server: &Value) -> Result<Requested, Error> {
+pub fn requested(server: &Value) -> Result<Requested, String> {
     let profile = &server["spec"]["tlsSecurityProfile"];
     match profile["type"].as_str() {
         Some("Old") => Ok(known("VersionTLS10", predefined(OLD))),
@@ -101,14 +87,18 @@ fn predefined(count: usize) -> impl Iterator<Item = &'static str> {
     MODERN.into_iter().chain(SUITES.iter().take(count).map(|(_, registered)| *registered))
 }
 
-fn custom(custom: &Value) -> Result<Requested, Error> {
+fn custom(custom: &Value) -> Result<Requested, String> {
+    let invalid = |mistake: String| Err(format!("apiserver cluster, spec.tlsSecurityProfile{mistake}"));
     if !custom.is_object() {
-        return Err(Error::NoCustom);
+        return invalid(": the type is Custom, but custom is missing".to_owned());
     }
     let version = match custom["minTLSVersion"].as_str() {
         None | Some("") => "VersionTLS12",
         Some(text @ ("VersionTLS10" | "VersionTLS11" | "VersionTLS12" | "VersionTLS13")) => text,
-        Some(other) => return Err(Error::Version(other.to_owned())),
+        Some(other) => {
+            let versions = "VersionTLS10, VersionTLS11, VersionTLS12, VersionTLS13";
+            return invalid(format!(".custom.minTLSVersion: {other:?} is none of {versions}"));
+        }
     };
     let names = custom["ciphers"].as_array().into_iter().flatten().filter_map(Value::as_str);
     Ok(known(version, names))
@@ -149,7 +139,7 @@ mod tests {
         TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,\
         TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256";
 
-    fn of(profile: &Value) -> Result<Requested, Error> {
+    fn of(profile: &Value) -> Result<Requested, String> {
         requested(&json!({ "spec": { "tlsSecurityProfile": profile } }))
     }
 
@@ -198,9 +188,17 @@ mod tests {
 
     #[test]
     fn invalid_profiles_are_errors() {
-        assert_eq!(of(&json!({ "type": "Custom" })), Err(Error::NoCustom));
+        let error = of(&json!({ "type": "Custom" })).unwrap_err();
+        assert!(
+            error.ends_with("spec.tlsSecurityProfile: the type is Custom, but custom is missing"),
+            "{error}"
+        );
         let odd = json!({ "type": "Custom", "custom": { "minTLSVersion": "VersionTLS14" } });
-        assert_eq!(of(&odd), Err(Error::Version("VersionTLS14".to_owned())));
+        let error = of(&odd).unwrap_err();
+        assert!(
+            error.contains(".custom.minTLSVersion: \"VersionTLS14\" is none of VersionTLS10, "),
+            "{error}"
+        );
     }
 
     #[test]

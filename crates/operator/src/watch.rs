@@ -315,8 +315,8 @@ pub fn start(watcher: &mut Watcher<'_>, subscribers: &Subscribers) {
                 watcher.start_map(watch, to, payload::kubelet_config, |cluster| &mut cluster.kubelet_configs);
             }
             Topic::NodePoolConfigs => {
-                watcher
-                    .start_map(watch, to, read::node_pool_config, |cluster| &mut cluster.node_pool_configs);
+                let read = payload::node_pool_config;
+                watcher.start_map(watch, to, read, |cluster| &mut cluster.node_pool_configs);
             }
             Topic::Nodes => {
                 let mut texts = Texts::default();

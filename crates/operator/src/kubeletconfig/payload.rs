@@ -41,21 +41,15 @@ pub fn kubelet_config(object: &Value) -> KubeletConfig {
 
 /// Reads a ConfigMap in which HyperShift keeps a KubeletConfig; it may lack data.
 #[must_use]
-pub fn node_pool_config(
-    labels: Option<&BTreeMap<String, String>>,
-    data: Option<&BTreeMap<String, String>>,
-) -> NodePoolConfig {
-    let node_pool = labels.and_then(|labels| labels.get(keys::LABEL_NODE_POOL)).cloned();
-    let text = data.and_then(|data| data.get(NODE_POOL_KEY));
+pub fn node_pool_config(map: &Value) -> NodePoolConfig {
+    let node_pool = map["metadata"]["labels"][keys::LABEL_NODE_POOL].as_str().unwrap_or_default();
+    let text = map["data"][NODE_POOL_KEY].as_str();
     let object = text.ok_or_else(|| format!("data has no key {NODE_POOL_KEY:?}")).and_then(|text| {
         let read = yaml::read_str::<Value>(NODE_POOL_KEY, text, Mode::Lenient);
         read.map_err(|error| error.to_string()).and_then(identified)
     });
-    let payload = match object {
-        Ok(object) => payload(&object),
-        Err(reason) => Some(Err(reason)),
-    };
-    NodePoolConfig { node_pool: node_pool.unwrap_or_default(), payload }
+    let payload = object.map_or_else(|reason| Some(Err(reason)), |object| payload(&object));
+    NodePoolConfig { node_pool: node_pool.to_owned(), payload }
 }
 
 /// Reads the data of a user's ConfigMap with a complete KubeletConfiguration.
@@ -152,7 +146,7 @@ mod tests {
         fails(of(&json!("")), &["spec.kubeletConfig", "not a map of fields"]);
         fails(of(&json!([])), &["spec.kubeletConfig"]);
         fails(of(&json!({"topologyManagerPolicy": 1})), &["topologyManagerPolicy is 1", "text"]);
-        fails(node_pool_config(None, None).payload, &["no key \"config\""]);
+        fails(node_pool_config(&json!({})).payload, &["no key \"config\""]);
     }
 
     #[test]
@@ -192,7 +186,8 @@ mod tests {
     #[test]
     fn a_node_pools_config_is_a_kubelet_config_in_yaml() {
         let read = |text: &str| {
-            node_pool_config(Some(&map(keys::LABEL_NODE_POOL, "np")), Some(&map("config", text)))
+            let labels = map(keys::LABEL_NODE_POOL, "np");
+            node_pool_config(&json!({ "metadata": { "labels": labels }, "data": map("config", text) }))
         };
         let head = "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\n";
         let full = format!("{head}spec:\n  kubeletConfig:\n    topologyManagerPolicy: restricted\n");
@@ -233,7 +228,7 @@ mod tests {
         #[test]
         fn nothing_panics(text in ".{0,80}", key in "config|kubelet") {
             let _ = config_map(&map(&key, &text));
-            let _ = node_pool_config(None, Some(&map(&key, &text)));
+            let _ = node_pool_config(&json!({ "data": map(&key, &text) }));
             let _ = configz(&text);
             let _ = kubelet_config(&json!(text));
         }

@@ -77,10 +77,11 @@ fn kubelet_config(
 fn node_pool_config(cluster: &mut ClusterState, name: &str, pool: &str, payload: &str) {
     let head =
         "apiVersion: machineconfiguration.openshift.io/v1\nkind: KubeletConfig\nspec:\n  kubeletConfig:\n";
-    let one = |key: &str, value: String| BTreeMap::from([(key.to_owned(), value)]);
-    let labels = one("hypershift.openshift.io/nodePool", pool.to_owned());
-    let data = one("config", format!("{head}    {payload}\n"));
-    cluster.node_pool_configs.insert(name.to_owned(), payload::node_pool_config(Some(&labels), Some(&data)));
+    let map = json!({
+        "metadata": { "labels": { "hypershift.openshift.io/nodePool": pool } },
+        "data": { "config": format!("{head}    {payload}\n") },
+    });
+    cluster.node_pool_configs.insert(name.to_owned(), payload::node_pool_config(&map));
 }
 
 /// A node, and what its kubelet answered: policy and scope, or not.

@@ -7,29 +7,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use runtime::events::Severity;
 use runtime::status::Transition;
 
+use crate::condition::{DEGRADED, UPGRADEABLE};
+
 /// The conditions that became true, and degraded ones whose reason or message changed.
 #[must_use]
 pub fn transitions(old: &[Condition], new: &[Condition]) -> Vec<Transition> {
     let is_true = |condition: &&Condition| condition.status == "True";
-    let news = new.iter().filter(is_true).filter(|condition| {
-        let before = old.iter().filter(is_true).find(|before| before.type_ == condition.type_);
-        let bad = severity(condition) == Severity::Warning;
-        before.is_none_or(|before| {
-            bad && (&before.reason, &before.message) != (&condition.reason, &condition.message)
-        })
-    });
-    // Upgradeable repeats Available.
-    let news = news.filter(|condition| condition.type_ != crate::condition::UPGRADEABLE);
-    let note = |condition: &Condition| match condition.message.as_str() {
-        "" => condition.type_.clone(),
-        message => message.to_owned(),
+    let transition = |new: &Condition| {
+        let severity = if new.type_ == DEGRADED { Severity::Warning } else { Severity::Normal };
+        let before = old.iter().filter(is_true).find(|before| before.type_ == new.type_);
+        let is_told = before.is_some_and(|before| {
+            severity == Severity::Normal || (&before.reason, &before.message) == (&new.reason, &new.message)
+        });
+        let note = if new.message.is_empty() { &new.type_ } else { &new.message };
+        (!is_told).then(|| Transition { severity, reason: new.reason.clone(), note: note.clone() })
     };
-    news.map(|condition| Transition {
-        severity: severity(condition),
-        reason: condition.reason.clone(),
-        note: note(condition),
-    })
-    .collect()
+    // Upgradeable repeats Available.
+    new.iter().filter(is_true).filter(|new| new.type_ != UPGRADEABLE).filter_map(transition).collect()
 }
 
 /// A reference to an object for tools that collect objects; empty texts stand for all objects.
@@ -37,10 +31,6 @@ pub fn transitions(old: &[Condition], new: &[Condition]) -> Vec<Transition> {
 pub fn related_object(group: &str, resource: &str, namespace: &str, name: &str) -> ObjectReference {
     let [group, resource, namespace, name] = [group, resource, namespace, name].map(str::to_owned);
     ObjectReference { group, resource, namespace, name }
-}
-
-fn severity(condition: &Condition) -> Severity {
-    if condition.type_ == crate::condition::DEGRADED { Severity::Warning } else { Severity::Normal }
 }
 
 #[cfg(test)]

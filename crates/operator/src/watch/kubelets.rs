@@ -146,7 +146,7 @@ impl KubeletPoller {
             let next = there.map(|known| known.due).min();
             tokio::select! {
                 () = self.changed.notified() => tokio::time::sleep(CALM).await,
-                () = sleep_until(next) => {}
+                () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
             self.ask().await;
         }
@@ -250,13 +250,6 @@ async fn ask(trust: &Trust, address: Option<&(String, u16)>) -> Result<KubeletSe
     let text =
         tokio::time::timeout(DEADLINE, text).await.map_err(|_| format!("no answer within {DEADLINE:?}"))?;
     payload::configz(&text.map_err(|error| client::brief(&error))?)
-}
-
-async fn sleep_until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

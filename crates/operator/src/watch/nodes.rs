@@ -2,7 +2,7 @@
 //!
 //! In: JSON of the API server. Out: [`Node`]. Never: a field that no controller reads.
 
-use api::null::null_as_default;
+use k8s_openapi::api::core::v1::{NodeAddress, NodeCondition, NodeDaemonEndpoints};
 use runtime::wire::{Parts, Texts, Wire};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -16,40 +16,9 @@ pub(super) type WireNode = Wire<Parts<IgnoredAny, Status>>;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Status {
-    #[serde(deserialize_with = "null_as_default")]
-    addresses: Vec<Address>,
-    #[serde(deserialize_with = "null_as_default")]
-    conditions: Vec<Condition>,
-    daemon_endpoints: Option<Endpoints>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Address {
-    #[serde(rename = "type")]
-    kind: String,
-    address: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Endpoints {
-    kubelet_endpoint: Option<Endpoint>,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct Endpoint {
-    /// In capitals on the wire.
-    #[serde(rename = "Port", default)]
-    port: u16,
+    addresses: Option<Vec<NodeAddress>>,
+    conditions: Option<Vec<NodeCondition>>,
+    daemon_endpoints: Option<NodeDaemonEndpoints>,
 }
 
 /// The port of kubelets, unless the node states another.
@@ -60,10 +29,11 @@ const KUBELET: u16 = 10250;
 pub(super) fn trim(node: WireNode, texts: &mut Texts) -> (String, Node) {
     let WireNode { meta, body: Parts { status, .. } } = node;
     let labels = texts.share_all(&meta.labels.unwrap_or_default());
-    let ready = status.conditions.iter().any(|at| at.kind == "Ready" && at.status == "True");
-    let port = status.daemon_endpoints.and_then(|all| all.kubelet_endpoint).map(|one| one.port);
+    let ready = status.conditions.iter().flatten().any(|at| at.type_ == "Ready" && at.status == "True");
+    let endpoint = status.daemon_endpoints.and_then(|all| all.kubelet_endpoint);
+    let port = endpoint.and_then(|one| u16::try_from(one.port).ok());
     let port = port.filter(|port| *port != 0).unwrap_or(KUBELET);
-    let internal = status.addresses.into_iter().find(|one| one.kind == "InternalIP");
+    let internal = status.addresses.into_iter().flatten().find(|one| one.type_ == "InternalIP");
     let kubelet = internal.map(|one| (one.address, port));
     (meta.name.unwrap_or_default(), Node { labels, ready, kubelet })
 }

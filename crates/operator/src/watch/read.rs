@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::cluster_state::{MachineConfigPool, NodePoolConfig, TlsProfile, Unreadable};
-use crate::kubeletconfig::payload::{self, texts};
+use crate::cluster_state::{MachineConfigPool, TlsProfile, Unreadable};
+use crate::kubeletconfig::payload::texts;
 use crate::tls;
 
 /// Metadata that is not read and may be longer than all the rest.
@@ -51,13 +51,6 @@ pub(super) fn pool(object: &Value) -> MachineConfigPool {
         sources: sources.map(str::to_owned).collect(),
         conditions: conditions.filter_map(|one| PoolCondition::deserialize(one).ok()).collect(),
     }
-}
-
-/// A ConfigMap with HyperShift's KubeletConfig.
-pub(super) fn node_pool_config(object: &Value) -> NodePoolConfig {
-    let labels = texts(&object["metadata"]["labels"]);
-    let data = object["data"].is_object().then(|| texts(&object["data"]));
-    payload::node_pool_config(Some(&labels), data.as_ref())
 }
 
 /// Takes an event of the APIServer `cluster`; without that object the profile is Intermediate. Returns whether the
