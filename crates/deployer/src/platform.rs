@@ -6,9 +6,10 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The platforms that need different objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Platform {
     /// Any other Kubernetes.
+    #[default]
     Kubernetes,
     /// OpenShift with its own control plane: MachineConfigs, SecurityContextConstraints.
     OpenShift,

@@ -52,6 +52,7 @@ impl Args {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::path::PathBuf;
     use std::time::Duration;
 
@@ -59,7 +60,7 @@ mod tests {
 
     use super::*;
     use crate::environment::EnvironmentOptions;
-    use crate::process::{Controllers, Part};
+    use crate::process::Part;
 
     #[derive(Parser)]
     struct Cli {
@@ -94,9 +95,7 @@ mod tests {
         assert_eq!(settings.environment.api_server_ports, [8443, 443]);
         assert_eq!((settings.leader_elect, settings.scheduler), (false, false));
         assert_eq!((settings.metrics, settings.health), (None, "127.0.0.1:9".parse().ok()));
-        assert!(
-            settings.controllers.has(Part::DeviceConfig) && !settings.controllers.has(Part::NumaResources)
-        );
+        assert!(settings.controllers == BTreeSet::from([Part::DeviceConfig]));
         assert_eq!(settings.driver_patience, Duration::from_secs(90));
         assert_eq!(settings.binding_patience, Duration::from_millis(300));
     }
@@ -105,8 +104,11 @@ mod tests {
     fn defaults_are_those_of_the_go_operator() {
         let settings = settings("").unwrap();
         assert!(settings.leader_elect && settings.scheduler);
-        assert_eq!(settings.controllers, Controllers::default());
-        assert!(!settings.controllers.has(Part::DeviceConfig), "deviceconfig is off by default");
+        assert_eq!(
+            settings.controllers,
+            BTreeSet::from([Part::NumaResources]),
+            "deviceconfig is off by default"
+        );
         let ports = [settings.metrics, settings.health].map(|address| address.map(|address| address.port()));
         assert_eq!(ports, [Some(8080), Some(8081)]);
         assert_eq!(settings.certificates, PathBuf::from("/certs"));

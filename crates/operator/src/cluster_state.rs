@@ -14,7 +14,7 @@ use objects::ObservedObjects;
 use objects::observed::compare_versions;
 
 /// The values that decisions of the controllers rest on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ClusterState {
     /// The environment, which does not change while the process runs.
     pub environment: Environment,
@@ -51,7 +51,7 @@ pub struct Unreadable {
 }
 
 /// The cluster and the namespace that the process runs in, and what it was configured with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// The platform.
     pub platform: Platform,
@@ -184,19 +184,7 @@ impl ClusterState {
     /// The state of a cluster of which nothing is known yet.
     #[must_use]
     pub fn new(environment: Environment) -> Self {
-        Self {
-            environment,
-            operators: BTreeMap::new(),
-            schedulers: BTreeMap::new(),
-            unreadable: BTreeMap::new(),
-            pools: BTreeMap::new(),
-            kubelet_configs: BTreeMap::new(),
-            node_pool_configs: BTreeMap::new(),
-            nodes: BTreeMap::new(),
-            kubelets: BTreeMap::new(),
-            tls: None,
-            observed: ObservedObjects::default(),
-        }
+        Self { environment, ..Self::default() }
     }
 }
 

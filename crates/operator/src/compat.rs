@@ -10,6 +10,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -24,7 +25,7 @@ use runtime::{http, log};
 use tokio_util::sync::CancellationToken;
 
 use crate::environment::EnvironmentOptions;
-use crate::process::{self, CERTIFICATES, Controllers, Settings};
+use crate::process::{self, CERTIFICATES, Part, Settings};
 use crate::watch::kubelets::Trust;
 pub use exporter::compat::{Ending, Note};
 use table::FLAGS;
@@ -223,7 +224,7 @@ fn settings(flags: &Parsed, environment: EnvironmentOptions) -> anyhow::Result<S
         leader_elect: flags.bool("leader-elect").unwrap_or(true),
         kubelets: Trust::default(),
         scheduler: flags.bool("enable-scheduler").unwrap_or(true),
-        controllers: Controllers::default(),
+        controllers: BTreeSet::from([Part::NumaResources]),
         driver_patience: PATIENCE,
         binding_patience: BINDING,
     })

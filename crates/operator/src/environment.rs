@@ -4,7 +4,7 @@
 //! [`Environment`]. Never: a guess about the cluster; what it does not state is an error. Only our own image has a
 //! built-in name, which is used and logged where our pod cannot be read.
 
-use api::numaresources::keys;
+use anyhow::Context as _;
 use deployer::detect::{self, ClusterInfo, PlatformSpec};
 use deployer::images::{Images, Pullspec};
 use deployer::options::Options;
@@ -14,7 +14,7 @@ use runtime::client;
 use tracing::{info, warn};
 
 use crate::cluster_state::{Environment, Image};
-use crate::numaresourcesscheduler::{EMBEDDED_DIGESTS, TrustError, trust};
+use crate::numaresourcesscheduler::{EMBEDDED_DIGESTS, trust};
 
 /// The file with a pod's namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -57,20 +57,6 @@ pub struct EnvironmentOptions {
     pub scheduler_digests: Option<String>,
 }
 
-/// Why the environment is not known.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The platform is not known.
-    #[error("cannot find out the platform: {0}")]
-    Platform(detect::Error),
-    /// The version is not known.
-    #[error("cannot find out the version of the platform: {0}")]
-    Version(detect::Error),
-    /// The trusted schedulers are not known.
-    #[error(transparent)]
-    Trust(#[from] TrustError),
-}
-
 impl EnvironmentOptions {
     /// The same options with those that environment variables state; flags overwrite these.
     #[must_use]
@@ -100,9 +86,9 @@ impl EnvironmentOptions {
     ///
     /// # Errors
     /// When platform or version are not known, or the list of trusted images cannot be read.
-    pub fn resolve(&self, cluster: &ClusterInfo, own: Option<Image>) -> Result<Environment, Error> {
-        let platform = *cluster.platform.get().map_err(Error::Platform)?;
-        let version = cluster.version.get().map_err(Error::Version)?.clone();
+    pub fn resolve(&self, cluster: &ClusterInfo, own: Option<Image>) -> anyhow::Result<Environment> {
+        let platform = *cluster.platform.get().context("cannot find out the platform")?;
+        let version = cluster.version.get().context("cannot find out the version of the platform")?.clone();
         let own = own.unwrap_or_else(|| Image { name: self.built_in_image.clone(), ..Image::default() });
         let (validation, digests) = (self.scheduler_validation.as_deref(), self.scheduler_digests.as_deref());
         let (trusted_schedulers, warnings) = trust(EMBEDDED_DIGESTS, validation, digests, &own)?;
@@ -128,7 +114,7 @@ impl EnvironmentOptions {
 ///
 /// # Errors
 /// When the cluster does not state its platform or version.
-pub async fn detect(client: &Client, options: &EnvironmentOptions) -> Result<Environment, Error> {
+pub async fn detect(client: &Client, options: &EnvironmentOptions) -> anyhow::Result<Environment> {
     let cluster = detect::cluster(client, &options.platform.clone().unwrap_or_default()).await;
     let own = match &options.pod {
         Some(pod) => own_image(client, &options.namespace(), pod).await,
@@ -163,12 +149,6 @@ fn image_of(pod: Pod) -> Option<Image> {
     let container = pod.spec?.containers.into_iter().next()?;
     let name = container.image.filter(|name| !name.is_empty())?;
     Some(Image { name, pull_policy: container.image_pull_policy.unwrap_or_default() })
-}
-
-/// The leader's lease, in the operator's namespace.
-#[must_use]
-pub fn lease(namespace: &str, identity: String) -> runtime::lease::Config {
-    runtime::lease::Config::new(namespace, keys::OPERATOR_LEASE, identity)
 }
 
 #[cfg(test)]
@@ -255,6 +235,7 @@ mod tests {
             version: detect::Detection::Detected(Err(detect::Error::NoOperands)),
         };
         let error = EnvironmentOptions::default().resolve(&unknown, None).unwrap_err();
-        assert_eq!(error.to_string(), format!("cannot find out the platform: {}", detect::Error::NoOperands));
+        let wanted = format!("cannot find out the platform: {}", detect::Error::NoOperands);
+        assert_eq!(format!("{error:#}"), wanted);
     }
 }

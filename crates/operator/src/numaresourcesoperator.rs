@@ -46,7 +46,9 @@ pub const RULES: Rules = Rules {
     subject: |cluster| cluster.operators.get(OPERATOR).map(Subject::of),
     is_paused: |cluster| cluster.operators.get(OPERATOR).is_some_and(is_paused),
     desired,
-    status: updates,
+    status: |cluster, done, now| {
+        StatusUpdate::all(&cluster.operators, |one| &one.status, status(cluster, done, now))
+    },
     warnings: |_| Vec::new(),
     reports_errors_of: &[Controller::KubeletConfig],
 };
@@ -103,14 +105,6 @@ pub fn status(cluster: &ClusterState, done: &Outcome, now: jiff::Timestamp) -> V
         Some((name.clone(), status))
     };
     cluster.operators.iter().filter_map(status).collect()
-}
-
-fn updates(cluster: &ClusterState, outcome: &Outcome, now: jiff::Timestamp) -> Vec<StatusUpdate> {
-    let update = |(name, new): (String, Status)| {
-        let operator = cluster.operators.get(&name)?;
-        StatusUpdate::new(operator, &operator.status, &new)
-    };
-    status(cluster, outcome, now).into_iter().filter_map(update).collect()
 }
 
 impl<'a> Case<'a> {

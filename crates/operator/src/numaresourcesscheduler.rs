@@ -29,7 +29,7 @@ mod replicas;
 mod setup;
 
 pub(crate) use desired::{cluster_rules, lease_rules};
-pub use image::{EMBEDDED_DIGESTS, TrustError, trust};
+pub use image::{EMBEDDED_DIGESTS, trust};
 pub(crate) use replicas::WORKER;
 use setup::Setup;
 
@@ -48,7 +48,9 @@ pub const RULES: Rules = Rules {
     subject: |cluster| cluster.schedulers.get(keys::SCHEDULER).map(Subject::of),
     is_paused: |cluster| cluster.schedulers.get(keys::SCHEDULER).is_some_and(is_paused),
     desired,
-    status: updates,
+    status: |cluster, done, now| {
+        StatusUpdate::all(&cluster.schedulers, |one| &one.status, status(cluster, done, now))
+    },
     warnings: |_| Vec::new(),
     reports_errors_of: &[],
 };
@@ -89,14 +91,6 @@ pub fn status(cluster: &ClusterState, done: &Outcome, now: jiff::Timestamp) -> V
         Some((name.clone(), Status { conditions, ..status }))
     });
     status.collect()
-}
-
-fn updates(cluster: &ClusterState, outcome: &Outcome, now: jiff::Timestamp) -> Vec<StatusUpdate> {
-    let update = |(name, new): (String, Status)| {
-        let scheduler = cluster.schedulers.get(&name)?;
-        StatusUpdate::new(scheduler, &scheduler.status, &new)
-    };
-    status(cluster, outcome, now).into_iter().filter_map(update).collect()
 }
 
 /// The state of the accepted object, and its status without conditions.

@@ -62,7 +62,7 @@ pub fn responsible(key: &ObjectKey, observed: &Value) -> Responsible {
 }
 
 /// Kind and name of the objects of our group that control an object.
-fn owners(observed: &Value) -> impl Iterator<Item = (&str, &str)> {
+pub(crate) fn owners(observed: &Value) -> impl Iterator<Item = (&str, &str)> {
     references(observed).iter().filter(|reference| reference["controller"] == true).filter_map(|reference| {
         let (group, _) = reference["apiVersion"].as_str()?.split_once('/')?;
         let named = (reference["kind"].as_str()?, reference["name"].as_str()?);

@@ -10,14 +10,13 @@
 //! served without TLS.
 
 mod lead;
-mod metrics;
-mod parts;
 mod settings;
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::numaresources::keys;
 use prometheus_client::registry::Registry;
 use runtime::backoff::Backoff;
 use runtime::client::{Connection, Options};
@@ -33,8 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use objects::controller::leader::Leadership;
-pub use parts::{Controllers, Part, UnknownPart};
-pub use settings::{CERTIFICATES, Listen, Settings};
+pub use settings::{CERTIFICATES, Listen, Part, Settings};
 
 use crate::cluster_state::{ClusterState, Environment};
 use crate::desired::{Controller, MANAGER};
@@ -113,7 +111,7 @@ impl Process {
             Endpoints::new(Registry::default())
                 .log_level(level)
                 .check(Probe::Ready, "watches", move || readiness.check());
-        if self.settings.controllers.has(Part::DeviceConfig) {
+        if self.settings.controllers.contains(&Part::DeviceConfig) {
             let hardware = self.hardware.clone();
             endpoints = endpoints.check(Probe::Ready, "deviceconfig", move || hardware.check());
         }
@@ -131,11 +129,13 @@ impl Process {
             loop {
                 match environment::detect(&client, &self.settings.environment).await {
                     Ok(environment) => return environment,
-                    Err(error) if logged != error.to_string() => {
-                        warn!("{error}; asking again");
-                        logged = error.to_string();
+                    Err(error) => {
+                        let error = format!("{error:#}");
+                        if error != logged {
+                            warn!("{error}; asking again");
+                        }
+                        logged = error;
                     }
-                    Err(_) => {}
                 }
                 tokio::time::sleep(backoff.next_delay()).await;
             }
@@ -158,12 +158,12 @@ impl Process {
 
         let policy = watch::Sender::new(Policy::default());
         let offered = policy.subscribe();
-        if self.settings.controllers.has(Part::NumaResources) {
+        if self.settings.controllers.contains(&Part::NumaResources) {
             self.start_numaresources(&mut common, policy.clone())?;
         } else if common.environment.platform.is_openshift() {
             watches::start_tls_profile(&mut self.watcher(&common)?, policy.clone());
         }
-        if self.settings.controllers.has(Part::DeviceConfig) {
+        if self.settings.controllers.contains(&Part::DeviceConfig) {
             self.start_deviceconfig(&mut common)?;
         }
         self.start_candidates(&mut common.registry);
@@ -197,7 +197,6 @@ impl Process {
         policy: watch::Sender<Policy>,
     ) -> anyhow::Result<()> {
         let shared = Shared::new(ClusterState::new(common.environment.clone()));
-        metrics::register(&mut common.registry, &shared);
         let unreadable = watch::Sender::new(());
         let unreadable_changes = unreadable.subscribe();
         let nodes = Arc::new(Notify::new());
@@ -211,14 +210,13 @@ impl Process {
 
         let client = self.connection.client_with_timeout(CALL)?;
         let recorder = common.recorder.clone();
-        let mut engine =
-            Engine::new(Arc::clone(&shared), client.clone(), recorder.clone(), &mut common.registry);
+        let mut engine = Engine::new(Arc::clone(&shared), client, recorder.clone(), &mut common.registry);
         if !self.settings.scheduler {
             engine = engine.without(Controller::NumaResourcesScheduler);
         }
-        let leader = lead::Leader { shared, poller, engine, recorder, unreadable_changes, client };
+        let leader = lead::Leader { shared, poller, engine, recorder, unreadable_changes };
         let release = CancellationToken::new();
-        let lease = environment::lease(&common.environment.namespace, host::identity());
+        let lease = lease::Config::new(&common.environment.namespace, keys::OPERATOR_LEASE, host::identity());
         let leadership = self.add_candidate(lease, &release)?;
         let (readiness, token) = (self.readiness.clone(), self.tasks.token().clone());
         self.tasks.spawn_draining("controllers", async move {

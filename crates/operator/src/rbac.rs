@@ -176,9 +176,12 @@ const ACCESS: &[&str] = &["clusterroles", "clusterrolebindings"];
 const EXPORTER: &str = "rte";
 /// The Service with the metrics of the exporters.
 pub const EXPORTER_SERVICE: &str = "numaresources-rte-metrics-service";
-const SCHEDULING: &str = "secondary-scheduler";
-const CLUSTER_SCHEDULER: &str = "topology-aware-scheduler";
-const SCHEDULER_ROLE: &str = "topology-aware-scheduler-leader-elect";
+/// The scheduler's service account, and the ClusterRoleBinding that former operators made for it.
+pub(crate) const SCHEDULING: &str = "secondary-scheduler";
+/// The scheduler's ClusterRole.
+pub(crate) const CLUSTER_SCHEDULER: &str = "topology-aware-scheduler";
+/// The scheduler's Role.
+pub(crate) const SCHEDULER_ROLE: &str = "topology-aware-scheduler-leader-elect";
 const POLICIES: &[&str] = &[
     "rte-default-deny-all",
     "rte-egress-to-api-server",

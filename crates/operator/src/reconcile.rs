@@ -24,19 +24,14 @@ pub mod shared;
 pub mod status;
 mod worker;
 
-use metrics::Metrics;
+use metrics::{Metrics, StateCollector};
 pub use objects::applier::{Change, Outcome};
 use rules::Rules;
 pub use shared::{ControllerSet, Shared};
 use worker::Worker;
 
 /// The controllers at work.
-pub struct Engine {
-    applier: Applier,
-    recorder: Recorder,
-    rules: fn(Controller) -> Rules,
-    controllers: Vec<Controller>,
-}
+pub struct Engine(Worker);
 
 /// Applies objects, and passes the answers to the cluster state.
 pub type Applier = applier::Applier<Answers>;
@@ -85,39 +80,37 @@ impl Engine {
     pub fn new(shared: Arc<Shared>, client: Client, recorder: Recorder, registry: &mut Registry) -> Self {
         let cancel = CancellationToken::new();
         let api_server = ApiServer { client, manager: MANAGER, dry_run: false, patience: PATIENCE, cancel };
-        Self {
-            applier: applier(api_server, shared, Metrics::register(registry)),
-            recorder,
-            rules: Rules::of,
-            controllers: Controller::ALL.into(),
-        }
+        registry.register_collector(Box::new(StateCollector(Arc::clone(&shared))));
+        let applier = applier(api_server, shared, Metrics::register(registry));
+        Self(Worker { rules: Rules::of, controllers: Controller::ALL.into(), applier, recorder })
+    }
+
+    /// The API server that the controllers write to.
+    #[must_use]
+    pub fn api_server(&self) -> &ApiServer {
+        &self.0.applier.api_server
     }
 
     /// The same with other rules, for tests.
     #[must_use]
-    pub fn with_rules(self, rules: fn(Controller) -> Rules) -> Self {
-        Self { rules, ..self }
+    pub fn with_rules(mut self, rules: fn(Controller) -> Rules) -> Self {
+        self.0.rules = rules;
+        self
     }
 
     /// The same without one of the controllers; its objects stay as they are.
     #[must_use]
     pub fn without(mut self, controller: Controller) -> Self {
-        self.controllers.retain(|one| *one != controller);
+        self.0.controllers.retain(|one| *one != controller);
         self
     }
 
     /// Works until cancelled. The caller waits until every watch has listed its kind, and leads; it may call again.
     pub async fn run(&self, cancel: CancellationToken) {
-        let mut applier = self.applier.clone();
-        applier.api_server.cancel = cancel.clone();
-        let shared = Arc::clone(&applier.observer.shared);
-        let worker = Worker {
-            rules: self.rules,
-            controllers: self.controllers.clone(),
-            applier: applier.clone(),
-            recorder: self.recorder.clone(),
-        };
-        shared.queue().extend(self.controllers.iter().copied());
+        let mut worker = self.0.clone();
+        worker.applier.api_server.cancel = cancel.clone();
+        let (applier, shared) = (worker.applier.clone(), Arc::clone(&worker.applier.observer.shared));
+        shared.queue().extend(worker.controllers.iter().copied());
         let controllers =
             Box::pin(objects::controller::run(Arc::new(worker), shared.queue(), OPTIONS, cancel.clone()));
         tokio::join!(controllers, Box::pin(reports::run(applier, &cancel)));

@@ -73,9 +73,8 @@ pub fn sample_cluster(platform: Platform, version: Option<Version>, options: &Op
         own: image.clone(),
         image,
         exporter_image_restricted: true,
-        trusted_schedulers: None,
-        forward_pool_conditions: false,
         api_server_ports: options::Options::default().api_server_ports,
+        ..Environment::default()
     });
     let metadata = |name: &str| ObjectMeta {
         name: Some(name.to_owned()),

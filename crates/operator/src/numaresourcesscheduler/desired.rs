@@ -23,14 +23,13 @@ use objects::Object;
 use super::setup::Setup;
 use crate::cluster_state::{ClusterState, TlsProfile};
 use crate::desired::{DesiredObject, container, owned};
+use crate::rbac::{CLUSTER_SCHEDULER, SCHEDULER_ROLE, SCHEDULING};
 
 /// The name of Deployment, account and container.
-pub(super) const DEPLOYMENT: &str = "secondary-scheduler";
+pub(super) const DEPLOYMENT: &str = SCHEDULING;
 const CONFIG_MAP: &str = "topo-aware-scheduler-config";
 /// The key of the ConfigMap, which is the file's name.
 const KEY: &str = "config.yaml";
-const CLUSTER_ROLE: &str = "topology-aware-scheduler";
-const LEASE_ROLE: &str = "topology-aware-scheduler-leader-elect";
 /// The volume of the configuration file, and its directory.
 const CONFIG_DIRECTORY: (&str, &str) = ("etckubernetes", "/etc/kubernetes");
 /// The volume of the scheduler's view of nodes' pods, and its directory.
@@ -48,10 +47,10 @@ impl Setup {
         let objects = [
             Object::new(&account.object()),
             Object::new(&pod::config_map(namespace, CONFIG_MAP, KEY, &self.config)),
-            Object::new(&cluster_role(CLUSTER_ROLE, cluster_rules(self.own))),
-            Object::new(&account.with_cluster_role(CLUSTER_ROLE)),
-            Object::new(&role(namespace, LEASE_ROLE, lease_rules())),
-            Object::new(&account.with_role(namespace, LEASE_ROLE, LEASE_ROLE)),
+            Object::new(&cluster_role(CLUSTER_SCHEDULER, cluster_rules(self.own))),
+            Object::new(&account.with_cluster_role(CLUSTER_SCHEDULER)),
+            Object::new(&role(namespace, SCHEDULER_ROLE, lease_rules())),
+            Object::new(&account.with_role(namespace, SCHEDULER_ROLE, SCHEDULER_ROLE)),
             Object::new(&policy("scheduler-default-deny-all", &nothing)),
             Object::new(&policy("scheduler-egress-to-api-server", &server)),
             Object::new(&self.deployment(cluster)),

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 
+use anyhow::Context as _;
 use serde::Deserialize;
 
 use crate::cluster_state::{Image, Trust};
@@ -17,11 +18,6 @@ pub const EMBEDDED_DIGESTS: &str = include_str!("trusted-digests.json");
 
 /// The variable with more digests.
 const VARIABLE: &str = "SCHEDULER_IMAGE_DIGESTS";
-
-/// Why a list of digests cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[error("trusted digests: {0}")]
-pub struct TrustError(#[from] serde_json::Error);
 
 /// The list of digests that `getdigests` writes.
 #[derive(Debug, Default, Deserialize)]
@@ -46,11 +42,11 @@ pub fn trust(
     validation: Option<&str>,
     digests: Option<&str>,
     own: &Image,
-) -> Result<(Option<Trust>, Vec<String>), TrustError> {
+) -> anyhow::Result<(Option<Trust>, Vec<String>)> {
     if validation == Some("false") {
         return Ok((None, Vec::new()));
     }
-    let list: List = serde_json::from_str(list)?;
+    let list: List = serde_json::from_str(list).context("trusted digests")?;
     let built_in = list.current_channel.into_iter().flatten();
     let built_in = built_in.chain(list.prev_channel_last).chain(list.eus_channel_last);
     let added = digests.unwrap_or_default().split(',').map(str::to_owned);

@@ -7,24 +7,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::api::{DeleteParams, Preconditions};
-use kube::{Api, Client};
+use kube::core::params::PropagationPolicy;
 use objects::controller::leader::{Leadership, ready_to_lead};
 use objects::controller::status::event;
-use runtime::client::{brief, is_not_found};
+use objects::ownership::uid;
+use objects::{ApiServer, CallError, Object, ObjectKey};
+use runtime::client::brief;
 use runtime::events::{Event, Recorder, Severity, Subject};
 use runtime::ready::Readiness;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::cluster_state::Unreadable;
+use crate::rbac::SCHEDULING;
 use crate::reconcile::{Engine, Shared};
 use crate::watch::kubelets::KubeletPoller;
 use crate::watch::legacy;
-
-/// The scheduler's service account, and the ClusterRoleBinding that former operators made for it.
-const SCHEDULING: &str = "secondary-scheduler";
 
 /// The parts that work under the lease.
 pub(super) struct Leader {
@@ -34,7 +34,6 @@ pub(super) struct Leader {
     pub(super) recorder: Recorder,
     /// Notified when objects may have become unreadable or readable.
     pub(super) unreadable_changes: watch::Receiver<()>,
-    pub(super) client: Client,
 }
 
 impl Leader {
@@ -65,9 +64,10 @@ impl Leader {
 
     /// Does what is needed once, before the controllers start.
     async fn prepare(&mut self) {
-        legacy::take_in(&self.client, &self.shared).await;
+        let api_server = self.engine.api_server();
+        legacy::take_in(api_server, &self.shared).await;
         let namespace = self.shared.read(|cluster| cluster.environment.namespace.clone());
-        remove_former_binding(&self.client, &namespace).await;
+        remove_former_binding(api_server, &namespace).await;
         // The first reconcile needs the answers of the kubelets.
         self.poller.ask().await;
     }
@@ -105,36 +105,32 @@ fn unreadable(kind: &str, name: &str, uid: &str, reason: &str) -> Event {
 }
 
 /// Removes the binding that operators before 4.18 made under another name, unless it has other subjects.
-async fn remove_former_binding(client: &Client, namespace: &str) {
-    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+async fn remove_former_binding(api_server: &ApiServer, namespace: &str) {
+    let binding = Object::bare(ObjectKey::of::<ClusterRoleBinding>(None, SCHEDULING));
     let remove = async {
-        let Some(binding) = bindings.get_opt(SCHEDULING).await? else { return Ok(()) };
-        if !is_former(&binding, namespace) {
+        let Some(found) = api_server.get(&binding).await? else { return Ok(()) };
+        if !is_former(&found, namespace) {
             info!(name = SCHEDULING, "a ClusterRoleBinding of this name has other subjects and stays");
-            return Ok(());
+        } else if api_server.delete(&binding, Some(uid(&found)), PropagationPolicy::Background).await? {
+            info!(name = SCHEDULING, "removed the ClusterRoleBinding of a former operator");
         }
-        let preconditions = Preconditions { uid: binding.metadata.uid, resource_version: None };
-        bindings.delete(SCHEDULING, &DeleteParams::default().preconditions(preconditions)).await?;
-        info!(name = SCHEDULING, "removed the ClusterRoleBinding of a former operator");
         Ok(())
     };
-    if let Err(error) = remove.await
-        && !is_not_found(&error)
-    {
+    if let Err(CallError::Failed(error)) = remove.await {
         let error = brief(&error);
         warn!(name = SCHEDULING, error, "cannot remove the ClusterRoleBinding of a former operator");
     }
 }
 
 /// Whether the scheduler's service account is its only subject.
-fn is_former(binding: &ClusterRoleBinding, namespace: &str) -> bool {
-    let subjects = binding.subjects.as_deref().unwrap_or_default();
-    let ours = |subject: &k8s_openapi::api::rbac::v1::Subject| {
-        subject.kind == "ServiceAccount"
-            && subject.name == SCHEDULING
-            && subject.namespace.as_deref() == Some(namespace)
+fn is_former(binding: &Value, namespace: &str) -> bool {
+    let ours = |subject: &Value| {
+        subject["kind"] == "ServiceAccount"
+            && subject["name"] == SCHEDULING
+            && subject["namespace"] == namespace
     };
-    !subjects.is_empty() && subjects.iter().all(ours)
+    let subjects = binding["subjects"].as_array();
+    subjects.is_some_and(|subjects| !subjects.is_empty() && subjects.iter().all(ours))
 }
 
 #[cfg(test)]
@@ -162,8 +158,7 @@ mod tests {
                 "subjects": subjects,
                 "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "x" },
             });
-            let read: ClusterRoleBinding = serde_json::from_value(binding).unwrap();
-            assert_eq!(is_former(&read, "numa"), wanted, "{subjects}");
+            assert_eq!(is_former(&binding, "numa"), wanted, "{subjects}");
         }
     }
 }

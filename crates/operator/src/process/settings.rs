@@ -2,6 +2,7 @@
 //!
 //! In: a command line. Out: [`Settings`]. Never: a rule of a controller.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,8 +10,8 @@ use std::time::Duration;
 use api::goduration::{GoDuration, GoDurationError};
 use clap::ArgAction;
 use runtime::http;
+use strum::EnumString;
 
-use super::parts::Controllers;
 use crate::environment::EnvironmentOptions;
 use crate::watch::kubelets::Trust;
 
@@ -19,6 +20,16 @@ pub const CERTIFICATES: &str = "/certs";
 
 /// An address to listen on; `None`: none.
 pub type Listen = Option<SocketAddr>;
+
+/// Controllers that belong together and are independent of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumString)]
+#[strum(serialize_all = "lowercase")]
+pub enum Part {
+    /// NUMAResourcesOperators and NUMAResourcesSchedulers.
+    NumaResources,
+    /// DeviceConfigs.
+    DeviceConfig,
+}
 
 /// The settings of a process. The comments of its fields are the help of the flags.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
@@ -36,8 +47,8 @@ pub struct Settings {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     pub scheduler: bool,
     /// Controllers that run, separated by commas: numaresources, deviceconfig
-    #[arg(long, value_name = "NAMES", default_value = "numaresources")]
-    pub controllers: Controllers,
+    #[arg(long, value_name = "NAMES", default_value = "numaresources", value_parser = controllers)]
+    pub controllers: BTreeSet<Part>,
     /// Time for a DeviceConfig's nodes to get ready before a condition reports a problem, such as 90s or 5m
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     pub driver_patience: Duration,
@@ -64,7 +75,36 @@ pub struct Settings {
     pub kubelets: Trust,
 }
 
+fn controllers(text: &str) -> Result<BTreeSet<Part>, String> {
+    let unknown =
+        |_| format!("{text:?} is no controller: numaresources, deviceconfig, or both separated by a comma");
+    text.split(',').map(|name| name.trim().parse().map_err(unknown)).collect()
+}
+
 fn duration(text: &str) -> Result<Duration, String> {
     let read: GoDuration = text.parse().map_err(|error: GoDurationError| error.to_string())?;
     read.to_std().filter(|time| !time.is_zero()).ok_or_else(|| format!("{text:?} is no time above 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read() {
+        use Part::{DeviceConfig, NumaResources};
+        for (text, wanted) in [
+            ("numaresources", Some([NumaResources].as_slice())),
+            ("deviceconfig", Some([DeviceConfig].as_slice())),
+            ("deviceconfig, numaresources", Some([NumaResources, DeviceConfig].as_slice())),
+            ("", None),
+            ("numaresources,", None),
+            ("DeviceConfig", None),
+        ] {
+            let wanted = wanted.map(|parts| parts.iter().copied().collect());
+            assert_eq!(controllers(text).ok(), wanted, "{text}");
+        }
+        let error = controllers("all").unwrap_err();
+        assert!(error.contains("\"all\"") && error.contains("deviceconfig"), "{error}");
+    }
 }

@@ -1,19 +1,24 @@
 //! The metrics of the controllers, by name.
 //!
-//! In: reconciles, writes and conditions. Out: a registry. Never: a label whose values users choose.
+//! In: reconciles, writes and conditions, the shared cluster state. Out: a registry. Never: a label whose values users choose.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use api::numaresources::{operator, scheduler};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use objects::applier::Verb;
 
+use super::Shared;
 use crate::desired::Controller;
 
 /// The controllers' metrics. Clones share their values.
@@ -23,26 +28,16 @@ pub struct Metrics {
     reconcile_seconds: Family<ControllerLabel, Histogram>,
     api_seconds: Family<ControllerLabel, Histogram>,
     errors: Family<ControllerLabel, Counter>,
-    writes: Family<Write, Counter>,
-    conditions: Family<ConditionLabel, Gauge>,
+    writes: Family<TwoLabels, Counter>,
+    conditions: Family<TwoLabels, Gauge>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ControllerLabel {
-    controller: &'static str,
-}
+type ControllerLabel = [(&'static str, &'static str); 1];
+type TwoLabels = [(&'static str, String); 2];
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Write {
-    kind: String,
-    verb: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ConditionLabel {
-    controller: &'static str,
-    condition: String,
-}
+/// Metrics of the cluster state, computed when they are read.
+#[derive(Debug)]
+pub(super) struct StateCollector(pub(super) Arc<Shared>);
 
 impl Metrics {
     /// Metrics shown by `registry`.
@@ -73,12 +68,13 @@ impl Metrics {
 
     /// Counts a write.
     pub fn wrote(&self, kind: &str, verb: Verb) {
-        self.writes.get_or_create(&Write { kind: kind.to_owned(), verb: verb.into() }).inc();
+        let verb: &'static str = verb.into();
+        self.writes.get_or_create(&[("kind", kind.to_owned()), ("verb", verb.to_owned())]).inc();
     }
 
     /// Counts a reconcile that took `all`, of which it waited `api` for the API server.
     pub(super) fn reconciled(&self, controller: Controller, all: Duration, api: Duration, errors: usize) {
-        let label = ControllerLabel { controller: controller.name() };
+        let label = [("controller", controller.name())];
         self.reconciles.get_or_create(&label).inc();
         self.reconcile_seconds.get_or_create(&label).observe(all.saturating_sub(api).as_secs_f64());
         if !api.is_zero() {
@@ -90,8 +86,27 @@ impl Metrics {
     /// Shows the conditions of the object that a controller works for.
     pub(super) fn conditions(&self, controller: Controller, conditions: &[Condition]) {
         for condition in conditions {
-            let label = ConditionLabel { controller: controller.name(), condition: condition.type_.clone() };
-            self.conditions.get_or_create(&label).set(i64::from(condition.status == "True"));
+            let name = controller.name().to_owned();
+            let labels = [("controller", name), ("condition", condition.type_.clone())];
+            self.conditions.get_or_create(&labels).set(i64::from(condition.status == "True"));
         }
+    }
+}
+
+impl Collector for StateCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let gauge = |count: usize| ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+        let name = "tholepin_operator_unreadable_objects";
+        let help = "Users' objects that cannot be read; what was made for them stays as it is";
+        let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for kind in [operator::KIND, scheduler::KIND] {
+            let count =
+                self.0.read(|cluster| cluster.unreadable.keys().filter(|(of, _)| *of == kind).count());
+            gauge(count).encode(metric.encode_family(&[("kind", kind)])?)?;
+        }
+        let name = "tholepin_operator_nodes";
+        let metric =
+            encoder.encode_descriptor(name, "Nodes in the cluster state", None, MetricType::Gauge)?;
+        gauge(self.0.read(|cluster| cluster.nodes.len())).encode(metric)
     }
 }

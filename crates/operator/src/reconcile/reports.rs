@@ -14,6 +14,7 @@ use api::nrt;
 use api::numaresources::{GROUP, keys, operator};
 use kube::core::params::PropagationPolicy;
 use objects::client::{CallError, Force};
+use objects::ownership::references;
 use objects::{Object, ObjectKey, ObjectKind};
 use runtime::backoff::Backoff;
 use runtime::client::{brief, is_conflict, is_not_found};
@@ -84,8 +85,7 @@ impl Report {
     fn read(body: &Value) -> Option<Self> {
         let metadata = &body["metadata"];
         let text = |field: &str| metadata[field].as_str().map(str::to_owned);
-        let references = metadata["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let ours = references.iter().filter(|reference| {
+        let ours = references(body).iter().filter(|reference| {
             let group = reference["apiVersion"].as_str().unwrap_or_default().split('/').next();
             reference["kind"] == operator::KIND && group == Some(GROUP)
         });
@@ -126,7 +126,7 @@ pub(super) async fn run(applier: Applier, cancel: &CancellationToken) {
                 done = Some(now);
                 continue;
             }
-            applier.observer.shared.reconciled().await;
+            applier.observer.shared.reconciled.notified().await;
             tokio::time::sleep(GATHER).await;
         }
     };

@@ -2,7 +2,7 @@
 //!
 //! In: a controller. Out: its functions, and the user's object that it works for. Never: a rule of its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::numaresources::keys;
 use jiff::Timestamp;
@@ -74,11 +74,18 @@ impl Rules {
 }
 
 impl StatusUpdate {
-    /// The update of an object's status from `old` to `new`; `None` for a paused object.
-    pub fn new<K: Resource<DynamicType = ()>, S: Serialize>(object: &K, old: &S, new: &S) -> Option<Self> {
-        let [old, new] = [old, new].map(|status| serde_json::to_value(status).ok());
-        let update = Self { subject: Subject::of(object), kind: ObjectKind::of::<K>(), old: old?, new: new? };
-        (!is_paused(object)).then_some(update)
+    /// The updates of objects, which have a `status`, to new ones by name; none for a paused object.
+    pub fn all<K: Resource<DynamicType = ()>, S: Serialize>(
+        objects: &BTreeMap<String, K>,
+        status: fn(&K) -> &S,
+        new: Vec<(String, S)>,
+    ) -> Vec<Self> {
+        let update = |(name, new): (String, S)| {
+            let object = objects.get(&name).filter(|object| !is_paused(*object))?;
+            let [old, new] = [status(object), &new].map(|status| serde_json::to_value(status).ok());
+            Some(Self { subject: Subject::of(object), kind: ObjectKind::of::<K>(), old: old?, new: new? })
+        };
+        new.into_iter().filter_map(update).collect()
     }
 
     /// The conditions of a status.

@@ -23,8 +23,8 @@ pub type ControllerSet = BTreeSet<Controller>;
 #[derive(Debug)]
 pub struct Shared {
     state: SharedState<State, Controller>,
-    /// Wakes the follower of the reconciles.
-    reconciled: Notify,
+    /// Notified when a controller has reconciled.
+    pub(crate) reconciled: Notify,
 }
 
 #[derive(Debug)]
@@ -78,16 +78,6 @@ impl Shared {
     #[must_use]
     pub fn queue(&self) -> &Queue<Controller> {
         &self.state.queue
-    }
-
-    /// Waits until a controller has reconciled; at once if one has since the last call.
-    pub(crate) async fn reconciled(&self) {
-        self.reconciled.notified().await;
-    }
-
-    /// Notes that a controller has reconciled.
-    pub(crate) fn note_reconcile(&self) {
-        self.reconciled.notify_one();
     }
 
     /// Notes the objects that a controller desires, so that their changes concern it, also with another owner.

@@ -41,6 +41,7 @@ const WRITE_BURST: u32 = 20;
 const WRITE_REFILL: Duration = Duration::from_millis(500);
 
 /// Reconciles the controllers.
+#[derive(Clone)]
 pub(super) struct Worker {
     pub(super) rules: fn(Controller) -> Rules,
     pub(super) controllers: Vec<Controller>,
@@ -114,7 +115,7 @@ impl Reconciler for Worker {
         if updates.iter().any(|update| update.old != update.new) {
             api += asked.elapsed();
         }
-        shared.note_reconcile();
+        shared.reconciled.notify_one();
         self.applier.observer.metrics.reconciled(*controller, began.elapsed(), api, failed + unwritten);
         settle(&mut state.actions, failed > refused || outcome.pending);
         settle(&mut state.status, unwritten > 0);

@@ -6,72 +6,44 @@
 //! After an upgrade in place the operator owns the Go operator's ClusterRoles, MachineConfigs and so on. Desired ones
 //! get the label at once; this finds the others. It is done once, before the controllers start.
 
-use api::numaresources::{self, operator, scheduler};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::ListParams;
-use kube::core::PartialObjectMeta;
-use kube::{Api, Client, ResourceExt as _};
-use objects::ObjectKind;
-use runtime::client::{brief, is_not_found};
-use runtime::watch::Event;
+use api::numaresources::{operator, scheduler};
+use objects::{ApiServer, CallError, Object, ObjectKey, ObjectKind};
+use runtime::client::brief;
+use serde_json::Value;
 
-use super::{Selection, all, take};
+use super::{Selection, all};
 use crate::desired::{MANAGED_BY, MANAGER};
+use crate::ownership::owners;
 use crate::reconcile::Shared;
-use runtime::wire::Raw;
-
-/// The objects in one page of a list.
-const PAGE: u32 = 500;
 
 /// Takes these objects into the cluster state. A failure is logged; then they stay until their owner is deleted.
-pub async fn take_in(client: &Client, shared: &Shared) {
+pub async fn take_in(api_server: &ApiServer, shared: &Shared) {
     let platform = shared.read(|cluster| cluster.environment.platform);
     for watch in all(platform).filter(|watch| watch.selection == Selection::Managed) {
         let kind = watch.kind();
-        let api: Api<Raw> = Api::all_with(client.clone(), &kind.resource());
-        if let Err(error) = take_in_kind(&api, &kind, shared).await {
-            tracing::warn!(
-                kind = kind.kind,
-                error = brief(&error),
-                "cannot list objects of a former operator"
-            );
+        if let Err(CallError::Failed(error)) = take_in_kind(api_server, &kind, shared).await {
+            let error = brief(&error);
+            tracing::warn!(kind = kind.kind, error, "cannot list objects of a former operator");
         }
     }
 }
 
-async fn take_in_kind(api: &Api<Raw>, kind: &ObjectKind, shared: &Shared) -> kube::Result<()> {
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let page = match api.list_metadata(&params).await {
-            Err(error) if is_not_found(&error) => return Ok(()),
-            page => page?,
-        };
-        for object in page.items.iter().filter(|object| is_former(object)) {
-            let Some(whole) = api.get_opt(&object.name_any()).await? else { continue };
-            tracing::info!(
-                kind = kind.kind,
-                name = object.name_any(),
-                "found an object of a former operator"
-            );
-            take::observed(shared, kind, Event::Applied(whole));
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(()),
-        }
+async fn take_in_kind(api_server: &ApiServer, kind: &ObjectKind, shared: &Shared) -> Result<(), CallError> {
+    let listed = api_server.list_metadata(kind, None).await?.unwrap_or_default();
+    for former in listed.iter().filter(|object| is_former(object)) {
+        let name = former["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let key = ObjectKey { kind: kind.clone(), namespace: None, name };
+        let Some(whole) = api_server.get(&Object::bare(key.clone())).await? else { continue };
+        tracing::info!(kind = kind.kind, name = key.name, "found an object of a former operator");
+        shared.observe(key, whole);
     }
+    Ok(())
 }
 
 /// Whether a user's object owns the object, and it lacks our label.
-fn is_former(object: &PartialObjectMeta<Raw>) -> bool {
-    let owns = |owner: &OwnerReference| {
-        let (group, _) = owner.api_version.split_once('/').unwrap_or_default();
-        owner.controller == Some(true)
-            && group == numaresources::GROUP
-            && [operator::KIND, scheduler::KIND].contains(&owner.kind.as_str())
-    };
-    let marked = object.labels().get(MANAGED_BY).is_some_and(|value| value == MANAGER);
-    !marked && object.owner_references().iter().any(owns)
+fn is_former(object: &Value) -> bool {
+    let marked = object["metadata"]["labels"][MANAGED_BY] == MANAGER;
+    !marked && owners(object).any(|(kind, _)| [operator::KIND, scheduler::KIND].contains(&kind))
 }
 
 #[cfg(test)]
@@ -103,8 +75,7 @@ mod tests {
                 "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
                 "metadata": { "name": "a", "labels": labels, "ownerReferences": owners },
             });
-            let read: PartialObjectMeta<Raw> = serde_json::from_value(object.clone()).unwrap();
-            assert_eq!(is_former(&read), wanted, "{object}");
+            assert_eq!(is_former(&object), wanted, "{object}");
         }
     }
 }

@@ -45,7 +45,7 @@ fn lists_and_variables_name_the_trusted_images() {
 fn the_built_in_list_is_valid_and_an_invalid_one_is_an_error() {
     let (trusted, warnings) = trust(EMBEDDED_DIGESTS, None, None, &Image::default()).unwrap();
     assert_eq!((trusted, warnings), (Some(Trust::default()), vec![]));
-    let error = trust("[", None, None, &own()).unwrap_err().to_string();
+    let error = format!("{:#}", trust("[", None, None, &own()).unwrap_err());
     assert!(error.starts_with("trusted digests: "), "{error}");
     assert!(trust(r#"{"current_channel": null}"#, None, None, &own()).is_ok());
 }
