@@ -1,6 +1,6 @@
 //! The metrics of the controllers, by name.
 //!
-//! In: reconciles, writes and conditions, the shared cluster state. Out: a registry. Never: a label whose values users choose.
+//! In: reconciles, writes, conditions, the cluster state. Out: a registry. Never: a label whose values users choose.
 
 use std::sync::Arc;
 use std::time::Duration;
