@@ -65,8 +65,8 @@ fn pod(qos: Qos, containers: &[(ContainerKind, &str)]) -> PodNeeds {
                 limits: vec![],
             })
             .collect(),
-        overhead: vec![],
         stated_qos: Some(qos),
+        ..crate::request::PodRequest::default()
     };
     request.needs()
 }
