@@ -13,11 +13,12 @@ use topology::fingerprint::status::Status;
 use topology::request::PodNeeds;
 use topology::zone::NodeTopology;
 
+use crate::anti_affinity::{AntiAffinity, Domains};
 use crate::cycle::{self, Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::ledger::PodId;
 use crate::node::{Node, NodeView};
 use crate::pod::{PodView, Spec};
-use crate::queue::{BackoffLimits, Queue};
+use crate::queue::{BackoffLimits, Queue, Rank};
 use crate::reason::{Reason, Refusals};
 
 mod accounting;
@@ -152,6 +153,8 @@ pub struct Core {
     node_order: Vec<usize>,
     /// Index in `node_order` at which the next search starts.
     search_start: usize,
+    /// The anti-affinity of pods on nodes.
+    anti_affinity: AntiAffinity,
     queue: Queue,
     /// Nodes on which a waiting pod may fit by now.
     changed: BTreeSet<usize>,
@@ -180,6 +183,7 @@ impl Core {
             free_slots: Vec::new(),
             node_order: Vec::new(),
             search_start: 0,
+            anti_affinity: AntiAffinity::default(),
             queue: Queue::default(),
             changed: BTreeSet::new(),
             timers: BTreeSet::new(),
@@ -376,7 +380,7 @@ impl Core {
             self.queue.wait(id, now_ms);
             return Some(Decision::Refuse(Refused { pod, message, refusals: Refusals::default() }));
         }
-        match self.choose(&spec, &profile, now_ms) {
+        match self.choose(&pod, &profile, now_ms) {
             Ok(slot) => {
                 let attempts = self.queue.attempts(id);
                 let node = Arc::clone(&self.nodes[slot].name);
@@ -414,15 +418,18 @@ impl Core {
             return;
         }
         let heads = self.queue.waiting_heads();
+        let domains: Vec<Domains> = heads.iter().map(|(rank, _)| self.domains(rank.pod)).collect();
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(slot) = self.changed.first().copied() {
             let node = &self.nodes[slot];
             let fits = node.view.as_ref().and_then(|view| {
-                heads.iter().find(|(rank, spec)| {
+                let fits = |((rank, spec), domains): &(&(Rank, Arc<Spec>), &Domains)| {
                     let numa = self.profile_of(rank.pod).and_then(|profile| profile.numa.as_ref());
                     spec.unsupported.is_empty()
                         && cycle::filter(node, view, spec, numa, now_ms, &mut scratch).is_ok()
-                })
+                        && !domains.contain(&view.labels)
+                };
+                heads.iter().zip(&domains).find(fits).map(|(head, _)| head)
             });
             match fits {
                 Some((rank, _)) => {
@@ -437,7 +444,17 @@ impl Core {
         self.scratch = scratch;
     }
 
-    fn choose(&mut self, spec: &Arc<Spec>, profile: &Profile, now_ms: u64) -> Result<usize, Refusals> {
+    /// The domains that pods there keep this pod away from.
+    fn domains(&self, id: PodId) -> Domains {
+        let Some(PodView { namespace, labels, .. }) = self.pods.get(&id).map(|entry| &entry.view) else {
+            return Domains::default();
+        };
+        self.anti_affinity.domains(namespace, labels, &self.nodes)
+    }
+
+    fn choose(&mut self, pod: &PodView, profile: &Profile, now_ms: u64) -> Result<usize, Refusals> {
+        let spec = &pod.spec;
+        let domains = self.anti_affinity.domains(&pod.namespace, &pod.labels, &self.nodes);
         let count = self.node_order.len();
         let enough = cycle::feasible_nodes_to_find(count, profile.percentage);
         let numa = profile.numa.as_ref();
@@ -451,6 +468,7 @@ impl Core {
             let node = &self.nodes[slot];
             let Some(view) = &node.view else { continue };
             match cycle::filter(node, view, spec, numa, now_ms, &mut self.scratch) {
+                Ok(()) if domains.contain(&view.labels) => refusals.add(Reason::ExistingAntiAffinity),
                 Ok(()) => {
                     self.feasible.push(slot);
                     self.raw.push(cycle::raw_score(node, view, spec, numa));

@@ -4,6 +4,7 @@
 //! against an API server ([`shell`]) and in virtual time (crate `sim`).
 
 pub mod affinity;
+pub mod anti_affinity;
 pub mod args;
 pub mod compat;
 pub mod config;

@@ -9,7 +9,8 @@ use k8s_openapi::api::core::v1 as wire;
 use topology::fingerprint::PodHash;
 use topology::request::PodNeeds;
 
-use crate::affinity::{NodeAffinity, Toleration};
+use crate::affinity::{Labels, NodeAffinity, Toleration};
+use crate::anti_affinity::Term;
 
 /// The constraints of a pod on its node. Pods of one workload have equal specs and are woken as a class.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +83,10 @@ pub struct PodView {
     /// The requests that a node's totals count while the pod is there: those of the spec, or larger ones during a
     /// resize.
     pub charged: Arc<PodNeeds>,
+    /// `metadata.labels` of a pod on no node, against which terms of other pods are matched; else empty.
+    pub labels: Labels,
+    /// The pods that it keeps away from its domain while it is on a node.
+    pub anti_affinity: Vec<Arc<Term>>,
     /// The progress of the pod.
     pub progress: Progress,
     /// The message of its condition `PodScheduled`, while that is `False`.
@@ -99,12 +104,15 @@ impl PodView {
         let charged = Arc::new(api::convert::charged_request(pod).needs());
         let parsed = Spec::read(pod, &charged);
         let spec = pod.spec.as_ref();
+        let node = spec.and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty()).map(Arc::from);
         Self {
             uid: text(meta.uid.as_ref()),
             version: meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
             scheduler: spec.and_then(|s| s.scheduler_name.as_deref()).unwrap_or("default-scheduler").into(),
             priority: spec.and_then(|s| s.priority).unwrap_or(0),
-            node: spec.and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty()).map(Arc::from),
+            labels: if node.is_none() { meta.labels.clone().unwrap_or_default() } else { Labels::default() },
+            anti_affinity: Term::read(pod),
+            node,
             hash: PodHash::of(&namespace, &name),
             charged: if *charged == *parsed.needs { Arc::clone(&parsed.needs) } else { charged },
             spec: Arc::new(parsed),

@@ -22,6 +22,8 @@ pub enum Reason {
     TooManyPods,
     /// Too little of a resource on the whole node.
     Insufficient(ResourceName),
+    /// Pods in the node's domain keep the pod away.
+    ExistingAntiAffinity,
     /// Enough on the node, but not in one zone; with the resource that no zone has enough of, if there is one.
     Misaligned(Part, Option<ResourceName>),
     /// The state of the node's zones is not known for certain.
@@ -53,6 +55,7 @@ impl Reason {
             Self::Taint => "TaintToleration",
             Self::Affinity => "NodeAffinity",
             Self::TooManyPods | Self::Insufficient(_) => "NodeResourcesFit",
+            Self::ExistingAntiAffinity => "InterPodAffinity",
             Self::Misaligned(..) | Self::StaleTopology => "NodeResourceTopologyMatch",
         }
     }
@@ -66,6 +69,9 @@ impl fmt::Display for Reason {
             Self::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
+            Self::ExistingAntiAffinity => {
+                f.write_str("node(s) didn't satisfy existing pods anti-affinity rules")
+            }
             Self::Misaligned(part, None) => f.write_str(part.text()),
             Self::Misaligned(part, Some(resource)) => write!(f, "{} ({resource})", part.text()),
             Self::StaleTopology => f.write_str("invalid node topology data"),

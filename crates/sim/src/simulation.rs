@@ -373,6 +373,8 @@ impl<'a> Simulation<'a> {
             hash: PodHash::of(NAMESPACE, &name),
             spec: Arc::clone(&self.specs[number]),
             charged: Arc::clone(&self.specs[number].needs),
+            labels: BTreeMap::new(),
+            anti_affinity: Vec::new(),
             progress: Progress::default(),
             unschedulable: None,
             name: name.into(),

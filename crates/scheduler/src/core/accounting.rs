@@ -60,6 +60,7 @@ impl Core {
         let charged = entry.charged.insert(Arc::clone(&entry.view.charged));
         let node = &mut self.nodes[slot];
         node.add(charged);
+        self.anti_affinity.add(&entry.view.anti_affinity, slot);
         let bound = BoundPod { id, hash, needs: Arc::clone(&spec.needs), finishes: spec.finishes };
         node.ledger.bound(&bound, &mut self.scratch);
     }
@@ -101,11 +102,17 @@ impl Core {
         }
     }
 
-    /// Takes what the totals of its node count of a pod off them.
+    /// Takes what the totals of its node count of a pod off them, and the terms of its anti-affinity.
     pub(super) fn discharge(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(&id) else { return };
         if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), entry.charged.take()) {
             self.nodes[slot].remove(&charged);
+            let terms = &entry.view.anti_affinity;
+            self.anti_affinity.remove(terms, slot);
+            if !terms.is_empty() {
+                // Its domain may be many nodes.
+                self.changed.extend(&self.node_order);
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
 
+mod anti_affinity;
 mod charged;
 
 const GI: i64 = 1 << 30;
