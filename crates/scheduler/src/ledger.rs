@@ -17,7 +17,7 @@
 //! - without a report that explains itself, nothing that needs alignment fits.
 //!
 //! Cost: a check is worlds x one admission. Events cost worlds x pending pods; reports additionally the search for the
-//! pod set, which is bounded.
+//! pod set, which is bounded by event and paused when it finds nothing.
 
 use std::sync::Arc;
 
@@ -140,6 +140,8 @@ pub struct Ledger {
     corrections: u64,
     /// Number of events so far.
     revision: u64,
+    /// Events for which an unexplained report is not searched again.
+    search_pause: u32,
 }
 
 // === reading ===
@@ -322,6 +324,7 @@ impl Ledger {
     /// Takes a new report about the node.
     pub fn report(&mut self, topology: Arc<NodeTopology>, scratch: &mut Scratch) {
         self.revision += 1;
+        self.search_pause = 0;
         self.report_lost = false;
         let same_table = self.worlds.first().is_none_or(|w| w.free.layout() == topology.available().layout());
         let same_rules = self.topology.as_ref().is_none_or(|old| old.rules == topology.rules);

@@ -168,7 +168,7 @@ impl Shape {
             zones.push(Zone { id: ZoneId(shape.id), resources, distances });
         }
         zones.sort_unstable_by_key(|zone| zone.id);
-        NodeTopology { rules: self.rules, zones, fingerprint: None }
+        NodeTopology { rules: self.rules, zones, threads_per_core: Some(1), ..NodeTopology::default() }
     }
 
     fn totals(&self, topology: &NodeTopology) -> Vec<Need> {

@@ -22,7 +22,8 @@ use crate::zone::Free;
 pub struct Grant {
     /// The index into [`Free::cells`].
     pub cell: u32,
-    /// The amount that the kubelet cannot give to other pods while this one lives.
+    /// The amount that the kubelet cannot give to other pods while this one lives. Of CPUs with several threads to a core
+    /// an upper bound, if the pod has init containers.
     pub held: i64,
     /// The part of `held` that podresources, and so an exporter, reports. Init containers that ran to completion keep,
     /// unreported, what later containers did not reuse.
@@ -42,6 +43,23 @@ pub struct Scratch {
     taken: Vec<i64>,
     reuse: Vec<i64>,
     visible: Vec<i64>,
+    /// By zone.
+    threads: Vec<Threads>,
+}
+
+/// CPUs of a pod in one zone, whole cores apart from single threads, in thousandths.
+///
+/// The CPU manager gives whole cores first, and single threads of cores that are in use before others (kubelet 1.36
+/// `takeByTopologyNUMAPacked`). So of two sets of CPUs the whole cores are nested, and the single threads are, but the
+/// larger set need not contain the smaller one: an init container's single thread stays unused beside an app
+/// container's cores. The union has at most the larger part of each kind.
+#[derive(Clone, Copy, Debug, Default)]
+struct Threads {
+    /// Of the containers that keep running.
+    running: [i64; 2],
+    /// The largest of the init containers, each with those that run beside it.
+    peak: [i64; 2],
+    has_init: bool,
 }
 
 /// Whether and how the kubelet aligns one need.
@@ -153,7 +171,8 @@ pub fn admit(
         return Ok(Placement::default());
     }
     let query = AlignmentQuery { rules, qos: needs.qos, free };
-    scratch.reset(free.cells().len());
+    scratch.reset(free);
+    let core = i64::from(free.layout().threads_per_core()) * ResourceName::CPU.base_units();
     let pod_zone = match rules.scope {
         Scope::Pod => query.pod_zone(needs, scratch)?,
         Scope::Container => None,
@@ -168,10 +187,14 @@ pub fn admit(
             for need in &container.needs {
                 if let Aligned::Yes { column, charge: true } = query.aligned(*need) {
                     scratch.take(free.index(row, column), *need, container.kind);
+                    if need.name == ResourceName::CPU {
+                        scratch.threads[row].take(need.amount, core, container.kind);
+                    }
                 }
             }
         }
     }
+    scratch.hold_threads(free);
     Ok(scratch.placement())
 }
 
@@ -277,16 +300,45 @@ impl AlignmentQuery<'_> {
     }
 }
 
+impl Threads {
+    fn take(&mut self, amount: i64, core: i64, kind: ContainerKind) {
+        let parts = [amount - amount % core, amount % core];
+        for (part, (running, peak)) in parts.iter().zip(self.running.iter_mut().zip(&mut self.peak)) {
+            match kind {
+                ContainerKind::Init => *peak = (*peak).max(*running + part),
+                ContainerKind::Sidecar | ContainerKind::App => *running += part,
+            }
+        }
+        self.has_init |= kind == ContainerKind::Init;
+    }
+
+    /// The most CPUs that the pod can hold.
+    fn bound(&self) -> i64 {
+        self.running.iter().zip(&self.peak).map(|(running, peak)| running.max(peak)).sum()
+    }
+}
+
 impl Scratch {
-    fn reset(&mut self, cells: usize) {
+    fn reset(&mut self, free: &Free) {
         for table in [&mut self.taken, &mut self.reuse, &mut self.visible] {
             table.clear();
-            table.resize(cells, 0);
+            table.resize(free.cells().len(), 0);
+        }
+        self.threads.clear();
+        self.threads.resize(free.layout().zones().len(), Threads::default());
+    }
+
+    /// Raises held CPUs to their bound, as far as the zone has them.
+    fn hold_threads(&mut self, free: &Free) {
+        let Some(column) = free.layout().column(ResourceName::CPU) else { return };
+        for (row, threads) in self.threads.iter().enumerate().filter(|(_, threads)| threads.has_init) {
+            let index = free.index(row, column);
+            self.taken[index] = self.taken[index].max(threads.bound().min(free.cells()[index]));
         }
     }
 
-    /// Allocates one container's need in a cell. The count is exact although the choice of reusable CPUs is the
-    /// kubelet's: it prefers those of the same zone, and takes no more than asked.
+    /// Allocates one container's need in a cell. The count is exact but for CPUs with several threads to a core, whose
+    /// bound is in [`Threads`].
     fn take(&mut self, index: usize, need: Need, kind: ContainerKind) {
         let reusable = self.reuse[index];
         let reused = reusable.min(need.amount);

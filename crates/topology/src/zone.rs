@@ -65,6 +65,8 @@ pub struct NodeTopology {
     pub zones: Vec<Zone>,
     /// Which pods `available` accounts for; `None` when the exporter does not say.
     pub fingerprint: Option<(Fingerprint, Method)>,
+    /// Threads of a core; `None` when the exporter does not say.
+    pub threads_per_core: Option<u8>,
 }
 
 /// The rows and columns of a node's availability table: zones and resources.
@@ -72,7 +74,11 @@ pub struct NodeTopology {
 pub struct Layout {
     zones: Vec<ZoneId>,
     resources: Vec<ResourceName>,
+    threads_per_core: u8,
 }
+
+/// Threads of a core where no exporter says: with more threads, more CPUs may be held than are reported.
+const USUAL_THREADS: u8 = 2;
 
 /// Availability per zone and resource, dense: a row for each zone, ascending by id; a column for each resource that any
 /// zone lists.
@@ -103,7 +109,9 @@ impl NodeTopology {
             self.zones.iter().flat_map(|z| z.resources.iter().map(|r| r.name)).collect();
         resources.sort_unstable();
         resources.dedup();
-        let layout = Layout { zones: self.zones.iter().map(|z| z.id).collect(), resources };
+        let zones = self.zones.iter().map(|z| z.id).collect();
+        let threads_per_core = self.threads_per_core.unwrap_or(USUAL_THREADS).max(1);
+        let layout = Layout { zones, resources, threads_per_core };
         let mut cells = vec![0; layout.zones.len() * layout.resources.len()].into_boxed_slice();
         for (row, zone) in self.zones.iter().enumerate() {
             for resource in &zone.resources {
@@ -127,6 +135,12 @@ impl Layout {
     #[must_use]
     pub fn resources(&self) -> &[ResourceName] {
         &self.resources
+    }
+
+    /// Threads of a core, at least 1; 2 where it is not known.
+    #[must_use]
+    pub fn threads_per_core(&self) -> u8 {
+        self.threads_per_core
     }
 
     /// The column of a resource, if any zone lists it. A linear search over the node's resources, a handful.

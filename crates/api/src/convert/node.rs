@@ -48,7 +48,9 @@ pub fn node_topology(nrt: &NodeResourceTopology) -> Result<(NodeTopology, Vec<Wa
         zones.push(zone(id, i, wire, &mut warnings)?);
     }
     zones.sort_unstable_by_key(|zone| zone.id);
-    Ok((NodeTopology { rules, zones, fingerprint }, warnings))
+    let threads = attribute::get(&nrt.attributes, keys::ATTRIBUTE_THREADS_PER_CORE);
+    let threads_per_core = threads.and_then(|text| text.parse().ok());
+    Ok((NodeTopology { rules, zones, fingerprint, threads_per_core }, warnings))
 }
 
 /// Refuses ids above 63: the kubelet's masks have no bit for them (1.36 `topologymanager/bitmask`).

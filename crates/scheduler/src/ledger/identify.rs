@@ -7,8 +7,9 @@
 //! fingerprint names the pods they count. Once the pod set is known, the other pods can be charged on top of its
 //! numbers.
 
-use topology::admit::{self, Placement, Scratch};
-use topology::fingerprint::{Fingerprint, Method};
+use smallvec::SmallVec;
+use topology::admit::{self, Grant, Placement, Scratch};
+use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::policy::Rules;
 use topology::zone::{Free, NodeTopology};
 
@@ -20,6 +21,10 @@ mod assign;
 /// Most leaving and released pods whose membership is tried in every combination: 2^n fingerprints for each prefix of
 /// the staying pods.
 const MAX_COMBINED: usize = 7;
+/// Most hashes of one search, some milliseconds of work. The likeliest sets come first.
+const MAX_HASHES: usize = 500_000;
+/// Events without a search after one that found nothing within its bound. A new report is searched at once.
+const PAUSE: u32 = 16;
 /// Most unsettled pods beside which one settled pod may have finished unnoticed. More combinations would cost too much,
 /// and a match among very many combinations proves little.
 const MAX_UNSETTLED: usize = 6;
@@ -61,25 +66,27 @@ impl Ledger {
     }
 
     /// The rows that the report counts, or `None` if no set of known pods explains the report.
-    fn members(&self, report: &NodeTopology, free: &Free) -> Option<Vec<bool>> {
+    fn members(&mut self, report: &NodeTopology, free: &Free) -> Option<Vec<bool>> {
         let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(report, free, row)).collect();
         let expected =
             self.select(&counted, |row| matches!(row.stage, Stage::Admitted | Stage::Leaving { .. }));
         let Some((fingerprint, _)) = report.fingerprint else {
             return self.agrees_by_value(free, &expected).then_some(expected);
         };
-        let mut hashes = Vec::with_capacity(self.rows.len());
-        let mut test = |members: &[bool]| {
-            hashes.clear();
-            hashes.extend(
-                self.rows.iter().zip(members).filter(|(_, member)| **member).map(|(row, _)| row.hash),
-            );
-            Fingerprint::of(&mut hashes) == fingerprint
-        };
-        if test(&expected) {
+        let hashes = Vec::with_capacity(self.rows.len());
+        let mut trials = Trials { rows: &self.rows, fingerprint, hashes, left: MAX_HASHES };
+        if trials.test(&expected) {
             return Some(expected);
         }
-        self.search(&counted, &mut test)
+        if self.search_pause > 0 {
+            self.search_pause -= 1;
+            return None;
+        }
+        let found = self.search(&counted, &mut trials);
+        if found.is_none() && trials.left == 0 {
+            self.search_pause = PAUSE;
+        }
+        found
     }
 
     /// Whether a report without a fingerprint can be believed by its numbers alone: they are those expected of the
@@ -115,8 +122,8 @@ impl Ledger {
     ///
     /// The kubelet admits in row order, so of the staying pods a report counts those up to some row. Leaving and
     /// released pods may be counted or not, in any combination; of many, the earliest released are taken to have gone
-    /// first.
-    fn search(&self, counted: &[bool], test: &mut impl FnMut(&[bool]) -> bool) -> Option<Vec<bool>> {
+    /// first. Cost: at most [`MAX_HASHES`].
+    fn search(&self, counted: &[bool], trials: &mut Trials<'_>) -> Option<Vec<bool>> {
         let settled = |row: &super::Row| row.described && row.stage == Stage::Admitted;
         let undecided = |at: &usize| counted[*at] && !settled(&self.rows[*at]);
         let goes = |at: &usize| matches!(self.rows[*at].stage, Stage::Leaving { .. } | Stage::Released);
@@ -131,8 +138,11 @@ impl Ledger {
             let mut trial = members.clone();
             for stay in (0..=staying.len()).rev() {
                 staying[stay..].iter().for_each(|at| trial[*at] = false);
-                if try_all(&mut trial, late, test) {
+                if trials.try_all(&mut trial, late) {
                     return Some(trial);
+                }
+                if trials.left == 0 {
+                    return None;
                 }
             }
         }
@@ -144,7 +154,7 @@ impl Ledger {
             let mut trial = self.select(counted, |row| row.stage != Stage::Released);
             trial[at] = false;
             let moving: Vec<usize> = staying.iter().chain(&going).copied().collect();
-            if try_all(&mut trial, &moving, test) {
+            if trials.try_all(&mut trial, &moving) {
                 return Some(trial);
             }
         }
@@ -159,7 +169,7 @@ impl Ledger {
         for ((row, location), member) in self.rows.iter().zip(&world.locations).zip(members) {
             let released = row.stage == Stage::Released;
             match location {
-                Location::Unknown if *member => {}
+                Location::Unknown if *member => give_back_hidden(&self.hidden_anywhere(row), &mut free),
                 Location::Unknown => return None,
                 Location::Charged { exact: false, .. } if *member => return None,
                 Location::Charged { placement, .. } => match (released, *member) {
@@ -184,7 +194,10 @@ impl Ledger {
         scratch: &mut Scratch,
     ) {
         let mut released_unannounced = false;
-        for (row, member) in self.rows.iter_mut().zip(members) {
+        let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(report, free, row)).collect();
+        let rows = self.rows.iter_mut().zip(members).zip(counted);
+        // A report by another fingerprint method says nothing about pods that the method does not count.
+        for ((row, member), _) in rows.filter(|(_, counted)| *counted) {
             // Reports come in order, so a pod that was counted before and no longer is has been released, whatever the
             // API server says by now. A pod that was never counted may simply have been admitted after this report's
             // scan.
@@ -243,14 +256,35 @@ impl Ledger {
     fn true_amounts(&self, understood: &Understood<'_>, locations: &[Location]) -> Free {
         let mut free = understood.free.clone();
         for ((row, location), member) in self.rows.iter().zip(locations).zip(understood.members) {
-            if let (true, Location::Charged { placement, exact: true }) = (*member, location) {
-                take_hidden(placement, &mut free);
-                if row.stage == Stage::Released {
-                    placement.release(&mut free);
+            match location {
+                Location::Charged { placement, exact: true } if *member => {
+                    take_hidden(placement, &mut free);
+                    if row.stage == Stage::Released {
+                        placement.release(&mut free);
+                    }
                 }
+                Location::Unknown if *member => take_hidden(&self.hidden_anywhere(row), &mut free),
+                _ => {}
             }
         }
         free
+    }
+
+    /// What finished init containers of a pod may keep in each zone, unreported: a bound, as the pod may be in any.
+    fn hidden_anywhere(&self, row: &super::Row) -> Placement {
+        let has_init = row.needs.containers.iter().any(|container| !container.kind.keeps_running());
+        let Some(topology) = self.topology.as_ref().filter(|_| has_init) else { return Placement::default() };
+        let free = topology.allocatable();
+        let zones = 0..free.layout().zones().len();
+        let placed = zones.filter_map(|zone| {
+            let only = assign::only_zone(&free, zone);
+            admit::admit(topology.rules, &only, &row.needs, &mut Scratch::default()).ok()
+        });
+        let mut grants: SmallVec<[Grant; 2]> = placed.flat_map(|placement| placement.grants).collect();
+        for grant in &mut grants {
+            (grant.held, grant.visible) = (grant.held - grant.visible, 0);
+        }
+        Placement { grants }
     }
 
     /// Whether the row holds resources that the report does not count.
@@ -292,21 +326,45 @@ impl Ledger {
     }
 }
 
-/// Flips the `undecided` entries of `members` through all combinations until `test` passes; otherwise restores them.
-fn try_all(members: &mut [bool], undecided: &[usize], test: &mut impl FnMut(&[bool]) -> bool) -> bool {
-    let usual: Vec<bool> = undecided.iter().map(|at| members[*at]).collect();
-    for mask in 0..1_usize << undecided.len() {
+/// Sets of rows, tried against the fingerprint of a report.
+struct Trials<'a> {
+    rows: &'a [super::Row],
+    fingerprint: Fingerprint,
+    hashes: Vec<PodHash>,
+    /// Hashes left to the search.
+    left: usize,
+}
+
+impl Trials<'_> {
+    /// Whether the report counts exactly these rows. Counts its own cost.
+    fn test(&mut self, members: &[bool]) -> bool {
+        let rows = self.rows.iter().zip(members).filter(|(_, member)| **member);
+        self.hashes.clear();
+        self.hashes.extend(rows.map(|(row, _)| row.hash));
+        self.left = self.left.saturating_sub(self.hashes.len().max(1));
+        Fingerprint::of(&mut self.hashes) == self.fingerprint
+    }
+
+    /// Flips the `undecided` entries of `members` through all combinations until a test passes; otherwise restores
+    /// them. Ends early when no hashes are left.
+    fn try_all(&mut self, members: &mut [bool], undecided: &[usize]) -> bool {
+        let usual: Vec<bool> = undecided.iter().map(|at| members[*at]).collect();
+        for mask in 0..1_usize << undecided.len() {
+            if self.left == 0 {
+                break;
+            }
+            for (bit, at) in undecided.iter().enumerate() {
+                members[*at] = usual[bit] ^ (mask >> bit & 1 == 1);
+            }
+            if self.test(members) {
+                return true;
+            }
+        }
         for (bit, at) in undecided.iter().enumerate() {
-            members[*at] = usual[bit] ^ (mask >> bit & 1 == 1);
+            members[*at] = usual[bit];
         }
-        if test(members) {
-            return true;
-        }
+        false
     }
-    for (bit, at) in undecided.iter().enumerate() {
-        members[*at] = usual[bit];
-    }
-    false
 }
 
 fn give_back_hidden(placement: &Placement, free: &mut Free) {

@@ -11,6 +11,8 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
 
+mod restart;
+
 const CPUS: i64 = 8_000;
 const MEMORY: i64 = 8;
 
@@ -91,7 +93,7 @@ fn topology(scope: Scope, available: Option<&Free>, fingerprint: Option<Fingerpr
         })
         .collect();
     let fingerprint = fingerprint.map(|f| (f, Method::WithExclusiveResources));
-    NodeTopology { rules: rules(scope), zones, fingerprint }
+    NodeTopology { rules: rules(scope), zones, fingerprint, threads_per_core: Some(1) }
 }
 
 fn needs(cpu: i64, memory: i64, containers: usize) -> Arc<PodNeeds> {

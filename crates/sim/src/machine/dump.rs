@@ -300,7 +300,8 @@ fn divided_evenly(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>
         cpu_manager: Manager::Static,
         memory_manager: Manager::Static,
     };
-    let mut topology = NodeTopology { rules, zones: (0..zones).map(zone).collect(), fingerprint: None };
+    let mut topology =
+        NodeTopology { rules, zones: (0..zones).map(zone).collect(), ..NodeTopology::default() };
     residents.sort_by_key(|(started, _)| *started);
     let mut free = topology.available();
     let mut scratch = Scratch::default();

@@ -147,6 +147,34 @@ fn zone_ids_are_opaque_and_zones_may_lack_cpus() {
     }
 }
 
+/// On a zone whose first core has one thread reserved, the kubelet holds at most so many CPUs. For the first four its own
+/// packages hold exactly these.
+#[test]
+fn single_threads_of_init_containers_stay_held() {
+    let free = table("0: cpu=15 memory=64");
+    for (containers, held) in [
+        (&[(Init, 1), (App, 2)][..], 3),
+        (&[(Init, 1), (App, 4)], 5),
+        (&[(Init, 3), (App, 2), (App, 2)], 5),
+        (&[(Init, 1), (Init, 2), (App, 2)], 3),
+        (&[(Init, 2), (App, 1), (App, 1), (App, 1)], 5),
+        (&[(Init, 4), (App, 2)], 4),
+        (&[(App, 1), (App, 2)], 3),
+    ] {
+        let texts: Vec<_> = containers.iter().map(|(_, cpus)| format!("cpu={cpus} memory=1")).collect();
+        let containers: Vec<_> =
+            containers.iter().zip(&texts).map(|((kind, _), text)| (*kind, text.as_str())).collect();
+        let placement = admit(SINGLE, &free, &guaranteed(&containers), &mut Scratch::default()).unwrap();
+        assert_eq!(placement.grants[0].held, held * 1_000, "{containers:?}");
+    }
+    let full = table("0: cpu=2 memory=8");
+    assert_eq!(
+        verdict(SINGLE, &full, &guaranteed(&[(Init, "cpu=1 memory=1"), (App, "cpu=2 memory=1")])),
+        "0:cpu=2 0:memory=1",
+        "no more than the zone has"
+    );
+}
+
 #[test]
 fn init_containers_are_reused_and_hold_their_zone() {
     let free = table("0: cpu=4 memory=8 | 1: cpu=8 memory=8");

@@ -5,9 +5,10 @@
 //! likely.
 
 use smallvec::SmallVec;
-use topology::admit::{self, Grant, Placement};
+use topology::admit::{self, Grant, Placement, Scratch};
 use topology::policy::Scope;
-use topology::request::{ContainerKind, PodNeeds};
+use topology::request::{ContainerKind, ContainerNeeds, Need, PodNeeds};
+use topology::resource::ResourceName;
 use topology::zone::{Free, NodeTopology};
 
 use crate::ledger::{Ledger, Location};
@@ -108,7 +109,7 @@ impl Ledger {
                     for at in
                         (0..self.rows.len()).filter(|at| members[*at] && known[*at] == Location::Unknown)
                     {
-                        locations[at] = location_of(free, &items, zones, at);
+                        locations[at] = location_of(report, &items, zones, (at, &self.rows[at].needs));
                     }
                     locations
                 })
@@ -126,49 +127,98 @@ fn used(report: &NodeTopology, free: &Free) -> Free {
     used
 }
 
-/// The parts of a pod that go to one zone each; `None` for pods with init containers, whose amounts a report does not
-/// show in full.
+/// The parts of a pod that go to one zone each; `None` for pods whose parts cannot be told apart: with init containers
+/// that pin CPUs, and other containers that pin none.
 fn items_of(report: &NodeTopology, free: &Free, needs: &PodNeeds, row: usize) -> Option<Vec<Item>> {
     let mut items: Vec<Item> = Vec::new();
+    let together = report.rules.scope == Scope::Pod || stays_together(report, free, needs)?;
     for container in &needs.containers {
-        let amounts: SmallVec<[(usize, i64); 4]> = container
-            .needs
-            .iter()
-            .filter_map(|need| {
-                admit::charged_column(report.rules, free, needs.qos, *need)
-                    .map(|column| (column, need.amount))
-            })
-            .collect();
-        if amounts.is_empty() {
+        let amounts = charged_amounts(report, free, needs, container);
+        if amounts.is_empty() || container.kind == ContainerKind::Init {
             continue;
         }
-        if container.kind == ContainerKind::Init {
-            return None;
+        match items.first_mut().filter(|_| together) {
+            Some(whole) => whole.amounts.extend(amounts),
+            None => items.push(Item { row, amounts }),
         }
-        match (report.rules.scope, items.first_mut()) {
-            (Scope::Pod, Some(whole)) => whole.amounts.extend(amounts),
-            _ => items.push(Item { row, amounts }),
-        }
+    }
+    if items.is_empty() && has_init(report, free, needs) {
+        items.push(Item { row, amounts: SmallVec::new() });
     }
     Some(items)
 }
 
-fn location_of(free: &Free, items: &[Item], zones: &[usize], row: usize) -> Location {
+/// Whether all containers are in one zone because an init container pins CPUs, which the others must reuse there
+/// (kubelet 1.36 `generateCPUTopologyHints`). `None`: an init container aligns something, and another container pins no
+/// CPUs, so it may be elsewhere.
+fn stays_together(report: &NodeTopology, free: &Free, needs: &PodNeeds) -> Option<bool> {
+    if !has_init(report, free, needs) {
+        return Some(false);
+    }
+    let cpu = free.layout().column(ResourceName::CPU);
+    let pins = |container: &ContainerNeeds| {
+        let amounts = charged_amounts(report, free, needs, container);
+        amounts.is_empty() || amounts.iter().any(|(column, _)| Some(*column) == cpu)
+    };
+    needs.containers.iter().all(pins).then_some(true)
+}
+
+/// Whether an init container aligns anything.
+fn has_init(report: &NodeTopology, free: &Free, needs: &PodNeeds) -> bool {
+    let mut init = needs.containers.iter().filter(|container| container.kind == ContainerKind::Init);
+    init.any(|container| !charged_amounts(report, free, needs, container).is_empty())
+}
+
+fn charged_amounts(
+    report: &NodeTopology,
+    free: &Free,
+    needs: &PodNeeds,
+    container: &ContainerNeeds,
+) -> SmallVec<[(usize, i64); 4]> {
+    let column = |need: &Need| admit::charged_column(report.rules, free, needs.qos, *need);
+    container.needs.iter().filter_map(|need| Some((column(need)?, need.amount))).collect()
+}
+
+/// The location of a row whose items are in these zones. What init containers keep beside what a report shows follows
+/// from the model.
+fn location_of(report: &NodeTopology, items: &[Item], zones: &[usize], at: (usize, &PodNeeds)) -> Location {
+    let free = report.allocatable();
+    let (row, needs) = at;
+    let mut own = items.iter().zip(zones).filter(|(item, _)| item.row == row);
+    if let Some((_, zone)) = own.clone().next()
+        && has_init(report, &free, needs)
+    {
+        let only = only_zone(&free, *zone);
+        if let Ok(placement) = admit::admit(report.rules, &only, needs, &mut Scratch::default()) {
+            return Location::Charged { placement, exact: true };
+        }
+    }
     let mut grants: SmallVec<[Grant; 2]> = SmallVec::new();
-    for (item, zone) in items.iter().zip(zones).filter(|(item, _)| item.row == row) {
-        for (column, amount) in &item.amounts {
-            let cell = u32::try_from(free.index(*zone, *column)).unwrap_or(u32::MAX);
-            match grants.iter_mut().find(|grant| grant.cell == cell) {
-                Some(grant) => {
-                    grant.held += amount;
-                    grant.visible += amount;
-                }
-                None => grants.push(Grant { cell, held: *amount, visible: *amount }),
+    for (column, amount, zone) in own
+        .by_ref()
+        .flat_map(|(item, zone)| item.amounts.iter().map(move |(column, amount)| (*column, *amount, *zone)))
+    {
+        let cell = u32::try_from(free.index(zone, column)).unwrap_or(u32::MAX);
+        match grants.iter_mut().find(|grant| grant.cell == cell) {
+            Some(grant) => {
+                grant.held += amount;
+                grant.visible += amount;
             }
+            None => grants.push(Grant { cell, held: amount, visible: amount }),
         }
     }
     grants.sort_unstable_by_key(|grant| grant.cell);
     Location::Charged { placement: Placement { grants }, exact: true }
+}
+
+/// The table of a node of which only this zone has anything.
+pub(super) fn only_zone(free: &Free, zone: usize) -> Free {
+    let columns = free.layout().resources().len().max(1);
+    let mut only = free.clone();
+    for (index, amount) in free.cells().iter().enumerate().filter(|(index, _)| index / columns != zone) {
+        only.add(index, -amount);
+    }
+    only
 }
 
 impl Search<'_> {
