@@ -115,7 +115,8 @@ pub fn settings(config: &SchedulerConfig, seed: u64) -> Result<Settings, ConfigE
 
 /// Refuses unknown plugins, and arguments of known ones that would have no effect.
 fn check_plugins(profile: usize, wire: &WireProfile) -> Result<(), ConfigError> {
-    let is_known = |name: &str| name == NUMA_PLUGIN || in_tree::NAMES.contains(&name);
+    let is_known =
+        |name: &str| [NUMA_PLUGIN, in_tree::KNI_DEBUG].contains(&name) || in_tree::NAMES.contains(&name);
     for (point, set) in &wire.plugins.0 {
         if let Some(plugin) = set.enabled.iter().find(|plugin| !is_known(&plugin.name)) {
             let field = format!("plugins.{}.enabled", point.as_str());
@@ -127,7 +128,9 @@ fn check_plugins(profile: usize, wire: &WireProfile) -> Result<(), ConfigError> 
             let field = "pluginConfig".to_owned();
             return Err(ConfigError::Plugin { profile, field, name: plugin.clone() });
         }
-        if let Some((field, problem)) = in_tree::differing_argument(plugin, args) {
+        if plugin != in_tree::KNI_DEBUG
+            && let Some((field, problem)) = in_tree::differing_argument(plugin, args)
+        {
             return Err(ConfigError::Argument { profile, plugin: plugin.clone(), field, problem });
         }
     }

@@ -5,9 +5,10 @@
 //! [`device_plugin`] adds devices, [`account`] grants rights, [`load`] brings pods. In a network of its own
 //! ([`net`]) containers are real processes. [`audit`] lists the requests, [`dump`](mod@dump) the objects, and
 //! [`quiescence`] waits until nothing changes. [`proxy`] and [`podresources`] inject the faults that real parts
-//! cannot be made to have. Fakes of other operators are in the crate `fakes`.
+//! cannot be made to have, [`attack`] plays hostile clients. Fakes of other operators are in the crate `fakes`.
 
 pub mod account;
+pub mod attack;
 pub mod audit;
 pub mod cluster;
 pub mod controlplane;

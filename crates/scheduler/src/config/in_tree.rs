@@ -32,6 +32,9 @@ pub(super) const NAMES: [&str; 23] = [
     "VolumeZone",
 ];
 
+/// A plugin of the Go stack's scheduler that only logs. The configurations that its operator makes enable it.
+pub(super) const KNI_DEBUG: &str = "KNIDebug";
+
 /// Plugins that always run here; to disable one has no effect.
 pub(super) const ALWAYS: [&str; 8] = [
     "DefaultBinder",

@@ -1,0 +1,116 @@
+//! Hostile clients of the ports for health and metrics.
+//!
+//! `ATTACK_SECONDS=60` makes it as long as a real one; `-- --nocapture` shows the figures.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kube::{Client, Config};
+use testkit::attack::Attack;
+use testkit::cluster::Cluster;
+use testkit::env::rig;
+use testkit::machine::Machine;
+use testkit::port;
+use testkit::process_group::{Process, ProcessGroup, Spec};
+
+const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// The kubelet's timeout of our liveness probes.
+const PROBE: Duration = Duration::from_secs(5);
+/// The most memory that an attack may cost, in KiB.
+const GROWTH_KIB: u64 = 16 << 10;
+
+/// Status of a probe on a connection of its own, without a check of the certificate, as the kubelet's.
+async fn probe(base: &str, path: &str) -> Result<String, String> {
+    let mut config = Config::new(base.parse().unwrap());
+    config.accept_invalid_certs = true;
+    let client = Client::try_from(config).map_err(|error| error.to_string())?;
+    let request = axum::http::Request::get(path).body(Vec::new()).unwrap();
+    match tokio::time::timeout(PROBE, client.request_text(request)).await {
+        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {PROBE:?}")),
+    }
+}
+
+async fn ready(base: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = probe(base, "/readyz").await {
+        assert!(Instant::now() < deadline, "{error}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Attacks a program until enough connections were opened, and returns the number of probes, all of which passed.
+async fn withstands(program: &Process, base: &str, port: u16) -> u32 {
+    ready(base).await;
+    let before = program.memory().unwrap();
+    let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let slow = Attack::slow_headers(ATTACKER, server, 600);
+    let silent = Attack::silent(ATTACKER, server, 50);
+    let seconds = std::env::var("ATTACK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    let ends = Instant::now() + Duration::from_secs(seconds);
+    let (mut probes, mut slowest) = (0, Duration::ZERO);
+    while slow.opened() < 3_000 || silent.opened() < 50 || probes < 10 || Instant::now() < ends {
+        let began = Instant::now();
+        for path in ["/livez", "/readyz"] {
+            probe(base, path).await.unwrap_or_else(|error| panic!("probe {probes} of {base}{path}: {error}"));
+        }
+        slowest = slowest.max(began.elapsed() / 2);
+        probes += 1;
+    }
+    let after = program.memory().unwrap();
+    println!(
+        "{base}: {} slow and {} silent connections, {probes} times two probes passed, the slowest in {slowest:?}; \
+         {} KiB before, {} KiB at the peak",
+        slow.opened(),
+        silent.opened(),
+        before.rss_kib,
+        after.peak_kib
+    );
+    assert!(after.peak_kib < before.peak_kib + GROWTH_KIB, "{before:?} {after:?}");
+    probes
+}
+
+fn program(group: &ProcessGroup, name: &str, args: &[String]) -> Process {
+    let path = std::env::var("ATTACK_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_tholepin").to_owned());
+    group.spawn(Spec::new(name, path).arg(name).args(args.to_vec())).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exporter_and_scheduler_answer_probes_under_attack() {
+    let Ok(rig) = rig() else { return };
+    let machine = Machine::new().zones(2).cpus_per_zone(8);
+    let cluster =
+        Cluster::builder().machines([machine]).crds(api::crd::NRT_CRD_YAML).start(&rig).await.unwrap();
+    let node = &cluster.nodes()[0];
+    let flag = |name: &str, path: &Path| format!("--{name}={}", path.display());
+    let kubeconfig = flag("kubeconfig", cluster.control().kubeconfig());
+    let group = ProcessGroup::new().unwrap();
+    let certificates = tempfile::tempdir().unwrap();
+    for scheme in ["http", "https"] {
+        let port = port::free().unwrap();
+        let mut args = vec![
+            kubeconfig.clone(),
+            format!("--metrics-port={port}"),
+            format!("--hostname={}", node.name()),
+            format!("--podresources-socket=unix://{}", node.podresources_socket().display()),
+            flag("sysfs", node.kubelet().machine().sys()),
+            flag("kubelet-state-dir", node.kubelet().root_dir()),
+            flag("kubelet-config-file", node.kubelet().config_file()),
+        ];
+        if scheme == "https" {
+            // Without the files a self-signed certificate is served.
+            args.push(flag("metrics-tls-cert", &certificates.path().join("tls.crt")));
+            args.push(flag("metrics-tls-key", &certificates.path().join("tls.key")));
+        }
+        let exporter = program(&group, "exporter", &args);
+        withstands(&exporter, &format!("{scheme}://127.0.0.1:{port}"), port).await;
+        exporter.kill();
+    }
+    let port = port::free().unwrap();
+    let args =
+        [kubeconfig, "--leader-elect=false".to_owned(), format!("--http-bind-address=127.0.0.1:{port}")];
+    let scheduler = program(&group, "scheduler", &args);
+    withstands(&scheduler, &format!("http://127.0.0.1:{port}"), port).await;
+    scheduler.kill();
+}
