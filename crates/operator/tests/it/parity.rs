@@ -2,6 +2,7 @@
 //! none.
 //!
 //! A number counts where it stands in a test: `N044` as the name of a row of a table, `n044` in the name of a function.
+//! A comment belongs to the function or constant that follows. A helper belongs to the tests of its file that use it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,6 +31,48 @@ fn each_line_has_a_test_or_a_reason() {
     let open: Vec<&str> = told.lines().filter(|line| id(line).is_some() && by(line).is_empty()).collect();
     assert_eq!(open, [""; 0], "no test bears the number, and no reason is given");
     assert!(update || text == told, "docs/parity-operator.md is stale: run with UPDATE_DOCS=1");
+}
+
+/// A number belongs to what follows it, and counts only by a test.
+#[test]
+fn numbers_belong_to_tests() {
+    let text = "\
+/// N001
+#[test]
+fn first() {
+    // N002
+    helper();
+}
+
+/// N003
+fn helper() {}
+
+/// N004
+const ROWS: [&str; 1] = [\"N005\"];
+
+/// N006
+#[tokio::test]
+async fn second() {
+    let _ = ROWS;
+}
+
+/// N007
+fn nobody() {}
+";
+    let items = Item::all(text, 0);
+    for (id, wanted) in [
+        ("N001", &["first"][..]),
+        ("N002", &["first"]),
+        ("N003", &["first"]),
+        ("N004", &["second"]),
+        ("N005", &["second"]),
+        ("N006", &["second"]),
+        ("N007", &[]),
+    ] {
+        let bearers = items.iter().filter(|item| item.lines.iter().any(|line| bears(line, id)));
+        let tests: Vec<&str> = bearers.flat_map(|item| tests_with(item.name, &items)).collect();
+        assert_eq!(tests, wanted, "{id}");
+    }
 }
 
 fn wanted() -> Vec<String> {
@@ -70,32 +113,109 @@ fn held(crates: &Path) -> BTreeMap<String, BTreeSet<String>> {
     for file in sources(crates) {
         let place = file.strip_prefix(crates).unwrap().display().to_string();
         let text = fs::read_to_string(&file).unwrap();
-        let inline = || text.find("#[cfg(test)]\nmod tests {");
-        let from = if place.contains("tests") { Some(0) } else { inline() };
-        let Some(from) = from.filter(|_| !place.ends_with("it/parity.rs")) else { continue };
-        let mut function = String::new();
-        for line in text[from..].lines() {
-            if let Some((_, name)) = line.split_once("fn ").filter(|(before, _)| before.trim().is_empty()) {
-                function = name.split(['(', '<']).next().unwrap_or_default().to_owned();
-            }
-            for id in wanted.iter().filter(|id| bears(line, id)) {
-                held.entry(id.clone()).or_default().insert(format!("`{place}` {function}").trim().to_owned());
+        let inline = || text.find("#[cfg(test)]\nmod tests {").map(|from| (from, 4));
+        let from = if place.contains("tests") { Some((0, 0)) } else { inline() };
+        let Some((from, indent)) = from.filter(|_| !place.ends_with("it/parity.rs")) else { continue };
+        let items = Item::all(&text[from..], indent);
+        for item in &items {
+            for id in wanted.iter().filter(|id| item.lines.iter().any(|line| bears(line, id))) {
+                let tests = tests_with(item.name, &items).into_iter().map(|test| format!("`{place}` {test}"));
+                held.entry(id.clone()).or_default().extend(tests);
             }
         }
     }
     held.into_iter().map(|(id, tests)| (id, tests.into_iter().take(2).collect())).collect()
 }
 
+/// A function, constant or static of a file, with the comments and attributes before it.
+struct Item<'t> {
+    name: &'t str,
+    lines: Vec<&'t str>,
+    is_test: bool,
+}
+
+impl<'t> Item<'t> {
+    /// The items of a module that is indented by so many columns; the functions of its `impl` blocks are items too.
+    fn all(text: &'t str, indent: usize) -> Vec<Self> {
+        let mut items: Vec<Self> = Vec::new();
+        let mut before = Vec::new();
+        for line in text.lines() {
+            let column = line.len() - line.trim_start().len();
+            let outer = column <= indent + 4;
+            if let Some(name) = name(line.trim_start(), column == indent).filter(|_| outer) {
+                let is_test = before.iter().any(|line: &&str| {
+                    ["#[test]", "#[tokio::test"].iter().any(|mark| line.trim_start().starts_with(mark))
+                });
+                let lines = std::mem::take(&mut before).into_iter().chain([line]).collect();
+                items.push(Self { name, lines, is_test });
+            } else if outer && ["///", "#["].iter().any(|mark| line.trim_start().starts_with(mark)) {
+                before.push(line);
+            } else if let Some(item) = items.last_mut() {
+                item.lines.append(&mut before);
+                item.lines.push(line);
+            } else {
+                before.clear();
+            }
+        }
+        items
+    }
+
+    fn mentions(&self, name: &str) -> bool {
+        self.lines.iter().any(|line| stands(line, name))
+    }
+}
+
+/// The name of the item that a line begins; constants begin at the module's own column only.
+fn name(line: &str, outermost: bool) -> Option<&str> {
+    if !line.starts_with(|c: char| c.is_ascii_lowercase()) {
+        return None;
+    }
+    let mut words = line.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
+    let mut kind = words.next()?;
+    while ["pub", "crate", "super", "async"].contains(&kind) {
+        kind = words.next()?;
+    }
+    let name = words.next()?;
+    match (kind, name) {
+        ("const", "fn") => words.next(),
+        ("fn", _) => Some(name),
+        ("const" | "static", _) => outermost.then_some(name),
+        _ => None,
+    }
+}
+
+/// The tests that use an item, by themselves or by others of the file; a test uses itself.
+fn tests_with<'t>(name: &'t str, items: &[Item<'t>]) -> BTreeSet<&'t str> {
+    let mut used = BTreeSet::from([name]);
+    let mut open = vec![name];
+    while let Some(name) = open.pop() {
+        for item in items.iter().filter(|item| item.mentions(name)) {
+            if used.insert(item.name) {
+                open.push(item.name);
+            }
+        }
+    }
+    items.iter().filter(|item| item.is_test && used.contains(item.name)).map(|item| item.name).collect()
+}
+
 /// Whether a line of code bears a number: as it is, or in lower case without its dash in the name of a function.
 fn bears(line: &str, id: &str) -> bool {
     let lower = id.to_lowercase().replace('-', "");
-    let stands = |needle: &str| {
-        line.match_indices(needle).any(|(at, _)| {
-            let part = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-            !part(line[..at].chars().next_back()) && !part(line[at + needle.len()..].chars().next())
-        })
-    };
-    stands(id) || (line.contains("fn ") && stands(&lower))
+    let part = |c: char| c.is_ascii_alphanumeric();
+    stands_apart(line, id, part) || (line.contains("fn ") && stands_apart(line, &lower, part))
+}
+
+/// Whether a line has a word.
+fn stands(line: &str, word: &str) -> bool {
+    stands_apart(line, word, |c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn stands_apart(line: &str, word: &str, part: impl Fn(char) -> bool) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(&part) && !after.is_some_and(&part)
+    })
 }
 
 fn sources(dir: &Path) -> Vec<PathBuf> {
