@@ -2,14 +2,16 @@
 //!
 //! In: the nodes that should have exporters, the number of ready exporters. Out: owner references on reports of those
 //! nodes; owned reports of other nodes deleted. Never: a watch, since exporters write all the time; a change of a
-//! report that another program owns.
+//! report that another program publishes, such as NFD.
 //!
-//! Reports are listed, by their metadata alone, when exporters have become ready or nodes have changed. The reference
-//! names an owner and not a controller, which is the exporter.
+//! Reports are listed, by their metadata alone, when exporters have become ready or nodes have changed, and every few
+//! minutes: a report that somebody deleted is published anew without its owner. The reference names an owner and not a
+//! controller, which is the exporter.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::keys::ANNOTATION_UPDATE;
 use api::nrt;
 use api::numaresources::{GROUP, keys, operator};
 use kube::core::params::PropagationPolicy;
@@ -19,6 +21,7 @@ use objects::{Object, ObjectKey, ObjectKind};
 use runtime::backoff::Backoff;
 use runtime::client::{brief, is_conflict, is_not_found};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -36,6 +39,9 @@ const GATHER: Duration = Duration::from_secs(2);
 const RETRY: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 /// Tries, after which only a change leads to another one.
 const TRIES: u32 = 6;
+
+/// The pause before the reports of an unchanged situation are listed again.
+const AGAIN: Duration = Duration::from_secs(300);
 
 /// The facts that decisions on reports depend on.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +61,8 @@ pub struct Report {
     pub uid: String,
     /// The UIDs of its owners that are NUMAResourcesOperators.
     pub owners: BTreeSet<String>,
+    /// Whether an exporter like ours or RTE publishes it. Other programs do not write that annotation.
+    pub ours: bool,
 }
 
 /// An action on a report.
@@ -66,12 +74,28 @@ pub enum Step {
     Delete(Report),
 }
 
+/// When reports are listed.
+struct Pace {
+    /// The situation of the last time.
+    done: Option<Situation>,
+    /// The next time, if the situation stays.
+    due: Instant,
+}
+
+impl Pace {
+    fn is_due(&self, situation: &Situation, now: Instant) -> bool {
+        self.done.as_ref() != Some(situation) || now >= self.due
+    }
+}
+
 /// The actions, where exporters should run on `nodes`.
 #[must_use]
 pub fn decide(reports: Vec<Report>, nodes: &BTreeSet<String>, owner: &str) -> Vec<Step> {
-    let steps = reports.into_iter().filter_map(|report| match nodes.contains(&report.name) {
-        true => (!report.owners.contains(owner)).then_some(Step::Own(report)),
-        false => (!report.owners.is_empty()).then_some(Step::Delete(report)),
+    let steps = reports.into_iter().filter(|report| report.ours).filter_map(|report| {
+        match nodes.contains(&report.name) {
+            true => (!report.owners.contains(owner)).then_some(Step::Own(report)),
+            false => (!report.owners.is_empty()).then_some(Step::Delete(report)),
+        }
     });
     steps.collect()
 }
@@ -90,7 +114,8 @@ impl Report {
             reference["kind"] == operator::KIND && group == Some(GROUP)
         });
         let owners = ours.filter_map(|reference| reference["uid"].as_str().map(str::to_owned)).collect();
-        Some(Self { name: text("name")?, uid: text("uid")?, owners })
+        let ours = !metadata["annotations"][ANNOTATION_UPDATE].is_null();
+        Some(Self { name: text("name")?, uid: text("uid")?, owners, ours })
     }
 }
 
@@ -118,16 +143,18 @@ impl Situation {
 /// Keeps the reports until cancelled.
 pub(super) async fn run(applier: Applier, cancel: &CancellationToken) {
     let work = async {
-        let mut done = None;
+        let mut pace = Pace { done: None, due: Instant::now() };
         loop {
-            let now = applier.observer.shared.read(Situation::of);
-            if let Some(now) = now.filter(|now| done.as_ref() != Some(now)) {
-                settle(&applier, &now).await;
-                done = Some(now);
+            let situation = applier.observer.shared.read(Situation::of);
+            if let Some(situation) = situation.filter(|now| pace.is_due(now, Instant::now())) {
+                settle(&applier, &situation).await;
+                pace = Pace { done: Some(situation), due: Instant::now() + AGAIN };
                 continue;
             }
-            applier.observer.shared.reconciled.notified().await;
-            tokio::time::sleep(GATHER).await;
+            tokio::select! {
+                () = applier.observer.shared.reconciled.notified() => tokio::time::sleep(GATHER).await,
+                () = tokio::time::sleep_until(pace.due), if pace.done.is_some() => {}
+            }
         }
     };
     cancel.run_until_cancelled(work).await;
@@ -157,7 +184,8 @@ async fn look(applier: &Applier, situation: &Situation) -> Result<bool, CallErro
         return Ok(situation.nodes.is_empty());
     };
     let reports: Vec<Report> = list.iter().filter_map(Report::read).collect();
-    let there: BTreeSet<&str> = reports.iter().map(|report| report.name.as_str()).collect();
+    let ours = reports.iter().filter(|report| report.ours);
+    let there: BTreeSet<&str> = ours.map(|report| report.name.as_str()).collect();
     // An exporter that cannot publish yet is not ready; this looks again when it is.
     let mut all = situation.nodes.iter().all(|node| there.contains(node.as_str()));
     let steps = decide(reports, &situation.nodes, &situation.owner.uid);
@@ -206,11 +234,16 @@ mod tests {
             name: name.to_owned(),
             uid: format!("uid of {name}"),
             owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
+            ours: true,
         };
+        let nfds = |name: &str, owners: &[&str]| Report { ours: false, ..report(name, owners) };
         let nodes: BTreeSet<String> = ["here".to_owned()].into();
         // a report -> what is done about it
         type Case = (Report, fn(Report) -> Option<Step>);
-        let table: [Case; 6] = [
+        let table: [Case; 9] = [
+            (nfds("here", &[]), |_| None),
+            (nfds("gone", &[]), |_| None),
+            (nfds("gone", &["us"]), |_| None),
             (report("here", &[]), |report| Some(Step::Own(report))),
             (report("here", &["before"]), |report| Some(Step::Own(report))),
             (report("here", &["us"]), |_| None),
@@ -224,16 +257,32 @@ mod tests {
         }
     }
 
+    /// A report that was deleted and published anew is owned again, although nothing that is watched changed.
+    #[test]
+    fn an_unchanged_situation_is_looked_at_again() {
+        let owner = Owner::of(&api::numaresources::NumaResourcesOperator::default());
+        let situation = |ready| Situation { owner: owner.clone(), nodes: BTreeSet::new(), ready };
+        let now = Instant::now();
+        let pace = Pace { done: Some(situation(1)), due: now + AGAIN };
+        assert!(!pace.is_due(&situation(1), now));
+        assert!(pace.is_due(&situation(2), now));
+        assert!(pace.is_due(&situation(1), now + AGAIN));
+        assert!(Pace { done: None, due: now + AGAIN }.is_due(&situation(1), now));
+    }
+
     #[test]
     fn only_references_to_our_kind_count() {
-        let body = json!({ "metadata": { "name": "n", "uid": "u", "ownerReferences": [
+        let body = json!({ "metadata": { "name": "n", "uid": "u", "annotations": { ANNOTATION_UPDATE: "periodic" },
+            "ownerReferences": [
             { "apiVersion": "nodetopology.openshift.io/v1", "kind": "NUMAResourcesOperator", "uid": "1" },
             { "apiVersion": "nodetopology.openshift.io/v1alpha1", "kind": "NUMAResourcesOperator", "uid": "2" },
             { "apiVersion": "example.com/v1", "kind": "NUMAResourcesOperator", "uid": "3" },
             { "apiVersion": "v1", "kind": "Node", "uid": "4" },
         ] } });
-        let owners = Report::read(&body).unwrap().owners;
-        assert_eq!(owners, ["1".to_owned(), "2".to_owned()].into());
+        let read = Report::read(&body).unwrap();
+        assert_eq!((read.owners, read.ours), (["1".to_owned(), "2".to_owned()].into(), true));
+        let nfds = json!({ "metadata": { "name": "n", "uid": "u", "annotations": { "a": "b" } } });
+        assert!(!Report::read(&nfds).unwrap().ours);
         assert_eq!(Report::read(&json!({ "metadata": { "name": "n" } })), None);
     }
 }

@@ -291,7 +291,7 @@ fn reports_are_deleted_with_their_node_or_request() {
     let setup = Setup { controllers: true, ..Setup::on(Platform::OpenShift) };
     play("reports", setup, async |rig: &mut Rig| {
         make(&rig.admin, &pool("infra")).await.unwrap();
-        for (name, role) in [("w-0", "worker"), ("w-1", "worker"), ("i-0", "infra")] {
+        for (name, role) in [("w-0", "worker"), ("w-1", "worker"), ("i-0", "infra"), ("n-0", "infra")] {
             rig.node(name, &[(&format!("node-role.kubernetes.io/{role}"), "")]).await;
         }
         rig.operate().await;
@@ -304,10 +304,13 @@ fn reports_are_deleted_with_their_node_or_request() {
             })
         })
         .await;
-        for name in ["w-0", "w-1", "i-0", "somebody-else"] {
+        // That of `n-0` is NFD's: it is never adopted, and never deleted.
+        for name in ["w-0", "w-1", "i-0", "n-0", "somebody-else"] {
+            let annotations =
+                (name != "n-0").then(|| json!({ "k8stopoawareschedwg/rte-update": "periodic" }));
             let report = json!({
                 "apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology",
-                "metadata": { "name": name }, "zones": [],
+                "metadata": { "name": name, "annotations": annotations }, "zones": [],
             });
             rig.create("exporter", &report).await;
         }
@@ -324,12 +327,12 @@ fn reports_are_deleted_with_their_node_or_request() {
         })
         .await;
         rig.delete("Node", "w-1").await;
-        until("a node's report goes", async || there().await == ["i-0", "somebody-else", "w-0"]).await;
+        until("a node's report goes", async || there().await == ["i-0", "n-0", "somebody-else", "w-0"]).await;
         let one = json!({ "spec": { "nodeGroups": [{ "poolName": "worker" }] } });
         rig.merge("NUMAResourcesOperator", "numaresourcesoperator", &one).await;
-        until("a group's reports go", async || there().await == ["somebody-else", "w-0"]).await;
+        until("a group's reports go", async || there().await == ["n-0", "somebody-else", "w-0"]).await;
         rig.delete("NUMAResourcesOperator", "numaresourcesoperator").await;
-        until("all go", async || there().await == ["somebody-else"]).await;
+        until("all go", async || there().await == ["n-0", "somebody-else"]).await;
         let left = async || -> Vec<(String, String, String)> { ours(&rig.dump().await) };
         until("everything else goes", async || left().await.len() == 1).await;
         assert_eq!(left().await[0].1, DEFINITION, "shared with others: {NAMESPACE}");
