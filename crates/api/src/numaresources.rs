@@ -128,10 +128,7 @@ pub struct NodeGroup {
     /// The name of the group's MachineConfigPool (OpenShift) or NodePool (HyperShift). Elsewhere the name of the group,
     /// by which its objects are called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(extend("maxLength" = 253, "x-kubernetes-validations" = schema::pool_name_rules()))
-    )]
+    #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 253)))]
     pub pool_name: Option<String>,
     /// Kubernetes: the nodes of the group, by their labels. It stands beside `poolName`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

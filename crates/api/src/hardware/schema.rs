@@ -322,11 +322,6 @@ pub(super) fn tolerations(generator: &mut SchemaGenerator) -> Schema {
         list["x-kubernetes-validations"] = items;
         list["properties"]["key"]["maxLength"] = 317.into();
         list["properties"]["value"]["maxLength"] = 63.into();
-        for field in ["operator", "effect"] {
-            if let Some(field) = list["properties"][field].as_object_mut() {
-                field.remove("x-kubernetes-validations");
-            }
-        }
         list["properties"]["operator"]["description"] =
             "How the taint's value is compared: Equal or Exists. Default: Equal.".into();
     }

@@ -44,7 +44,7 @@ pub struct Spec {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(
         feature = "schema",
-        schemars(extend("maxItems" = 128, "x-kubernetes-validations" = schema::groups_rules()))
+        schemars(extend("maxItems" = 128))
     )]
     pub node_groups: Vec<NodeGroup>,
     /// Deprecated: another image for the exporters. It is refused unless the operator runs with

@@ -12,14 +12,6 @@ fn rules<const N: usize>(rules: [(&str, &str); N]) -> Value {
     rules.map(|(rule, message)| json!({"rule": rule, "message": message})).to_vec().into()
 }
 
-/// A rule for one of a few texts. Unlike an `enum` it does not bind the status.
-fn one_of(texts: &[&str]) -> Value {
-    json!([{
-        "rule": format!("self in {}", json!(texts)),
-        "message": format!("must be one of {}", texts[1..].join(", ")),
-    }])
-}
-
 /// The rule for the only name allowed. It checks new objects only: an object of another name, created before the rule,
 /// can still get a status that says so.
 pub(super) fn name_rules(name: &str) -> Value {
@@ -30,14 +22,6 @@ pub(super) fn name_rules(name: &str) -> Value {
     }])
 }
 
-/// The rule that no two groups have the same pool name. The operator compares selectors, for which CEL has no bound.
-pub(super) fn groups_rules() -> Value {
-    rules([(
-        "self.all(a, !has(a.poolName) || self.exists_one(b, has(b.poolName) && b.poolName == a.poolName))",
-        "a pool name has duplicates: each pool is in one node group",
-    )])
-}
-
 /// The rules for the node selection of a group.
 pub(super) fn group_rules() -> Value {
     rules([
@@ -46,19 +30,10 @@ pub(super) fn group_rules() -> Value {
             "node group missing any pool specifier: machineConfigPoolSelector or poolName",
         ),
         (
-            "!has(self.machineConfigPoolSelector) || !has(self.poolName)",
-            "node group must have only a single specifier set: machineConfigPoolSelector or poolName",
-        ),
-        (
             "!has(self.nodeSelector) || !has(self.machineConfigPoolSelector)",
             "nodeSelector stands beside poolName, not beside machineConfigPoolSelector",
         ),
     ])
-}
-
-/// The rule that a pool name is not empty.
-pub(super) fn pool_name_rules() -> Value {
-    rules([("size(self) > 0", "pool name cannot be empty")])
 }
 
 /// The rule for the number of annotations.
@@ -77,7 +52,7 @@ pub(super) fn pattern_rules() -> Value {
     )])
 }
 
-/// The schema of a list of tolerations.
+/// The schema of a list of tolerations. The operator reports invalid ones, as the Go operator does.
 pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "maxItems": 64, "items": {
         "type": "object",
@@ -90,7 +65,6 @@ pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
             "operator": {
                 "type": "string",
                 "maxLength": 64,
-                "x-kubernetes-validations": one_of(&["", "Exists", "Equal", "Lt", "Gt"]),
                 "description": "How the taint's value is compared. Default: Equal. Lt and Gt compare numbers, where the cluster \
                     knows them.",
             },
@@ -101,7 +75,6 @@ pub(crate) fn tolerations(_: &mut SchemaGenerator) -> Schema {
             "effect": {
                 "type": "string",
                 "maxLength": 64,
-                "x-kubernetes-validations": one_of(&["", "NoSchedule", "PreferNoSchedule", "NoExecute"]),
                 "description": "The taint's effect. Empty: all effects.",
             },
             "tolerationSeconds": {

@@ -18,7 +18,7 @@ enum Check {
     All(fn(&[NodeGroup], Platform) -> Vec<String>),
 }
 
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     Check::Each(|index, group, _| {
         let missing = group.pool_name.is_none() && group.machine_config_pool_selector.is_none();
         missing.then(|| format!("node group {index} missing any pool specifier"))
@@ -44,6 +44,7 @@ const CHECKS: [Check; 11] = [
     Check::Each(invalid_selector),
     Check::Each(invalid_name),
     Check::All(greedy_node_selectors),
+    Check::Each(invalid_toleration),
     Check::Each(|index, group, _| {
         let period = group.config.as_ref()?.info_refresh_period?;
         (period.0 < 0).then(|| {
@@ -129,6 +130,27 @@ fn invalid_name(index: usize, group: &NodeGroup, _: Platform) -> Option<String> 
             "pool name {shown:?} for pool #{index} is not allowed; it must be lower-case letters, digits, `-` and `.`, \
              at most 63, with a letter or digit at both ends"
         )
+    })
+}
+
+/// The API server would refuse the DaemonSet. The first word is the Go operator's, which tries all the same.
+fn invalid_toleration(index: usize, group: &NodeGroup, _: Platform) -> Option<String> {
+    let allowed = [
+        ("operator", ["", "Exists", "Equal", "Lt", "Gt"]),
+        ("effect", ["", "NoSchedule", "PreferNoSchedule", "NoExecute", ""]),
+    ];
+    let tolerations = group.config.iter().flat_map(|config| &config.tolerations).enumerate();
+    tolerations.into_iter().find_map(|(place, toleration)| {
+        let stated = [&toleration.operator, &toleration.effect].map(|text| text.as_deref().unwrap_or_default());
+        let (value, (field, values)) =
+            stated.into_iter().zip(allowed).find(|(value, (_, values))| !values.contains(value))?;
+        let shown: String = value.chars().take(64).collect();
+        let values: Vec<&str> = values.into_iter().filter(|value| !value.is_empty()).collect();
+        Some(format!(
+            "FailedRTESync: node group {index}: config.tolerations[{place}]: {field} {shown:?} is not allowed; it must be one \
+             of {}",
+            values.join(", ")
+        ))
     })
 }
 

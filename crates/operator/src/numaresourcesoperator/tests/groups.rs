@@ -31,6 +31,8 @@ fn rows() -> Vec<Row> {
         let annotations: BTreeMap<_, _> = (0..count).map(|index| (format!("a{index}"), "x")).collect();
         json!([{ "poolName": "worker", "annotations": annotations }])
     };
+    let tolerating =
+        |toleration: &Value| json!([{ "poolName": "worker", "config": { "tolerations": [toleration] } }]);
     let period = json!([{ "poolName": "worker", "config": { "infoRefreshPeriod": "-1s" } }]);
     let selecting_nodes = json!([{ "poolName": "worker", "nodeSelector": {} }]);
     let mut rows = vec![
@@ -131,6 +133,19 @@ fn rows() -> Vec<Row> {
                 platform,
                 json!([named("worker"), named("worker")]),
                 "the pool name \"worker\" has duplicates",
+            ),
+            invalid(
+                "tolerations",
+                platform,
+                tolerating(&json!({ "key": "a", "operator": "foo", "value": "b" })),
+                "FailedRTESync: node group 0: config.tolerations[0]: operator \"foo\" is not allowed; it must be one of \
+                 Exists, Equal, Lt, Gt",
+            ),
+            invalid(
+                "tolerations",
+                platform,
+                tolerating(&json!({ "key": "a", "operator": "Equal", "effect": "__foobar__" })),
+                "FailedRTESync: node group 0: config.tolerations[0]: effect \"__foobar__\" is not allowed",
             ),
             invalid("N035", platform, annotated(9), "pool #0 has too many annotations 9 max 8"),
             invalid(
