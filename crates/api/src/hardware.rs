@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::kind::kind;
 use crate::null::null_as_default;
 
+#[cfg(feature = "manifests")]
+pub mod account;
 #[cfg(feature = "validate")]
 mod check;
 #[cfg(feature = "validate")]

@@ -3,7 +3,7 @@
 //! In: the operator's [`Options`], with another namespace. Out: typed objects, in the order of installation. Never:
 //! KMM, which has manifests of its own; a right that [`super::rbac`] does not list; other bytes for the same options.
 
-use api::hardware::policy;
+use api::hardware::{account as account_policy, policy};
 use deployer::manifests::access::{ServiceAccountRef, cluster_role, role};
 use deployer::manifests::controller::{self, Options, Program, monitoring, namespace, network};
 use deployer::manifests::meta::PodSecurityLevel;
@@ -56,6 +56,11 @@ pub fn objects(options: &Options) -> Vec<Object> {
     let (names, everywhere) = policy::name_policy();
     objects.push(Object::new(&names));
     objects.push(Object::new(&everywhere));
+    let ServiceAccountRef { namespace, name } = account(options);
+    for (policy, everywhere) in account_policy::policies(namespace, name) {
+        objects.push(Object::new(&policy));
+        objects.push(Object::new(&everywhere));
+    }
     if options.common.network_policies {
         for policy in network::policies(options, &CONTROLLER.pod_labels(), None) {
             objects.push(Object::new(&policy));

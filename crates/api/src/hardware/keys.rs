@@ -13,6 +13,8 @@ pub const LEASE: &str = "deviceconfig.hardware.tholepin.dev";
 /// Label of nodes: the DeviceConfig that has claimed the node, in the form of `super::claim`. The only selector of
 /// Modules.
 pub const LABEL_DRIVER: &str = "hardware.tholepin.dev/driver";
+/// Taint of nodes whose driver is about to change, which keeps new pods away. Modules tolerate it.
+pub const CORDON_TAINT: &str = "hardware.tholepin.dev/changing";
 /// Label of objects created for a DeviceConfig: its name.
 pub const LABEL_DEVICE_CONFIG: &str = "hardware.tholepin.dev/deviceconfig";
 /// Label of objects created by the operator: [`MANAGED_BY`].

@@ -69,7 +69,7 @@ fn policy(name: &str, operations: &[&str], rule: &str, message: &str) -> Validat
     }
 }
 
-fn binding(name: &str) -> ValidatingAdmissionPolicyBinding {
+pub(super) fn binding(name: &str) -> ValidatingAdmissionPolicyBinding {
     ValidatingAdmissionPolicyBinding {
         metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
         spec: ValidatingAdmissionPolicyBindingSpec {

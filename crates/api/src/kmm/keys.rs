@@ -58,10 +58,13 @@ pub fn device_plugin_target(namespace: &str, name: &str) -> String {
     format!("{PREFIX}{namespace}.{name}.device-plugin-target")
 }
 
+/// The prefix of [`version_module`].
+pub const VERSION_MODULE: &str = "kmm.node.kubernetes.io/version-module.";
+
 /// On nodes, written by tholepin: the desired version.
 #[must_use]
 pub fn version_module(namespace: &str, name: &str) -> String {
-    format!("{PREFIX}version-module.{namespace}.{name}")
+    format!("{VERSION_MODULE}{namespace}.{name}")
 }
 
 /// On nodes: the version that worker pods load.

@@ -17,11 +17,14 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 
+use account_policies::the_account_writes_its_own_only;
 use policies::{namespaces_hold_a_module, selectors_can_be_restricted};
 
 use crate::install;
 use crate::rules::the_committed_yaml_changes_nothing;
 
+#[path = "hardware/account.rs"]
+mod account_policies;
 #[path = "hardware/policies.rs"]
 mod policies;
 
@@ -90,6 +93,7 @@ async fn the_api_server_takes_what_makes_sense_only() {
     columns_are_shown(&client).await;
     namespaces_hold_a_module(&client).await;
     selectors_can_be_restricted(&client).await;
+    the_account_writes_its_own_only(&plane, &client).await;
 }
 
 /// The check for API servers without rules.

@@ -9,8 +9,7 @@ use k8s_openapi::api::core::v1::Taint;
 
 use crate::claim::Labels;
 
-/// The taint that keeps new pods from a node whose driver is about to change. Modules tolerate it.
-pub const CORDON_TAINT: &str = "hardware.tholepin.dev/changing";
+pub use api::hardware::keys::CORDON_TAINT;
 
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -46,7 +46,7 @@ pub(super) async fn selectors_can_be_restricted(client: &Client) {
     assert!(all.get_opt("older").await.unwrap().is_none());
 }
 
-async fn put(
+pub(super) async fn put(
     client: &Client,
     (policy, binding): (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding),
 ) {
