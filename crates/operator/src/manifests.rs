@@ -8,7 +8,9 @@
 use deployer::manifests::access::ServiceAccountRef;
 use deployer::manifests::controller::{self, Program};
 use deployer::manifests::meta::PodSecurityLevel;
+use deployer::options;
 use deployer::platform::Platform;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -62,6 +64,20 @@ pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
     controller::network::policies(options, &OPERATOR.pod_labels(), kubelets)
 }
 
+/// The Deployment. The operator is told the ports of API servers, for the policies of its operands.
+#[must_use]
+pub fn deployment(options: &Options) -> Deployment {
+    let mut deployment = controller::deployment(options, &OPERATOR);
+    let ports = &options.common.api_server_ports;
+    let usual = *ports == options::Options::default().api_server_ports;
+    let flags = ports.iter().filter(|_| !usual).map(|port| format!("--api-server-port={port}"));
+    let pod = deployment.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
+    if let Some(args) = pod.and_then(|pod| pod.containers.first_mut()?.args.as_mut()) {
+        args.extend(flags);
+    }
+    deployment
+}
+
 /// All objects, in the order in which they are made.
 #[must_use]
 pub fn objects(options: &Options) -> Vec<Object> {
@@ -76,7 +92,7 @@ pub fn objects(options: &Options) -> Vec<Object> {
         objects.extend(network_policies(options).iter().map(Object::new));
     }
     objects.push(Object::new(&controller::service(options, &OPERATOR)));
-    objects.push(Object::new(&controller::deployment(options, &OPERATOR)));
+    objects.push(Object::new(&deployment(options)));
     if options.monitoring {
         objects.extend(monitoring::objects(options));
     }

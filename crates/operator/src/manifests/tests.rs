@@ -79,6 +79,22 @@ fn options_reach_their_objects() {
     assert_eq!(pod["imagePullSecrets"][0]["name"], "registry");
 }
 
+/// The port of API servers reaches the operator, for the policies of exporters and scheduler; the default is its own.
+#[test]
+fn ports_of_api_servers_reach_the_operator() {
+    for (ports, wanted) in [
+        (vec![6443, 443], vec!["operator"]),
+        (vec![8443], vec!["operator", "--api-server-port=8443"]),
+        (vec![16443, 443], vec!["operator", "--api-server-port=16443", "--api-server-port=443"]),
+    ] {
+        let mut options = on(Platform::Kubernetes);
+        options.common.api_server_ports = ports;
+        let objects = objects(&options);
+        let pod = &of_kind(&objects, "Deployment")[0].body()["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["args"], serde_json::json!(wanted));
+    }
+}
+
 #[test]
 fn only_openshift_gets_its_own_fields() {
     for platform in Platform::ALL {
