@@ -40,6 +40,9 @@ pub const POOL_PAUSED: &str = "MachineConfigPoolPaused";
 /// scheduler has no settings to follow.
 pub const KUBELETS_CONFIGURED: &str = "KubeletsConfigured";
 
+/// A condition: some of the pools have no node, so no exporter either.
+pub const POOL_EMPTY: &str = "NodeGroupEmpty";
+
 /// The rules of this controller. Its status includes failures of the exporters' configuration.
 pub const RULES: Rules = Rules {
     works_for: (KIND, OPERATOR),

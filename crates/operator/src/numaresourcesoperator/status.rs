@@ -11,12 +11,13 @@ use serde_json::Value;
 
 use super::stage::{Stage, paused, stage};
 use super::{
-    Case, DAEMON_SET_UPDATING, INTERNAL_ERROR, INVALID_GROUPS, KUBELETS_CONFIGURED, POOL_PAUSED,
+    Case, DAEMON_SET_UPDATING, INTERNAL_ERROR, INVALID_GROUPS, KUBELETS_CONFIGURED, POOL_EMPTY, POOL_PAUSED,
     POOL_UPDATING, Request, daemonset,
 };
 use crate::cluster_state::ClusterState;
 use crate::condition::{Extra, State, conditions};
 use crate::desired::Controller;
+use crate::group::choice::Choice;
 use crate::kubeletconfig::source;
 use crate::ownership::{Responsible, responsible};
 use crate::reconcile::Outcome;
@@ -82,7 +83,7 @@ fn wanted(request: &Request<'_>, done: &Outcome, now: Timestamp) -> Status {
     status.related_objects = related(cluster, there.iter());
     let state = state(request, done, &status.daemon_sets);
     let NumaResourcesOperator { metadata, status: old, .. } = request.operator;
-    let extras = [paused_pools(request), kubelets(request)];
+    let extras = [paused_pools(request), kubelets(request), empty_pools(request)];
     status.conditions = conditions(&state, &extras, &old.conditions, metadata.generation, now);
     status
 }
@@ -134,6 +135,19 @@ fn paused_pools(request: &Request<'_>) -> Extra {
 /// Whether the settings of all pools' kubelets are known and have no warnings.
 fn kubelets(request: &Request<'_>) -> Extra {
     let pools = request.groups.pools();
+/// The pools without a node. A DaemonSet of no pods counts as ready, so nothing else would say so.
+fn empty_pools(request: &Request<'_>) -> Extra {
+    let has_node =
+        |choice: &Choice| request.cluster.nodes.values().any(|node| choice.holds(|key| node.label(key)));
+    let pools = request.groups.pools().map(|(_, pool)| pool);
+    let empty = pools.filter(|pool| pool.nodes.as_ref().is_ok_and(|choice| !has_node(choice)));
+    let mut names: Vec<&str> = empty.map(|pool| pool.name).collect();
+    names.sort_unstable();
+    let message =
+        format!("no node is in: {}; check the groups' selectors and the nodes' labels", names.join(", "));
+    Extra::known(POOL_EMPTY, !names.is_empty(), if names.is_empty() { String::new() } else { message })
+}
+
     let settings: Vec<_> = pools.map(|(_, pool)| source::pool_settings(request.cluster, pool.name)).collect();
     let warnings = settings.iter().flat_map(|settings| &settings.warnings);
     let mut lines: Vec<&str> = warnings.map(|warning| warning.message.as_str()).collect();

@@ -238,12 +238,13 @@ fn arguments(cluster: &ClusterState, pool: &str) -> Vec<String> {
     self::pod(&set(cluster, pool)).containers[0].args.clone().unwrap()
 }
 
-/// The true conditions but that of kubelets, as `type reason message`, without a reason that repeats the type.
+/// The true conditions but those of kubelets and nodes, as `type reason message`, without a reason that repeats the type.
 fn holding(status: &Status) -> Vec<String> {
     let holds = status
         .conditions
         .iter()
-        .filter(|condition| condition.status == "True" && condition.type_ != KUBELETS_CONFIGURED);
+        .filter(|condition| condition.status == "True")
+        .filter(|condition| ![KUBELETS_CONFIGURED, POOL_EMPTY].contains(&condition.type_.as_str()));
     holds
         .map(|condition| {
             let reason = if condition.reason == condition.type_ { "" } else { &condition.reason };

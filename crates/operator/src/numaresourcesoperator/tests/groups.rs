@@ -283,3 +283,34 @@ fn e01_an_empty_list_of_groups_is_valid() {
         assert!(!names.iter().any(|name| name.starts_with("DaemonSet")), "{names:?}");
     }
 }
+
+/// A pool without a node is told, whatever else is well.
+#[test]
+fn pools_without_nodes_are_told() {
+    for (platform, label) in [
+        (Platform::OpenShift, ("node-role.kubernetes.io/worker", "")),
+        (Platform::HyperShift, ("hypershift.openshift.io/nodePool", "worker")),
+        (Platform::Kubernetes, ("example.com/pool", "worker")),
+    ] {
+        let mut cluster = cluster(platform);
+        let spec = groups(&["worker", "infra"], &json!({}));
+        ask(&mut cluster, &if platform == Platform::Kubernetes { with_node_selectors(spec) } else { spec });
+        let mut told = |labels: &[(&'static str, &'static str)]| {
+            let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+            cluster
+                .nodes
+                .insert("node".to_owned(), crate::cluster_state::Node { labels, ..Default::default() });
+            let status = round(&mut cluster);
+            assert_eq!(holding(&status), WELL, "{platform}");
+            let found = status.conditions.iter().find(|condition| condition.type_ == POOL_EMPTY).unwrap();
+            (found.status.clone(), found.message.clone())
+        };
+        let empty = |names: &str| {
+            let message =
+                format!("no node is in: {names}; check the groups' selectors and the nodes' labels");
+            ("True".to_owned(), message)
+        };
+        assert_eq!(told(&[]), empty("infra, worker"), "{platform}");
+        assert_eq!(told(&[label]), empty("infra"), "{platform}");
+    }
+}
