@@ -134,6 +134,9 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         options.scheduler.replicas = session::control_plane_replicas(&clients.reads).await?;
     }
     let parts = manifests::parts(&options, components)?;
+    if components.contains(&Component::TopologyUpdater) {
+        manifests::exporter::policy_left_out(&options).iter().for_each(|note| eprintln!("warning: {note}"));
+    }
     args.print(parts.iter().flat_map(Part::objects))
 }
 

@@ -19,7 +19,7 @@ use super::meta::PodSecurityLevel::Privileged;
 use super::meta::{self, labels, within};
 use super::network::{self, AllowedPorts};
 use super::{Error, openshift, pod};
-use crate::options::{KubeletConfig, Options};
+use crate::options::{KubeletConfig, Options, Updater};
 use objects::Object;
 
 mod flags;
@@ -57,7 +57,7 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     }
     objects.push(Object::new(&cluster_role(name, rules(needs(options), namespace).cluster)));
     objects.push(Object::new(&account.with_cluster_role(name)));
-    if options.updater.admission_policy && options.kubernetes_at_least(32) {
+    if options.updater.admission_policy && has_own_node(options) {
         // Restricts each exporter to the object of its own node.
         let (policy, binding) = exporter::policy::admission_policy(namespace, name);
         objects.push(Object::new(&policy));
@@ -71,6 +71,23 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     }
     objects.push(Object::new(&daemon_set(options)?));
     Ok(objects)
+}
+
+/// Whether the tokens of the cluster's pods name their node, which the admission policy needs.
+fn has_own_node(options: &Options) -> bool {
+    options.kubernetes_at_least(32)
+}
+
+/// Why the admission policy is left out although it was asked for.
+#[must_use]
+pub fn policy_left_out(options: &Options) -> Option<String> {
+    let wanted = options.updater.kind == Updater::Tholepin && options.updater.admission_policy;
+    let version = options.version.as_ref().filter(|_| wanted && !has_own_node(options))?;
+    let platform = options.platform;
+    Some(format!(
+        "{platform} {version} is older than Kubernetes 1.32 (OpenShift 4.19): the admission policy that ties each exporter to \
+         its own node is left out, so the token of one node's exporter can write the reports of all nodes"
+    ))
 }
 
 /// The features that [`flags`] turn on, as far as permissions depend on them.

@@ -128,3 +128,27 @@ fn old_clusters_get_what_they_have() {
         assert_eq!(has_policy(platform, version), wanted, "{platform} {version}");
     }
 }
+
+#[test]
+fn an_admission_policy_that_is_left_out_is_told() {
+    for (platform, version, wanted) in [
+        (Platform::Kubernetes, Some("v1.30.1"), true),
+        (Platform::Kubernetes, Some("v1.32.0"), false),
+        (Platform::Kubernetes, None, false),
+        (Platform::OpenShift, Some("4.18.3"), true),
+        (Platform::OpenShift, Some("4.19.0"), false),
+    ] {
+        let version = version.map(|version| version.parse().unwrap());
+        let mut options = Options { platform, version, ..Options::default() };
+        // Older clusters do not have the right that `/configz` needs.
+        options.updater.kubelet = Some(Distribution::Kubeadm.kubelet());
+        let made = objects(&options);
+        let told = exporter::policy_left_out(&options);
+        assert_eq!(
+            (of_kind(&made, "ValidatingAdmissionPolicy").is_empty(), told.is_some()),
+            (wanted, wanted)
+        );
+        options.updater.admission_policy = false;
+        assert_eq!(exporter::policy_left_out(&options), None);
+    }
+}
