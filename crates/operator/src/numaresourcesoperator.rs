@@ -52,7 +52,10 @@ pub const RULES: Rules = Rules {
     status: |cluster, done, now| {
         StatusUpdate::all(&cluster.operators, |one| &one.status, status(cluster, done, now))
     },
-    warnings: |_| Vec::new(),
+    warnings: |cluster| match Case::of(cluster) {
+        Case::Wanted(request) => desired::untied(&request).into_iter().collect(),
+        _ => Vec::new(),
+    },
     reports_errors_of: &[Controller::KubeletConfig],
 };
 

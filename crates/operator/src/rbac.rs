@@ -25,6 +25,7 @@ use crate::numaresourcesscheduler::{cluster_rules, lease_rules};
 const RBAC: &str = "rbac.authorization.k8s.io";
 const MACHINE: &str = "machineconfiguration.openshift.io";
 const LEASES: &str = "coordination.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// HyperShift: the namespace of the ConfigMaps with the NodePools' KubeletConfigs.
 pub const CONFIG_MANAGED: &str = "openshift-config-managed";
@@ -63,6 +64,11 @@ const CLUSTER: &[Row] = &[
     (RBAC, ACCESS, &[], SEEN),
     (RBAC, ACCESS, &[EXPORTER, CLUSTER_SCHEDULER], NAMED),
     (RBAC, &["clusterrolebindings"], &[SCHEDULING], &["get", "delete"]),
+    // The policy that ties exporters to their nodes.
+    (ADMISSION, ADMISSION_KINDS, &[], SEEN),
+    (ADMISSION, ADMISSION_KINDS, &[OWN_NODE], NAMED),
+    // What another operator made for the same users' objects in another namespace.
+    ("apps", &["daemonsets", "deployments"], &[], &["list"]),
     // Nodes, for pools and replicas.
     ("", &["nodes"], &[], SEEN),
 ];
@@ -176,7 +182,10 @@ const ACCESS: &[&str] = &["clusterroles", "clusterrolebindings"];
 const EXPORTER: &str = "rte";
 /// The Service with the metrics of the exporters.
 pub const EXPORTER_SERVICE: &str = "numaresources-rte-metrics-service";
+const ADMISSION_KINDS: &[&str] = &["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
 /// The scheduler's service account, and the ClusterRoleBinding that former operators made for it.
+/// The admission policy that ties exporters to their nodes, and its binding.
+pub(crate) const OWN_NODE: &str = "numaresources-exporter-own-node";
 pub(crate) const SCHEDULING: &str = "secondary-scheduler";
 /// The scheduler's ClusterRole.
 pub(crate) const CLUSTER_SCHEDULER: &str = "topology-aware-scheduler";

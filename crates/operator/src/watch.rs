@@ -136,6 +136,7 @@ const HYPERSHIFT: &[Platform] = &[Platform::HyperShift];
 const BOTH: &[Platform] = &[Platform::OpenShift, Platform::HyperShift];
 const RBAC: &str = "rbac.authorization.k8s.io";
 const MACHINE_CONFIG: &str = "machineconfiguration.openshift.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// The TLS profile for OpenShift's servers.
 const TLS_PROFILE: Watch = Watch {
@@ -144,7 +145,7 @@ const TLS_PROFILE: Watch = Watch {
 };
 
 /// All watches, whatever the platform.
-const WATCHES: [Watch; 20] = [
+const WATCHES: [Watch; 22] = [
     every(Topic::Operators, &Platform::ALL, [GROUP, VERSION, operator::KIND, operator::PLURAL]),
     every(Topic::Schedulers, &Platform::ALL, [GROUP, VERSION, scheduler::KIND, scheduler::PLURAL]),
     every(Topic::Nodes, &Platform::ALL, ["", "v1", "Node", "nodes"]),
@@ -166,6 +167,11 @@ const WATCHES: [Watch; 20] = [
     managed(&Platform::ALL, [RBAC, "v1", "ClusterRole", "clusterroles"]),
     managed(&Platform::ALL, [RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"]),
     managed(
+    managed(&Platform::ALL, [ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"]),
+    managed(
+        &Platform::ALL,
+        [ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"],
+    ),
         BOTH,
         ["security.openshift.io", "v1", "SecurityContextConstraints", "securitycontextconstraints"],
     ),

@@ -24,6 +24,8 @@ mod killed;
 mod openshift;
 #[path = "it/parity.rs"]
 mod parity;
+#[path = "it/own_node.rs"]
+mod own_node;
 #[path = "it/process.rs"]
 mod process;
 #[path = "it/rig.rs"]

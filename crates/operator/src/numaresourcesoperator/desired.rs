@@ -3,7 +3,10 @@
 //! In: a request. Out: objects, each after those that it needs, DaemonSets last. Never: a name that depends on anything
 //! but the pool.
 
+use api::nrt;
 use api::numaresources::keys::{CLUSTER, NRT_API};
+use api::rbac::rule;
+use deployer::manifests::access::ServiceAccountRef;
 use deployer::manifests::meta::within;
 use deployer::manifests::{access, controller, openshift, rte};
 use deployer::options::{Options, SccVersion, Updater};
@@ -14,12 +17,16 @@ use objects::Object;
 use super::stage::{machine_config, stage};
 use super::{Request, daemonset};
 use crate::desired::{self, DesiredObject, Owner, owned};
-use crate::rbac::EXPORTER_SERVICE;
+use crate::kubeletconfig::Warning;
+use crate::rbac::{EXPORTER_SERVICE, OWN_NODE};
 
 /// The Secret with its certificate, which OpenShift makes.
 pub(super) const CERTIFICATE: &str = "rte-metrics-service-cert";
 /// The name of the exporters' port.
 pub(super) const PORT: &str = "metrics-port";
+
+/// A reason: no admission policy ties exporters to their nodes.
+const UNTIED: &str = "ExportersNotTiedToNodes";
 
 /// All objects.
 pub(super) fn objects(request: &Request<'_>) -> Vec<DesiredObject> {
@@ -61,10 +68,11 @@ fn shared(request: &Request<'_>) -> Vec<Object> {
         Object::new(&rte::pod_role_binding(options)),
         Object::new(&access::cluster_role(account.name, rules.cluster)),
         Object::new(&rte::object_role_binding(options)),
-        Object::new(&egress),
-        Object::new(&metrics),
-        Object::new(&deny_all),
     ];
+    if ties_exporters(options) {
+        objects.extend(own_node(account));
+    }
+    objects.extend([Object::new(&egress), Object::new(&metrics), Object::new(&deny_all)]);
     if options.platform.is_openshift() {
         for (scc, selinux) in
             [(SccVersion::V1, openshift::RTE_PROCESS), (SccVersion::V2, openshift::DEVICE_PLUGIN)]
@@ -83,11 +91,47 @@ fn shared(request: &Request<'_>) -> Vec<Object> {
     objects
 }
 
+/// Whether tokens name their node: the admission policy would refuse every write of an older cluster's exporters.
+fn ties_exporters(options: &Options) -> bool {
+    options.kubernetes_at_least(32)
+}
+
+/// The admission policy that ties each exporter to the report of its own node. Its name has no namespace in it, so that
+/// the operator's role can state it.
+fn own_node(account: ServiceAccountRef<'_>) -> [Object; 2] {
+    let (mut policy, mut binding) = exporter::policy::admission_policy(account.namespace, account.name);
+    policy.metadata.name = Some(OWN_NODE.to_owned());
+    binding.metadata.name = Some(OWN_NODE.to_owned());
+    binding.spec.policy_name = OWN_NODE.to_owned();
+    [Object::new(&policy), Object::new(&binding)]
+}
+
+/// A warning where the cluster is too old for that policy.
+pub(super) fn untied(request: &Request<'_>) -> Option<Warning> {
+    let options = request.options();
+    let version = options.version.as_ref().filter(|_| !ties_exporters(&options))?;
+    let (platform, account) = (options.platform, rte::account(&options));
+    Some(Warning {
+        reason: UNTIED,
+        message: format!(
+            "{platform} {version} is older than Kubernetes 1.32 (OpenShift 4.19): no admission policy ties an exporter to \
+             its node, so the token of {}/{} on one node can write the reports of all nodes",
+            account.namespace, account.name
+        ),
+    })
+}
+
 /// The rights of our exporter, and those that the Go exporter needs besides.
+///
+/// Go exporters write with `update`. They run until their DaemonSet has rolled, and again after a return to the Go
+/// operator; next to `patch` it gives nothing more.
 fn rules(request: &Request<'_>, options: &Options) -> Rules {
     let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Leave, conditions: true, configz: false };
     let mut rules = exporter::rbac::rules(needs, rte::account(options).namespace);
-    if !request.image().own {
+    if request.image().own {
+        rules.cluster.push(rule(nrt::GROUP, &[nrt::PLURAL], &["update"]));
+        rules.namespaced.push(rule("", &["pods/status"], &["update"]));
+    } else {
         rules.cluster.extend(rte::object_role(options).rules.unwrap_or_default());
         rules.namespaced.extend(rte::pod_role(options).rules.unwrap_or_default());
     }

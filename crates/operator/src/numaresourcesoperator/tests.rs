@@ -26,6 +26,7 @@ mod args;
 mod golden;
 mod groups;
 mod machineconfig;
+mod own_node;
 mod rounds;
 mod sets;
 

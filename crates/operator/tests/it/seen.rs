@@ -211,6 +211,7 @@ fn kind_of(kind: &str) -> (ObjectKind, bool) {
         "NetworkPolicy" => ("networking.k8s.io", "networkpolicies", true),
         "ClusterRole" => ("rbac.authorization.k8s.io", "clusterroles", false),
         "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "clusterrolebindings", false),
+        "ValidatingAdmissionPolicy" => ("admissionregistration.k8s.io", "validatingadmissionpolicies", false),
         "Role" => ("rbac.authorization.k8s.io", "roles", true),
         "RoleBinding" => ("rbac.authorization.k8s.io", "rolebindings", true),
         "CustomResourceDefinition" => ("apiextensions.k8s.io", "customresourcedefinitions", false),

@@ -168,6 +168,11 @@ async fn taken_over(rig: &Rig, kept: &Names) {
     let set = rig.get("DaemonSet", "numaresourcesoperator-worker").await.unwrap();
     assert_eq!(set["spec"]["selector"]["matchLabels"], json!({ "name": "resource-topology" }));
     let containers = set["spec"]["template"]["spec"]["containers"].as_array().unwrap();
+    // Go exporters that still run write with `update`, their conditions too.
+    for kind in ["ClusterRole", "Role"] {
+        let rules = rig.get(kind, "rte").await.unwrap()["rules"].to_string();
+        assert!(rules.contains("update"), "{kind}: {rules}");
+    }
     assert_eq!(containers.len(), 1, "ours needs no other container: {containers:?}");
     let definition = rig.get("CustomResourceDefinition", "noderesourcetopologies.topology.node.k8s.io").await;
     assert_eq!(definition.unwrap()["metadata"]["ownerReferences"], Value::Null);

@@ -187,7 +187,11 @@ fn kind_of(volume: &k8s_openapi::api::core::v1::Volume) -> String {
 #[test]
 fn b03_roles_are_those_of_the_exporter_that_runs() {
     for (image, cluster_rules, own) in [
-        ("", "noderesourcetopologies: get list watch create patch", "pods: get; pods/status: patch"),
+        (
+            "",
+            "noderesourcetopologies: get list watch create patch; noderesourcetopologies: update",
+            "pods: get; pods/status: patch; pods/status: update",
+        ),
         (
             "example.com/other:1",
             "noderesourcetopologies: get list watch create patch; noderesourcetopologies: create update get list; nodes: watch list",
@@ -232,6 +236,8 @@ fn n048_all_objects_in_their_order() {
         "RoleBinding rte",
         "ClusterRole rte",
         "ClusterRoleBinding rte",
+        "ValidatingAdmissionPolicy numaresources-exporter-own-node",
+        "ValidatingAdmissionPolicyBinding numaresources-exporter-own-node",
         "NetworkPolicy rte-egress-to-api-server",
         "NetworkPolicy ingress-to-rte-metrics",
         "NetworkPolicy rte-default-deny-all",
