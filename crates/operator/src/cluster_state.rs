@@ -10,8 +10,8 @@ use api::numaresources::{NumaResourcesOperator, NumaResourcesScheduler};
 use deployer::platform::{Platform, Version};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
-use objects::ObservedObjects;
 use objects::observed::compare_versions;
+use objects::{ObjectKey, ObservedObjects};
 
 /// The values that decisions of the controllers rest on.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +39,8 @@ pub struct ClusterState {
     pub tls: Option<TlsProfile>,
     /// Objects in the cluster that may be the operator's.
     pub observed: ObservedObjects,
+    /// DaemonSets and Deployments that users' objects control in other namespaces than the operator's.
+    pub elsewhere: BTreeSet<ObjectKey>,
 }
 
 /// An object whose content is invalid. The API server refuses such objects, unless its schema is an older one.

@@ -7,6 +7,7 @@
 //! operator's namespace, because objects that lost their label must be found too. Other kinds are selected by the
 //! label, because clusters have megabytes of them.
 
+pub mod elsewhere;
 pub mod kubelets;
 pub mod legacy;
 mod nodes;
@@ -135,8 +136,8 @@ const OPENSHIFT: &[Platform] = &[Platform::OpenShift];
 const HYPERSHIFT: &[Platform] = &[Platform::HyperShift];
 const BOTH: &[Platform] = &[Platform::OpenShift, Platform::HyperShift];
 const RBAC: &str = "rbac.authorization.k8s.io";
-const MACHINE_CONFIG: &str = "machineconfiguration.openshift.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
+const MACHINE_CONFIG: &str = "machineconfiguration.openshift.io";
 
 /// The TLS profile for OpenShift's servers.
 const TLS_PROFILE: Watch = Watch {
@@ -166,12 +167,12 @@ const WATCHES: [Watch; 22] = [
     namespaced([RBAC, "v1", "RoleBinding", "rolebindings"]),
     managed(&Platform::ALL, [RBAC, "v1", "ClusterRole", "clusterroles"]),
     managed(&Platform::ALL, [RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"]),
-    managed(
     managed(&Platform::ALL, [ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"]),
     managed(
         &Platform::ALL,
         [ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"],
     ),
+    managed(
         BOTH,
         ["security.openshift.io", "v1", "SecurityContextConstraints", "securitycontextconstraints"],
     ),

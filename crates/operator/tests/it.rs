@@ -12,6 +12,8 @@ mod chaos;
 mod defects;
 #[path = "it/deviceconfig.rs"]
 mod deviceconfig;
+#[path = "it/elsewhere.rs"]
+mod elsewhere;
 #[path = "it/engine.rs"]
 mod engine;
 #[path = "it/go_operator.rs"]
@@ -22,10 +24,10 @@ mod hardware;
 mod killed;
 #[path = "it/openshift.rs"]
 mod openshift;
-#[path = "it/parity.rs"]
-mod parity;
 #[path = "it/own_node.rs"]
 mod own_node;
+#[path = "it/parity.rs"]
+mod parity;
 #[path = "it/process.rs"]
 mod process;
 #[path = "it/rig.rs"]

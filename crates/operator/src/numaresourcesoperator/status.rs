@@ -21,7 +21,7 @@ use crate::group::choice::Choice;
 use crate::kubeletconfig::source;
 use crate::ownership::{Responsible, responsible};
 use crate::reconcile::Outcome;
-use crate::reconcile::status::related_object;
+use crate::reconcile::status::{elsewhere, related_object};
 
 /// The status of the accepted object; `None`: it stays as it is.
 pub(super) fn of(
@@ -111,6 +111,9 @@ fn state(request: &Request<'_>, done: &Outcome, ready: &[NamespacedName]) -> Sta
     if !errors.is_empty() {
         return State::degraded(INTERNAL_ERROR, errors.join("\n"));
     }
+    if let Some(state) = elsewhere(request.cluster, "DaemonSet") {
+        return state;
+    }
     if !pools.is_empty() {
         return State::progressing(POOL_UPDATING, [pools, sets].concat().join(", "));
     }
@@ -132,9 +135,6 @@ fn paused_pools(request: &Request<'_>) -> Extra {
     Extra::known(POOL_PAUSED, !paused.is_empty(), if paused.is_empty() { String::new() } else { message })
 }
 
-/// Whether the settings of all pools' kubelets are known and have no warnings.
-fn kubelets(request: &Request<'_>) -> Extra {
-    let pools = request.groups.pools();
 /// The pools without a node. A DaemonSet of no pods counts as ready, so nothing else would say so.
 fn empty_pools(request: &Request<'_>) -> Extra {
     let has_node =
@@ -148,6 +148,9 @@ fn empty_pools(request: &Request<'_>) -> Extra {
     Extra::known(POOL_EMPTY, !names.is_empty(), if names.is_empty() { String::new() } else { message })
 }
 
+/// Whether the settings of all pools' kubelets are known and have no warnings.
+fn kubelets(request: &Request<'_>) -> Extra {
+    let pools = request.groups.pools();
     let settings: Vec<_> = pools.map(|(_, pool)| source::pool_settings(request.cluster, pool.name)).collect();
     let warnings = settings.iter().flat_map(|settings| &settings.warnings);
     let mut lines: Vec<&str> = warnings.map(|warning| warning.message.as_str()).collect();

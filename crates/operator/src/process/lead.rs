@@ -24,7 +24,7 @@ use crate::cluster_state::Unreadable;
 use crate::rbac::SCHEDULING;
 use crate::reconcile::{Engine, Shared};
 use crate::watch::kubelets::KubeletPoller;
-use crate::watch::legacy;
+use crate::watch::{elsewhere, legacy};
 
 /// The parts that work under the lease.
 pub(super) struct Leader {
@@ -58,6 +58,7 @@ impl Leader {
         tokio::select! {
             () = engine.run(token.clone()) => {}
             () = poller.run() => {}
+            () = elsewhere::run(engine.api_server(), shared) => {}
             () = report_unreadable(shared, recorder, unreadable_changes) => {}
         }
     }

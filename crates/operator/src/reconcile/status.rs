@@ -7,7 +7,27 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use runtime::events::Severity;
 use runtime::status::Transition;
 
-use crate::condition::{DEGRADED, UPGRADEABLE};
+use crate::cluster_state::ClusterState;
+use crate::condition::{DEGRADED, State, UPGRADEABLE};
+
+/// A reason: the user's object controls workloads in another namespace too.
+pub const OPERANDS_ELSEWHERE: &str = "OperandsInOtherNamespace";
+
+/// The state of a user's object that controls workloads of this kind in other namespaces; `None`: it controls none.
+#[must_use]
+pub fn elsewhere(cluster: &ClusterState, kind: &str) -> Option<State> {
+    let there = cluster.elsewhere.iter().filter(|key| key.kind.kind == kind);
+    let there: Vec<String> = there.map(ToString::to_string).collect();
+    let message = || {
+        format!(
+            "this object controls workloads in another namespace than the operator's, which is {}: {}; another operator \
+             works there, or left them; remove either operator with its workloads",
+            cluster.environment.namespace,
+            there.join(", ")
+        )
+    };
+    (!there.is_empty()).then(|| State::degraded(OPERANDS_ELSEWHERE, message()))
+}
 
 /// The conditions that became true, and degraded ones whose reason or message changed.
 #[must_use]

@@ -18,7 +18,7 @@ use super::rig::NAMESPACE;
 use super::scenario::{Played, Scenario, asked_in_all};
 
 /// How many scenarios there are: calls of [`Scenario::begin`] with [`PLAYED`].
-const SCENARIOS: usize = 11;
+const SCENARIOS: usize = 12;
 
 /// What happened so far.
 pub(crate) static PLAYED: Mutex<Played> = Mutex::new(Played::NOTHING);

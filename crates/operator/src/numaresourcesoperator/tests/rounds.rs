@@ -416,3 +416,19 @@ fn b04_b30_the_status_reports_kubelets() {
         (WELL.map(str::to_owned).to_vec(), "True".to_owned())
     );
 }
+
+/// Workloads of the same object in another namespace are another operator's.
+#[test]
+fn workloads_in_other_namespaces_are_degraded() {
+    let mut cluster = cluster(Platform::OpenShift);
+    ask(&mut cluster, &one_group(&json!({})));
+    assert_eq!(holding(&round(&mut cluster)), WELL);
+    let key = ObjectKey::of::<DaemonSet>(Some("there"), "numaresourcesoperator-worker");
+    cluster.elsewhere.insert(key);
+    let held = holding(&round(&mut cluster));
+    let start = "Degraded OperandsInOtherNamespace this object controls workloads in another namespace than the operator's, \
+                 which is numaresources: DaemonSet there/numaresourcesoperator-worker;";
+    assert!(held.len() == 1 && held[0].starts_with(start), "{held:?}");
+    cluster.elsewhere.clear();
+    assert_eq!(holding(&round(&mut cluster)), WELL);
+}
