@@ -24,6 +24,9 @@ const BASE: [&str; 4] = [AVAILABLE, UPGRADEABLE, PROGRESSING, DEGRADED];
 /// A reason: an action of the operator failed.
 pub const INTERNAL_ERROR: &str = "InternalError";
 
+/// The message of a request that is available as it was before.
+const EARLIER: &str = "what was asked for before works on";
+
 /// The longest message that the API server accepts.
 const LONGEST_BYTES: usize = 32_768;
 
@@ -36,6 +39,8 @@ pub enum State {
     Progressing(String, String),
     /// The request cannot be met, for this reason (one word) and with this message.
     Degraded(String, String),
+    /// The same, while what an earlier request asked for works on.
+    Refused(String, String),
 }
 
 /// A condition beside those of the state. Its reason is its name.
@@ -53,6 +58,15 @@ impl State {
     /// Changes are under way.
     pub fn progressing(reason: &str, message: impl Into<String>) -> Self {
         Self::Progressing(reason.to_owned(), message.into())
+    }
+
+    /// The same state where what an earlier request asked for works on.
+    #[must_use]
+    pub fn while_earlier_works(self) -> Self {
+        match self {
+            Self::Degraded(reason, message) => Self::Refused(reason, message),
+            other => other,
+        }
     }
 
     /// The request cannot be met.
@@ -88,7 +102,9 @@ pub fn conditions(
 ) -> Vec<Condition> {
     let base = BASE.into_iter().map(|name| match (state, name) {
         (State::Available, AVAILABLE | UPGRADEABLE) => (name, "True", name, ""),
-        (State::Progressing(reason, message), PROGRESSING) | (State::Degraded(reason, message), DEGRADED) => {
+        (State::Refused(..), AVAILABLE) => (name, "True", name, EARLIER),
+        (State::Progressing(reason, message), PROGRESSING)
+        | (State::Degraded(reason, message) | State::Refused(reason, message), DEGRADED) => {
             (name, "True", reason.as_str(), message.as_str())
         }
         _ => (name, "False", name, ""),

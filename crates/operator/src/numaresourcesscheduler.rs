@@ -4,7 +4,7 @@
 //! requested is not desired.
 //!
 //! An invalid request (an image that is not trusted, more replicas than nodes, a configuration the scheduler would not
-//! start with) leaves the existing scheduler as it is: that is better than none.
+//! start with) leaves the existing scheduler as it is: that is better than none. Available stays true while it works.
 
 use api::numaresources::scheduler::{KIND, SchedulerInformer, Status};
 use api::numaresources::{NamespacedName, NumaResourcesScheduler, keys};
@@ -20,7 +20,7 @@ use crate::condition::{self, Extra, State};
 use crate::desired::Desired;
 use crate::reconcile::Outcome;
 use crate::reconcile::rules::{Rules, StatusUpdate, is_paused};
-use crate::reconcile::status::related_object;
+use crate::reconcile::status::{elsewhere, related_object};
 
 mod desired;
 mod image;
@@ -101,8 +101,12 @@ fn accepted_status(
 ) -> (State, Status) {
     // The existing scheduler stays, and so does its status.
     let unchanged = || scheduler.status.clone();
+    let (namespace, name) = (cluster.environment.namespace.as_str(), desired::DEPLOYMENT);
+    let key = ObjectKey::of::<Deployment>(Some(namespace), name);
+    let state = rollout(&format!("{namespace}/{name}"), cluster.observed.get(&key));
     let setup = match Setup::of(cluster, scheduler) {
         Ok(setup) => setup,
+        Err(refused) if state == State::Available => return (refused.while_earlier_works(), unchanged()),
         Err(refused) => return (refused, unchanged()),
     };
     if !done.errors.is_empty() {
@@ -110,9 +114,7 @@ fn accepted_status(
         errors.sort();
         return (State::degraded(condition::INTERNAL_ERROR, errors.join("\n")), unchanged());
     }
-    let (namespace, name) = (cluster.environment.namespace.as_str(), desired::DEPLOYMENT);
-    let key = ObjectKey::of::<Deployment>(Some(namespace), name);
-    let state = rollout(&format!("{namespace}/{name}"), cluster.observed.get(&key));
+    let state = elsewhere(cluster, &key.kind.kind).unwrap_or(state);
     let status = Status {
         deployment: Some(NamespacedName { namespace: namespace.to_owned(), name: name.to_owned() }),
         scheduler_name: setup.profile,

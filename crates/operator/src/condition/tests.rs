@@ -56,6 +56,15 @@ fn u007_u009_each_state_says_all_conditions() {
                 r#"Degraded True InternalError "no such thing" @1"#,
             ],
         ),
+        (
+            State::degraded(INTERNAL_ERROR, "no such thing").while_earlier_works(),
+            [
+                r#"Available True Available "what was asked for before works on" @1"#,
+                r#"Upgradeable False Upgradeable "" @1"#,
+                r#"Progressing False Progressing "" @1"#,
+                r#"Degraded True InternalError "no such thing" @1"#,
+            ],
+        ),
     ] {
         let made = conditions(&state, &[Extra::unknown(PAUSED)], &[], Some(7), at(1));
         let unknown = format!(r#"{PAUSED} Unknown {PAUSED} "" @1"#);

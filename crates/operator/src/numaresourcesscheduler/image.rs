@@ -3,7 +3,7 @@
 //! In: the built-in list, variables, names of images. Out: the trusted images; mistakes in a name. Never: a registry.
 //!
 //! A scheduler decides where all pods run, so the Go operator accepts only images with known digests. This one does
-//! too, and accepts its own image, which contains a scheduler.
+//! too, and accepts its own image, which contains a scheduler. An image that runs already stays (`setup`).
 
 use std::collections::BTreeSet;
 

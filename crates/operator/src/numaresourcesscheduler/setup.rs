@@ -15,11 +15,15 @@ use api::schedulerconfig::{
 };
 use deployer::manifests::schedulerconfig::{self, ConfigStyle, LeaderElection};
 use deployer::options::{self, CacheOptions, SchedulerOptions};
+use k8s_openapi::api::apps::v1::Deployment;
+use objects::ObjectKey;
 
+use super::desired::DEPLOYMENT;
 use super::{image, informer, replicas};
 use crate::cluster_state::{ClusterState, Image};
 use crate::condition::{INTERNAL_ERROR, State};
-use crate::desired::Owner;
+use crate::desired::{Controller, Owner};
+use crate::ownership::{Responsible, responsible};
 
 /// A reason: the image is not trusted.
 const IMAGE: &str = "InvalidSchedulerImage";
@@ -90,7 +94,7 @@ impl Setup {
     }
 }
 
-/// The requested image, if it is trusted; by default the operator's own.
+/// The requested image, if it is trusted or runs already; by default the operator's own.
 fn image_of(cluster: &ClusterState, spec: &Spec) -> Result<Image, State> {
     let environment = &cluster.environment;
     let name = &spec.image_spec;
@@ -101,10 +105,22 @@ fn image_of(cluster: &ClusterState, spec: &Spec) -> Result<Image, State> {
     if name.is_empty() || *name == environment.own.name {
         return Ok(environment.own.clone());
     }
-    if let Some(trust) = &environment.trusted_schedulers {
+    let running = running(cluster).is_some_and(|running| running == name);
+    if let Some(trust) = environment.trusted_schedulers.as_ref().filter(|_| !running) {
         image::check(name, trust).map_err(|message| State::degraded(IMAGE, message))?;
     }
     Ok(Image { name: name.clone(), pull_policy: String::new() })
+}
+
+/// The image of the scheduler that runs, as at the take-over from the Go operator.
+///
+/// Trust in it gives nothing away: whoever may change that Deployment may run any image with the scheduler's rights.
+fn running(cluster: &ClusterState) -> Option<&str> {
+    let key = ObjectKey::of::<Deployment>(Some(&cluster.environment.namespace), DEPLOYMENT);
+    let live = cluster.observed.get(&key)?;
+    let ours = responsible(&key, live) == Responsible::Controller(Controller::NumaResourcesScheduler);
+    let image = live["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
+    image.filter(|_| ours)
 }
 
 /// The nearest whole number of seconds; halves go away from zero.

@@ -10,8 +10,7 @@ use super::rig::NAMESPACE;
 /// Under which name its writes are recorded.
 pub(crate) const MANAGER: &str = "manager";
 /// The digest of the scheduler image it was told.
-pub(crate) const SCHEDULER_DIGEST: &str =
-    "sha256:5555555555555555555555555555555555555555555555555555555555555555";
+const SCHEDULER_DIGEST: &str = "sha256:5555555555555555555555555555555555555555555555555555555555555555";
 /// The image its exporters run: the operator's own.
 const IMAGE: &str = "quay.io/openshift-kni/numaresources-operator:4.99.0";
 const CIPHERS: &str = "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256";

@@ -227,3 +227,30 @@ fn a_single_replica_is_replaced_and_never_doubled() {
         assert_eq!(text(&cluster).contains("leaderElect: true"), replicas > 1);
     }
 }
+
+/// The scheduler that the Go operator left runs on: its image is not in the list of trusted digests, and may have no
+/// digest at all.
+#[test]
+fn an_image_that_runs_stays_trusted() {
+    let by_tag = "registry.example/scheduler:v4.19";
+    for (running, asked, wanted) in [
+        (digest('b'), digest('b'), Some(digest('b'))),
+        (by_tag.to_owned(), by_tag.to_owned(), Some(by_tag.to_owned())),
+        (digest('b'), digest('c'), None),
+        (OWN.to_owned(), digest('b'), None),
+    ] {
+        let mut cluster = cluster();
+        let mut live = deployment(&cluster);
+        live["spec"]["template"]["spec"]["containers"][0]["image"] = json!(running);
+        insert(&mut cluster, live.clone());
+        the_one(&mut cluster).spec.image_spec = asked.clone();
+        match wanted {
+            Some(image) => assert_eq!(container(&cluster)["image"], image),
+            None => assert_eq!(desired(&cluster), Desired::Keep, "{running} {asked}"),
+        }
+        // A Deployment that the NUMAResourcesScheduler does not own says nothing.
+        live["metadata"]["ownerReferences"] = json!([]);
+        insert(&mut cluster, live);
+        assert_eq!(desired(&cluster), Desired::Keep, "{running} {asked}");
+    }
+}

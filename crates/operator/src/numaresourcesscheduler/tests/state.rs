@@ -186,3 +186,32 @@ fn only_one_name_is_accepted() {
     cluster.schedulers.remove(keys::SCHEDULER);
     assert_eq!(desired(&cluster), Desired::Nothing);
 }
+
+/// A refused request leaves what works as it is: Degraded, and Available as before.
+#[test]
+fn a_refused_request_is_available_while_the_earlier_one_works() {
+    let refuse = |spec: &mut Spec| spec.image_spec = digest('b');
+    for (available, wanted) in [
+        (3, vec!["Available/Available", "Degraded/InvalidSchedulerImage"]),
+        (0, vec!["Degraded/InvalidSchedulerImage"]),
+    ] {
+        let mut cluster = cluster();
+        running(&mut cluster, 3, 3, available);
+        refuse(&mut the_one(&mut cluster).spec);
+        assert_eq!(desired(&cluster), Desired::Keep);
+        let mut held: Vec<String> = holding(&status_of(&cluster)).into_iter().map(|(held, _)| held).collect();
+        held.retain(|held| !held.starts_with("DedicatedInformer"));
+        assert_eq!(held, wanted);
+    }
+    assert_eq!(holding(&status_of(&asking(refuse)))[0].0, "Degraded/InvalidSchedulerImage");
+}
+
+#[test]
+fn schedulers_in_other_namespaces_are_degraded() {
+    let mut cluster = cluster();
+    running(&mut cluster, 3, 3, 3);
+    cluster.elsewhere.insert(ObjectKey::of::<Deployment>(Some("there"), "secondary-scheduler"));
+    let (held, message) = holding(&status_of(&cluster)).remove(0);
+    assert_eq!(held, "Degraded/OperandsInOtherNamespace");
+    assert!(message.contains("Deployment there/secondary-scheduler"), "{message}");
+}
