@@ -73,6 +73,8 @@ pub struct Environment {
     pub forward_pool_conditions: bool,
     /// The ports of API servers, for network policies.
     pub api_server_ports: Vec<u16>,
+    /// Whether the operator's account lacks the rights of a scheduler that is not its own, and so cannot grant them.
+    pub only_own_scheduler: bool,
 }
 
 /// An image and when it is pulled.

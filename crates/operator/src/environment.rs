@@ -8,7 +8,11 @@ use anyhow::Context as _;
 use deployer::detect::{self, ClusterInfo, PlatformSpec};
 use deployer::images::{Images, Pullspec};
 use deployer::options::Options;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
 use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
 use kube::{Api, Client};
 use runtime::client;
 use tracing::{info, warn};
@@ -105,6 +109,7 @@ impl EnvironmentOptions {
             trusted_schedulers,
             forward_pool_conditions: self.forward_pool_conditions,
             api_server_ports: ports.unwrap_or_else(|| Options::default().api_server_ports),
+            only_own_scheduler: false,
             own,
         })
     }
@@ -120,7 +125,8 @@ pub async fn detect(client: &Client, options: &EnvironmentOptions) -> anyhow::Re
         Some(pod) => own_image(client, &options.namespace(), pod).await,
         None => None,
     };
-    let environment = options.resolve(&cluster, own)?;
+    let mut environment = options.resolve(&cluster, own)?;
+    environment.only_own_scheduler = !may_grant_other_schedulers(client).await;
     info!(
         platform = %environment.platform,
         version = environment.version.as_ref().map(ToString::to_string),
@@ -130,6 +136,21 @@ pub async fn detect(client: &Client, options: &EnvironmentOptions) -> anyhow::Re
         "detected the environment"
     );
     Ok(environment)
+}
+
+/// Whether our account holds the rights that other schedulers need, by one that ours does not need. Where the API server
+/// does not say, it counts as held: a role that cannot be granted is an error later.
+async fn may_grant_other_schedulers(client: &Client) -> bool {
+    let attributes = ResourceAttributes {
+        group: Some("authentication.k8s.io".to_owned()),
+        resource: Some("tokenreviews".to_owned()),
+        verb: Some("create".to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await;
+    answer.map_or(true, |answer| answer.status.is_none_or(|status| status.allowed))
 }
 
 /// The image of the first container of our own pod.

@@ -163,29 +163,32 @@ pub fn everywhere() -> Rules {
     Rules { cluster: union(all.cluster), namespaced: union(all.namespaced), config_managed: Vec::new() }
 }
 
-/// The rights of the operands, whichever exporter and scheduler they are.
+/// The rights of a scheduler that is not the operator's own. The operator can grant them only where its account is bound
+/// to a role with them.
+#[must_use]
+pub fn other_schedulers() -> Vec<PolicyRule> {
+    union(cluster_rules(false))
+}
+
+/// The rights of the operands, whichever exporter they are, with the operator's own scheduler.
 fn operand_rules() -> Rules {
     let options = Options::default();
     let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Leave, conditions: true, configz: false };
     let exporter = exporter::rbac::rules(needs, "");
-    let cluster = [
-        exporter.cluster,
-        rte::object_role(&options).rules.unwrap_or_default(),
-        cluster_rules(true),
-        cluster_rules(false),
-    ];
+    let cluster =
+        [exporter.cluster, rte::object_role(&options).rules.unwrap_or_default(), cluster_rules(true)];
     let namespaced = [exporter.namespaced, rte::pod_role(&options).rules.unwrap_or_default(), lease_rules()];
     Rules { cluster: cluster.concat(), namespaced: namespaced.concat(), config_managed: Vec::new() }
 }
 
 const ACCESS: &[&str] = &["clusterroles", "clusterrolebindings"];
-const EXPORTER: &str = "rte";
-/// The Service with the metrics of the exporters.
-pub const EXPORTER_SERVICE: &str = "numaresources-rte-metrics-service";
 const ADMISSION_KINDS: &[&str] = &["validatingadmissionpolicies", "validatingadmissionpolicybindings"];
-/// The scheduler's service account, and the ClusterRoleBinding that former operators made for it.
+const EXPORTER: &str = "rte";
 /// The admission policy that ties exporters to their nodes, and its binding.
 pub(crate) const OWN_NODE: &str = "numaresources-exporter-own-node";
+/// The Service with the metrics of the exporters.
+pub const EXPORTER_SERVICE: &str = "numaresources-rte-metrics-service";
+/// The scheduler's service account, and the ClusterRoleBinding that former operators made for it.
 pub(crate) const SCHEDULING: &str = "secondary-scheduler";
 /// The scheduler's ClusterRole.
 pub(crate) const CLUSTER_SCHEDULER: &str = "topology-aware-scheduler";

@@ -154,7 +154,8 @@ pub(crate) fn service_version(options: &Options) -> anyhow::Result<ServiceVersio
             mode("OwnNamespace", true),
             mode("SingleNamespace", true),
             mode("MultiNamespace", false),
-            mode("AllNamespaces", true),
+            // OLM would turn the rules for the operator's namespace into rules for the whole cluster.
+            mode("AllNamespaces", false),
         ],
         customresourcedefinitions: Definitions { owned: owned() },
         install: install(options)?,

@@ -8,7 +8,8 @@ use deployer::cli::render::Args;
 
 use crate::manifests::{self, NAMESPACE, Options};
 
-/// Prints the operator's objects. Flags of exporters and schedulers have no effect: the operator makes those.
+/// Prints the operator's objects. Of the flags of exporters and schedulers only `--sched-type` has an effect: whether the
+/// operator may grant the rights of the Go scheduler.
 ///
 /// # Errors
 /// When a flag's value is invalid, or standard output cannot be written.

@@ -3,6 +3,7 @@
 //! In: [`Options`]. Out: account, roles and bindings. Never: a rule of its own; those are in [`crate::rbac`].
 
 use deployer::manifests::access::{cluster_role, role};
+use deployer::options::Scheduler;
 use objects::Object;
 
 use super::Options;
@@ -12,6 +13,10 @@ use crate::rbac::{self, CONFIG_MANAGED};
 pub const ROLE: &str = "numaresources-manager-role";
 /// The name of their bindings.
 pub const BINDING: &str = "numaresources-manager-rolebinding";
+
+/// The name of the ClusterRole with what another scheduler than the operator's own needs, and of its binding. Unbound, no
+/// account has these rights.
+pub const OTHER_SCHEDULERS: &str = "numaresources-manager-other-schedulers";
 
 /// The objects, in the order in which they are made.
 #[must_use]
@@ -27,6 +32,10 @@ pub fn objects(options: &Options) -> Vec<Object> {
         Object::new(&role(&options.namespace, ROLE, rules.namespaced)),
         Object::new(&account.with_role(&options.namespace, BINDING, ROLE)),
     ];
+    objects.push(Object::new(&cluster_role(OTHER_SCHEDULERS, rbac::other_schedulers())));
+    if options.common.scheduler.kind == Scheduler::Plugin {
+        objects.push(Object::new(&account.with_cluster_role(OTHER_SCHEDULERS)));
+    }
     if !rules.config_managed.is_empty() {
         objects.push(Object::new(&role(CONFIG_MANAGED, ROLE, rules.config_managed)));
         objects.push(Object::new(&account.with_role(CONFIG_MANAGED, BINDING, ROLE)));

@@ -95,6 +95,22 @@ fn ports_of_api_servers_reach_the_operator() {
     }
 }
 
+/// The rights of other schedulers are the operator's only where such a one is asked for.
+#[test]
+fn rights_of_other_schedulers_are_bound_on_request() {
+    for (kind, wanted) in
+        [(deployer::options::Scheduler::Tholepin, 0), (deployer::options::Scheduler::Plugin, 1)]
+    {
+        let mut options = on(Platform::OpenShift);
+        options.common.scheduler.kind = kind;
+        let objects = objects(&options);
+        let named = |kind: &str| {
+            of_kind(&objects, kind).iter().filter(|one| one.name() == access::OTHER_SCHEDULERS).count()
+        };
+        assert_eq!((named("ClusterRole"), named("ClusterRoleBinding")), (1, wanted));
+    }
+}
+
 #[test]
 fn only_openshift_gets_its_own_fields() {
     for platform in Platform::ALL {

@@ -22,7 +22,7 @@ use objects::Object;
 
 use super::setup::Setup;
 use crate::cluster_state::{ClusterState, TlsProfile};
-use crate::desired::{DesiredObject, container, owned};
+use crate::desired::{DesiredObject, MANAGED_BY, MANAGER, container, owned};
 use crate::rbac::{CLUSTER_SCHEDULER, SCHEDULER_ROLE, SCHEDULING};
 
 /// The name of Deployment, account and container.
@@ -55,7 +55,9 @@ impl Setup {
             Object::new(&policy("scheduler-egress-to-api-server", &server)),
             Object::new(&self.deployment(cluster)),
         ];
-        objects.into_iter().map(|object| owned(object, &self.owner)).collect()
+        let held = |object: &Object| !self.own && is_kept_role(cluster, object);
+        let owned = |object: Object| (held(&object), owned(object, &self.owner));
+        objects.into_iter().map(owned).map(|(held, object)| object.held(held)).collect()
     }
 
     fn deployment(&self, cluster: &ClusterState) -> Deployment {
@@ -177,6 +179,15 @@ fn pod_labels() -> BTreeMap<String, String> {
 #[must_use]
 pub(crate) fn cluster_rules(own: bool) -> Vec<PolicyRule> {
     if own { scheduler::rbac::cluster() } else { plugin::rules::with_zones() }
+}
+
+/// Whether this is the ClusterRole that the Go operator made, or its binding. They stay for its scheduler: this operator
+/// may lack the rights to grant its own.
+fn is_kept_role(cluster: &ClusterState, object: &Object) -> bool {
+    let live = cluster.observed.get(object.key());
+    object.name() == CLUSTER_SCHEDULER
+        && ["ClusterRole", "ClusterRoleBinding"].contains(&object.kind().kind.as_str())
+        && live.is_some_and(|live| live["metadata"]["labels"][MANAGED_BY] != MANAGER)
 }
 
 /// The rules in the operator's namespace: its lease. The Go operator adds Endpoints, which were leases before; no

@@ -23,6 +23,8 @@ use super::{image, informer, replicas};
 use crate::cluster_state::{ClusterState, Image};
 use crate::condition::{INTERNAL_ERROR, State};
 use crate::desired::{Controller, Owner};
+use crate::manifests::NAME;
+use crate::manifests::access::OTHER_SCHEDULERS;
 use crate::ownership::{Responsible, responsible};
 
 /// A reason: the image is not trusted.
@@ -108,6 +110,14 @@ fn image_of(cluster: &ClusterState, spec: &Spec) -> Result<Image, State> {
     let running = running(cluster).is_some_and(|running| running == name);
     if let Some(trust) = environment.trusted_schedulers.as_ref().filter(|_| !running) {
         image::check(name, trust).map_err(|message| State::degraded(IMAGE, message))?;
+    }
+    if environment.only_own_scheduler && !running {
+        let message = format!(
+            "the operator may not grant what {name:?} needs: bind the ClusterRole {OTHER_SCHEDULERS} to its account {}/{NAME}, \
+             and restart it",
+            environment.namespace
+        );
+        return Err(State::degraded(IMAGE, message));
     }
     Ok(Image { name: name.clone(), pull_policy: String::new() })
 }

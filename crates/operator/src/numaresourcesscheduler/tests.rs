@@ -43,6 +43,7 @@ fn cluster() -> ClusterState {
         }),
         forward_pool_conditions: false,
         api_server_ports: vec![6443, 443],
+        only_own_scheduler: false,
     });
     cluster.nodes = control_planes(3);
     let mut scheduler = NumaResourcesScheduler::default();

@@ -53,6 +53,22 @@ fn olm_gets_the_rules_of_all() {
     }
 }
 
+/// What only other schedulers need is in a role of its own.
+#[test]
+fn rights_of_other_schedulers_are_apart() {
+    for rules in Platform::ALL.map(rules).into_iter().chain([everywhere()]) {
+        for (group, resource, verb) in [
+            ("authentication.k8s.io", "tokenreviews", "create"),
+            ("authorization.k8s.io", "subjectaccessreviews", "create"),
+            ("", "persistentvolumes", "update"),
+            ("", "persistentvolumeclaims", "update"),
+        ] {
+            let right = [rule(group, &[resource], &[verb])];
+            assert!(!covers(&rules.cluster, &right) && covers(&other_schedulers(), &right), "{resource}");
+        }
+    }
+}
+
 /// There is no wildcard, no access to secrets, and no change of other roles.
 #[test]
 fn rules_have_no_wildcards_secrets_or_other_roles() {
@@ -82,6 +98,7 @@ fn cluster(platform: Platform, others: bool) -> ClusterState {
         trusted_schedulers: None,
         forward_pool_conditions: false,
         api_server_ports: vec![6443],
+        only_own_scheduler: false,
     });
     let selector = |key: &str, value: &str| LabelSelector {
         match_labels: Some(meta::labels([(key, value)])),
@@ -125,10 +142,13 @@ fn cluster(platform: Platform, others: bool) -> ClusterState {
 #[test]
 fn desired_objects_may_be_made() {
     for platform in Platform::ALL {
-        let held = rules(platform);
-        let namespaced = [held.cluster.clone(), held.namespaced.clone()].concat();
         let mut kinds = BTreeSet::new();
         for others in [false, true] {
+            let mut held = rules(platform);
+            if others {
+                held.cluster.extend(other_schedulers());
+            }
+            let namespaced = [held.cluster.clone(), held.namespaced.clone()].concat();
             let cluster = cluster(platform, others);
             for wanted in
                 [numaresourcesoperator::desired, numaresourcesscheduler::desired, kubeletconfig::desired]

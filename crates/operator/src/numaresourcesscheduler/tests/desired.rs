@@ -1,5 +1,7 @@
 //! The objects.
 
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+
 use super::*;
 
 /// S006
@@ -253,4 +255,35 @@ fn an_image_that_runs_stays_trusted() {
         insert(&mut cluster, live);
         assert_eq!(desired(&cluster), Desired::Keep, "{running} {asked}");
     }
+}
+
+/// An operator that cannot grant another scheduler's rights says so, and leaves the Go operator's role to a scheduler that
+/// it took over.
+#[test]
+fn rights_of_other_schedulers_are_granted_only_where_held() {
+    let mut cluster = cluster();
+    cluster.environment.only_own_scheduler = true;
+    assert_eq!(desired(&cluster), Desired::Keep);
+    let (held, message) = holding(&status_of(&cluster)).remove(0);
+    assert_eq!(held, "Degraded/InvalidSchedulerImage");
+    assert!(message.contains("bind the ClusterRole numaresources-manager-other-schedulers to"), "{message}");
+    cluster.environment.only_own_scheduler = false;
+    let live = deployment(&cluster);
+    let role = ObjectKey::of::<ClusterRole>(None, "topology-aware-scheduler");
+    let binding = ObjectKey::of::<ClusterRoleBinding>(None, "topology-aware-scheduler");
+    let held = |cluster: &ClusterState| -> Vec<String> {
+        let held = wanted(cluster).into_iter().filter(|one| one.treatment == Treatment::Hold);
+        held.map(|one| one.object.to_string()).collect()
+    };
+    insert(&mut cluster, live);
+    cluster.environment.only_own_scheduler = true;
+    assert_eq!(held(&cluster), [""; 0], "there is no role yet");
+    let marked = json!({ "metadata": { "labels": { "app.kubernetes.io/managed-by": "tholepin-operator" } } });
+    cluster.observed.insert(role.clone(), marked.clone());
+    cluster.observed.insert(binding.clone(), marked);
+    assert_eq!(held(&cluster), [""; 0], "it is ours");
+    cluster.observed.insert(role, json!({ "metadata": {} }));
+    cluster.observed.insert(binding, json!({ "metadata": {} }));
+    let kept = ["ClusterRole topology-aware-scheduler", "ClusterRoleBinding topology-aware-scheduler"];
+    assert_eq!(held(&cluster), kept);
 }
