@@ -1,9 +1,14 @@
 //! Reads small text files, with a size limit and with the file's name in every error.
+//!
+//! In: paths. Out: texts and names. Never: a wait for the writer of a pipe, or a read without end.
 
 use std::ffi::OsString;
-use std::fs::{DirEntry, File};
+use std::fs::{DirEntry, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// No file of sysfs or of the kubelet's configuration comes near this size; a larger one is another kind of file.
 const MAX_BYTES: u64 = 1 << 20;
@@ -28,6 +33,12 @@ pub enum FileError {
         /// The limit in bytes.
         limit_bytes: u64,
     },
+    /// A pipe, a device or a directory.
+    #[error("{path} is not a regular file")]
+    NotRegular {
+        /// The path.
+        path: PathBuf,
+    },
     /// The file is not UTF-8 text.
     #[error("{path} is not UTF-8 text")]
     NotText {
@@ -43,20 +54,31 @@ impl FileError {
     }
 }
 
-/// Reads the whole file as text.
+/// Reads the whole file as text. NUL bytes at its end, which some kernels and recorders leave, are no part of it.
 pub(crate) fn read(path: &Path) -> Result<String, FileError> {
-    read_up_to(path, MAX_BYTES)
+    let mut text = read_up_to(path, MAX_BYTES)?;
+    text.truncate(text.trim_end_matches('\0').len());
+    Ok(text)
 }
 
 /// Reads the whole file as text, if it does not exceed the limit.
 pub(crate) fn read_up_to(path: &Path, limit_bytes: u64) -> Result<String, FileError> {
     let error = |source| FileError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    File::open(path).map_err(error)?.take(limit_bytes + 1).read_to_end(&mut bytes).map_err(error)?;
+    open(path)?.take(limit_bytes + 1).read_to_end(&mut bytes).map_err(error)?;
     if bytes.len() as u64 > limit_bytes {
         return Err(FileError::TooLarge { path: path.to_owned(), limit_bytes });
     }
     String::from_utf8(bytes).map_err(|_| FileError::NotText { path: path.to_owned() })
+}
+
+/// Opens a regular file. Not blocking, because opening a pipe waits for its writer.
+fn open(path: &Path) -> Result<File, FileError> {
+    let error = |source| FileError::Read { path: path.to_owned(), source };
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(error)?;
+    let is_file = file.metadata().map_err(error)?.is_file();
+    if is_file { Ok(file) } else { Err(FileError::NotRegular { path: path.to_owned() }) }
 }
 
 /// Reads the whole file as text, or `None` when it does not exist.

@@ -6,6 +6,9 @@
 //! that names it.
 //!
 //! Expected without an error: sparse ids, zones without CPUs or without memory, kernels without hugepages or caches.
+//!
+//! Taken with one line in the log: no list of online CPUs, a zone without a list of its CPUs, distances that do not
+//! match the zones, ids beyond 63 without CPUs, more page sizes than any kernel has.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,14 +16,16 @@ use std::path::{Path, PathBuf};
 use topology::cpuset::CpuSet;
 use topology::quantity::{Format, Quantity};
 use topology::resource::{ResourceName, ResourceNameError};
-use topology::zone::ZoneId;
+use topology::zone::{MAX_ZONES, ZoneId};
 
 use crate::file::{self, FileError};
 
 mod layout;
+mod oddities;
 pub mod pci;
 
 pub use layout::Layout;
+use oddities::{Oddities, Oddity};
 
 /// The NUMA zones of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -94,12 +99,16 @@ pub enum Error {
 #[derive(Clone, Debug)]
 pub struct Sysfs {
     root: PathBuf,
+    oddities: Oddities,
 }
+
+/// Most sizes of hugepages that are read of a zone. No architecture has a dozen.
+const MAX_PAGE_SIZES: usize = 32;
 
 impl Sysfs {
     /// A sysfs mounted at `root` (`/sys`).
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), oddities: Oddities::default() }
     }
 
     /// Reads the zones, about five small files per zone.
@@ -107,12 +116,12 @@ impl Sysfs {
     /// # Errors
     /// When a file is missing, unreadable or invalid; see [`Error`].
     pub fn machine(&self) -> Result<Machine, Error> {
-        let nodes = self.root.join("devices/system/node");
+        let nodes = self.nodes();
         let ids = online_zones(&nodes)?;
         let cpus = self.online_cpus()?;
         let mut zones = Vec::with_capacity(ids.len());
         for id in &ids {
-            zones.push(zone(&nodes.join(format!("node{}", id.0)), *id, &ids, &cpus)?);
+            zones.push(self.zone(*id, &ids, &cpus)?);
         }
         for (index, zone) in zones.iter().enumerate() {
             if let Some(twin) = zones[..index].iter().find(|other| !other.cpus.is_disjoint(&zone.cpus)) {
@@ -121,6 +130,7 @@ impl Sysfs {
                 return Err(content(path, format!("CPUs {both} are in node{} too", twin.id.0)));
             }
         }
+        self.leave_out_remote(&mut zones);
         Ok(Machine { cpus, zones })
     }
 
@@ -156,10 +166,114 @@ impl Sysfs {
         Ok(kinds)
     }
 
+    fn nodes(&self) -> PathBuf {
+        self.root.join("devices/system/node")
+    }
+
+    /// The CPUs in `online`; without that file those of the zones, whose lists have online CPUs only.
     fn online_cpus(&self) -> Result<CpuSet, Error> {
         let path = self.root.join("devices/system/cpu/online");
-        let cpus = cpu_list(&path)?;
+        let cpus = match file::read_if_there(&path)? {
+            Some(text) => parse_cpus(&path, &text)?,
+            None => {
+                let mut cpus = CpuSet::new();
+                for id in online_zones(&self.nodes())? {
+                    cpus = cpus.union(&self.zone_cpus(id)?);
+                }
+                let text = || format!("{} is missing: the CPUs of all NUMA nodes are used", path.display());
+                self.oddities.note(Oddity::NoOnlineCpus, text);
+                cpus
+            }
+        };
         if cpus.is_empty() { Err(content(path, "no CPU is online".to_owned())) } else { Ok(cpus) }
+    }
+
+    fn zone(&self, id: ZoneId, online: &[ZoneId], online_cpus: &CpuSet) -> Result<Zone, Error> {
+        let dir = self.nodes().join(format!("node{}", id.0));
+        Ok(Zone {
+            id,
+            cpus: self.zone_cpus(id)?.intersection(online_cpus),
+            memory_bytes: mem_total(&dir.join("meminfo"))?,
+            hugepages: self.hugepages(&dir.join("hugepages"))?,
+            distances: self.distances(&dir.join("distance"), online)?,
+        })
+    }
+
+    /// The CPUs in a zone's `cpulist`; without that file those with a link `cpuN` in the zone's directory.
+    fn zone_cpus(&self, id: ZoneId) -> Result<CpuSet, Error> {
+        let dir = self.nodes().join(format!("node{}", id.0));
+        let path = dir.join("cpulist");
+        if let Some(text) = file::read_if_there(&path)? {
+            return parse_cpus(&path, &text);
+        }
+        let hint = "it is in the list of online NUMA nodes";
+        let names = file::list_if_there(&dir)?.ok_or_else(|| Error::Missing { path: dir.clone(), hint })?;
+        let text = || format!("{} is missing: the directory's links to CPUs are used", path.display());
+        self.oddities.note(Oddity::NoCpuList, text);
+        let linked = names.iter().filter_map(|name| number(name.strip_prefix("cpu")?).ok());
+        CpuSet::from_ids(linked.filter_map(|cpu| u32::try_from(cpu).ok()))
+            .map_err(|error| content(dir, error.to_string()))
+    }
+
+    /// Leaves out zones that no kubelet can name and that hold no CPUs: memory of GPUs on POWER9 and Grace.
+    fn leave_out_remote(&self, zones: &mut Vec<Zone>) {
+        let is_remote = |zone: &Zone| zone.id.0 as usize >= MAX_ZONES && zone.cpus.is_empty();
+        let remote: Vec<u32> = zones.iter().filter(|zone| is_remote(zone)).map(|zone| zone.id.0).collect();
+        if remote.is_empty() {
+            return;
+        }
+        // Lists of nodes have the form of lists of CPUs.
+        let list = CpuSet::from_ids(remote.iter().copied()).unwrap_or_default();
+        let text = || format!("NUMA nodes {list} are beyond 63 and hold no CPUs: they are left out");
+        self.oddities.note(Oddity::Remote, text);
+        zones.retain(|zone| !is_remote(zone));
+        for zone in zones {
+            zone.distances.retain(|(id, _)| remote.binary_search(&id.0).is_err());
+        }
+    }
+
+    /// Reads every `hugepages-<K>kB/nr_hugepages` of a zone; empty without such a directory (memoryless zones, kernels
+    /// without hugepages).
+    fn hugepages(&self, dir: &Path) -> Result<Vec<Hugepages>, Error> {
+        let mut sizes = Vec::new();
+        for name in file::list_if_there(dir)?.unwrap_or_default() {
+            let Some(size) = name.strip_prefix("hugepages-") else { continue };
+            let bad_size = || content(dir.join(&name), "the name is not hugepages-<size>kB".to_owned());
+            let kib = size.strip_suffix("kB").and_then(|kib| number(kib).ok()).filter(|kib| *kib > 0);
+            let page_bytes = kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(bad_size)?;
+            sizes.push((page_bytes, name));
+        }
+        sizes.sort_unstable();
+        if let Some(pair) = sizes.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(content(dir.to_owned(), format!("pages of {} bytes are listed twice", pair[0].0)));
+        }
+        if let Some(rest) = sizes.len().checked_sub(MAX_PAGE_SIZES).filter(|rest| *rest > 0) {
+            let path = dir.display();
+            let text =
+                || format!("{path}: the {MAX_PAGE_SIZES} smallest page sizes are used, {rest} are left out");
+            self.oddities.note(Oddity::PageSizes, text);
+            sizes.truncate(MAX_PAGE_SIZES);
+        }
+        sizes.into_iter().map(|(page_bytes, name)| pages(dir.join(name), page_bytes)).collect()
+    }
+
+    /// Reads one distance per *online* zone, in ascending order of ids: the position is not the id. Empty if their
+    /// number is another, because then nobody knows whose they are.
+    fn distances(&self, path: &Path, online: &[ZoneId]) -> Result<Vec<(ZoneId, u32)>, Error> {
+        let Some(text) = file::read_if_there(path)? else { return Ok(Vec::new()) };
+        let mut values = Vec::with_capacity(online.len());
+        for word in text.split_ascii_whitespace() {
+            let value =
+                number(word).and_then(|value| u32::try_from(value).map_err(|error| error.to_string()));
+            values.push(value.map_err(|reason| content(path.to_owned(), reason))?);
+        }
+        if values.len() != online.len() {
+            let (path, values, online) = (path.display(), values.len(), online.len());
+            let text = || format!("{path}: has {values} distances for {online} online NUMA nodes: left out");
+            self.oddities.note(Oddity::Distances, text);
+            return Ok(Vec::new());
+        }
+        Ok(online.iter().copied().zip(values).collect())
     }
 }
 
@@ -184,18 +298,12 @@ fn online_zones(nodes: &Path) -> Result<Vec<ZoneId>, Error> {
     if ids.is_empty() { Err(Error::Missing { path: nodes.join("node0"), hint }) } else { Ok(ids) }
 }
 
-fn zone(dir: &Path, id: ZoneId, online: &[ZoneId], online_cpus: &CpuSet) -> Result<Zone, Error> {
-    Ok(Zone {
-        id,
-        cpus: cpu_list(&dir.join("cpulist"))?.intersection(online_cpus),
-        memory_bytes: mem_total(&dir.join("meminfo"))?,
-        hugepages: hugepages(&dir.join("hugepages"))?,
-        distances: distances(&dir.join("distance"), online)?,
-    })
+fn cpu_list(path: &Path) -> Result<CpuSet, Error> {
+    parse_cpus(path, &file::read(path)?)
 }
 
-fn cpu_list(path: &Path) -> Result<CpuSet, Error> {
-    CpuSet::parse(&file::read(path)?).map_err(|error| content(path.to_owned(), error.to_string()))
+fn parse_cpus(path: &Path, text: &str) -> Result<CpuSet, Error> {
+    CpuSet::parse(text).map_err(|error| content(path.to_owned(), error.to_string()))
 }
 
 /// The line `Node 0 MemTotal:  32718644 kB`, in bytes.
@@ -210,46 +318,15 @@ fn mem_total(path: &Path) -> Result<u64, Error> {
         .ok_or_else(|| content(path.to_owned(), format!("MemTotal is {value:?}, expected a number of kB")))
 }
 
-/// Reads every `hugepages-<K>kB/nr_hugepages` of a zone; empty without such a directory (memoryless zones, kernels
-/// without hugepages).
-fn hugepages(dir: &Path) -> Result<Vec<Hugepages>, Error> {
-    let mut found = Vec::new();
-    for name in file::list_if_there(dir)?.unwrap_or_default() {
-        let Some(size) = name.strip_prefix("hugepages-") else { continue };
-        let bad_size = || content(dir.join(&name), "the name is not hugepages-<size>kB".to_owned());
-        let kib = size.strip_suffix("kB").and_then(|kib| number(kib).ok()).filter(|kib| *kib > 0);
-        let page_bytes = kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(bad_size)?;
-        let path = dir.join(&name).join("nr_hugepages");
-        let text = file::read(&path)?;
-        let count = number(text.trim()).map_err(|reason| content(path.clone(), reason))?;
-        let total_bytes = count
-            .checked_mul(page_bytes)
-            .filter(|bytes| i64::try_from(*bytes).is_ok())
-            .ok_or_else(|| content(path, format!("{count} pages of {page_bytes} bytes is impossible")))?;
-        found.push(Hugepages { page_bytes, total_bytes });
-    }
-    found.sort_unstable_by_key(|pages| pages.page_bytes);
-    match found.windows(2).find(|pair| pair[0].page_bytes == pair[1].page_bytes) {
-        Some(pair) => {
-            Err(content(dir.to_owned(), format!("pages of {} bytes are listed twice", pair[0].page_bytes)))
-        }
-        None => Ok(found),
-    }
-}
-
-/// Reads one distance per *online* zone, in ascending order of ids: the position is not the id.
-fn distances(path: &Path, online: &[ZoneId]) -> Result<Vec<(ZoneId, u32)>, Error> {
-    let Some(text) = file::read_if_there(path)? else { return Ok(Vec::new()) };
-    let mut values = Vec::with_capacity(online.len());
-    for word in text.split_ascii_whitespace() {
-        let value = number(word).and_then(|value| u32::try_from(value).map_err(|error| error.to_string()));
-        values.push(value.map_err(|reason| content(path.to_owned(), reason))?);
-    }
-    if values.len() != online.len() {
-        let reason = format!("has {} distances for {} online NUMA nodes", values.len(), online.len());
-        return Err(content(path.to_owned(), reason));
-    }
-    Ok(online.iter().copied().zip(values).collect())
+/// The hugepages of one size, whose directory is given.
+fn pages(dir: PathBuf, page_bytes: u64) -> Result<Hugepages, Error> {
+    let path = dir.join("nr_hugepages");
+    let count = number(file::read(&path)?.trim()).map_err(|reason| content(path.clone(), reason))?;
+    let total_bytes = count
+        .checked_mul(page_bytes)
+        .filter(|bytes| i64::try_from(*bytes).is_ok())
+        .ok_or_else(|| content(path, format!("{count} pages of {page_bytes} bytes is impossible")))?;
+    Ok(Hugepages { page_bytes, total_bytes })
 }
 
 /// Parses a number that consists of digits only.

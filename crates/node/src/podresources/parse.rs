@@ -4,11 +4,12 @@
 //!
 //! Refused are: negative or huge CPU ids, invalid resource names, sizes above `i64::MAX`, zone ids that no
 //! kernel has, pods without a name. Accepted are, because they occur: negative zone ids (plugins say -1 for "do not
-//! know") mean no locality; the same CPU, device or zone twice counts once; empty blocks are dropped.
+//! know") and those beyond the kubelet's masks mean no locality; the same CPU, device or zone twice counts once; empty
+//! blocks are dropped.
 
 use topology::cpuset::CpuSet;
 use topology::resource::ResourceName;
-use topology::zone::ZoneId;
+use topology::zone::{MAX_ZONES, ZoneId};
 
 use super::{Allocatable, Call, ContainerResources, Devices, Error, MemoryBlock, PodResources, wire};
 
@@ -112,7 +113,8 @@ impl Location {
             if node.id > MAX_ZONE {
                 return Err(self.error(field, format!("NUMA node id {} is too large", node.id)));
             }
-            zones.extend(u32::try_from(node.id).ok().map(ZoneId));
+            // GPUs have memory in zones that no kubelet aligns on. So a plugin cannot flood the log with ids either.
+            zones.extend(u32::try_from(node.id).ok().filter(|id| (*id as usize) < MAX_ZONES).map(ZoneId));
         }
         zones.sort_unstable();
         zones.dedup();

@@ -151,6 +151,7 @@ async fn answers_arrive_checked_and_typed() {
         devices: vec![
             devices("v.io/nic", &["b", "a", "b"], zones(&[1])),
             devices("v.io/x", &["y"], zones(&[-1])),
+            devices("v.io/far", &["z"], zones(&[64, 255])),
         ],
         ..container()
     };
@@ -182,6 +183,7 @@ async fn answers_arrive_checked_and_typed() {
                         zones: vec![ZoneId(1)],
                     },
                     Devices { resource: name("v.io/x"), ids: vec!["y".to_owned()], zones: vec![] },
+                    Devices { resource: name("v.io/far"), ids: vec!["z".to_owned()], zones: vec![] },
                 ],
             },
             ContainerResources { name: "c".to_owned(), cpus: CpuSet::new(), memory: vec![], devices: vec![] },

@@ -158,7 +158,9 @@ fn parse(text: &str, path: &Path, duplicate_keys: DuplicateKeyPolicy) -> Result<
     match first {
         Some(Ok(Value::Object(fields))) => Ok(fields),
         Some(Ok(_)) => Err(syntax("it is not a map of fields".to_owned())),
-        Some(Err(error)) => Err(syntax(first_line(&error.to_string()))),
+        Some(Err(error)) => {
+            Err(syntax(first_line(&error.render_with_formatter(&serde_saphyr::UserMessageFormatter))))
+        }
         None => Err(syntax("it is empty".to_owned())),
     }
 }
