@@ -6,6 +6,7 @@
 
 mod answer;
 mod exec;
+mod kubeconfig;
 
 pub use answer::{Answer, Request as RawRequest, ask};
 pub use exec::{Container, exec};
@@ -16,7 +17,7 @@ use kube::core::Status;
 use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The silence after which a watch counts as dead. The API server sends each watcher a bookmark about every minute, so
@@ -141,16 +142,24 @@ impl Connection {
 
 async fn configure(options: &Options) -> Result<Config, Error> {
     let choice = KubeConfigOptions { context: options.context.clone(), ..KubeConfigOptions::default() };
+    let named = |path: &Path, reason| Error::Kubeconfig { path: path.to_owned(), reason };
     let Some(path) = &options.kubeconfig else {
+        let usual = kubeconfig::usual(std::env::var_os("KUBECONFIG").as_deref());
+        for path in &usual {
+            kubeconfig::check(path).map_err(|reason| named(path, reason))?;
+        }
+        if let Some(reason) = kubeconfig::absent(&usual) {
+            return Err(Error::NotFound(reason));
+        }
         let found = match &options.context {
             Some(_) => Config::from_kubeconfig(&choice).await.map_err(|error| chain(&error)),
             None => Config::infer().await.map_err(|error| chain(&error)),
         };
         return found.map_err(Error::NotFound);
     };
-    let named = |reason| Error::Kubeconfig { path: path.clone(), reason };
-    let file = Kubeconfig::read_from(path).map_err(|error| named(chain(&error)))?;
-    Config::from_custom_kubeconfig(file, &choice).await.map_err(|error| named(chain(&error)))
+    kubeconfig::check(path).map_err(|reason| named(path, reason))?;
+    let file = Kubeconfig::read_from(path).map_err(|error| named(path, chain(&error)))?;
+    Config::from_custom_kubeconfig(file, &choice).await.map_err(|error| named(path, chain(&error)))
 }
 
 /// The body of `GET path` as text, at most `limit` bytes long.

@@ -17,9 +17,12 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_saphyr::UserMessageFormatter;
 use serde_saphyr::options::DuplicateKeyPolicy;
 use std::io::Read;
 use std::path::Path;
+
+mod input;
 
 /// A limit that suffices for any configuration file or manifest.
 pub const CONFIG_LIMIT_BYTES: u64 = 4 << 20;
@@ -41,13 +44,13 @@ pub fn read_file<T: DeserializeOwned>(path: &Path, mode: Mode, limit_bytes: u64)
     read_str(&path.display().to_string(), &read_text(path, limit_bytes)?, mode)
 }
 
-/// Reads a text file of at most `limit_bytes`.
+/// Reads a text file of at most `limit_bytes`, or a pipe that is never silent for 10 seconds.
 ///
 /// # Errors
-/// When the file cannot be read, is too large, or is not UTF-8.
+/// When the file cannot be read, is neither regular nor a pipe, is too large, or is not UTF-8.
 pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, Error> {
     let file = path.display().to_string();
-    match std::fs::File::open(path) {
+    match input::Input::open(path) {
         Ok(open) => read_bounded(&file, open, limit_bytes),
         Err(error) => Err(Error { file, reason: error.to_string() }),
     }
@@ -85,7 +88,7 @@ pub fn read_str<T: DeserializeOwned>(name: &str, text: &str, mode: Mode) -> Resu
             Mode::Strict => serde_ignored::deserialize(document, |path| unknown.push(path.to_string())),
         },
     );
-    let value = value.map_err(|error| failed(error.to_string()))?;
+    let value = value.map_err(|error| failed(words(&error)))?;
     if unknown.is_empty() {
         return Ok(value);
     }
@@ -103,7 +106,7 @@ pub fn read_many<T: DeserializeOwned>(name: &str, text: &str, limit: usize) -> R
     let mut bytes = text.as_bytes();
     let documents = serde_saphyr::read_with_options(&mut bytes, options(text, Mode::Lenient));
     let documents = documents.take(limit.saturating_add(1)).collect::<Result<Vec<Option<T>>, _>>();
-    let documents = documents.map_err(|error| failed(error.to_string()))?;
+    let documents = documents.map_err(|error| failed(words(&error)))?;
     if documents.len() > limit {
         return Err(failed(format!("more than {limit} documents")));
     }
@@ -119,6 +122,11 @@ pub fn write<T: Serialize>(value: &T) -> Result<String, Error> {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     serde_saphyr::to_string_with_options(value, options)
         .map_err(|error| Error { file: "yaml".to_owned(), reason: error.to_string() })
+}
+
+/// The error in words for users: without advice on types and functions.
+fn words(error: &serde_saphyr::Error) -> String {
+    error.render_with_formatter(&UserMessageFormatter)
 }
 
 fn options(text: &str, mode: Mode) -> serde_saphyr::Options {
@@ -188,6 +196,24 @@ mod tests {
         rejects("profiles: [\n", Mode::Lenient, &["line"]);
         rejects("schedulerName: a\nschedulerName: b\n", Mode::Strict, &["line 2", "schedulerName"]);
         rejects("- a\n", Mode::Strict, &["line 1"]);
+    }
+
+    #[test]
+    fn errors_are_in_words_for_users() {
+        let null = ["null is not allowed here", "line 1"];
+        rejects("schedulerName: null\n", Mode::Lenient, &null);
+        rejects(
+            "schedulerName: a\n---\nschedulerName: b\n",
+            Mode::Lenient,
+            &["only single YAML document expected"],
+        );
+        for text in
+            ["schedulerName: null\n", "a: 1\n---\na: 2\n", "a: 1\na: 2\n", "profiles: [{weight: null}]\n"]
+        {
+            let error = read_str::<Config>("x", text, Mode::Strict).unwrap_err().to_string();
+            let rust = ["Option", "from_str", "Policy", "String>", "struct"];
+            assert!(rust.iter().all(|word| !error.contains(word)), "{error}");
+        }
     }
 
     #[test]

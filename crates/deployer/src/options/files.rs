@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use api::schedulerconfig::{ResourceWeight, Word};
 use runtime::yaml::{self, CONFIG_LIMIT_BYTES, Mode};
 use serde_json::Value;
@@ -65,11 +65,7 @@ fn weight(item: &Value) -> anyhow::Result<ResourceWeight> {
 /// # Errors
 /// When the file cannot be read, is larger than [`CONFIG_LIMIT_BYTES`], or is not UTF-8.
 pub fn verbatim(path: &Path) -> anyhow::Result<Option<String>> {
-    let size = std::fs::metadata(path)?.len();
-    if size > CONFIG_LIMIT_BYTES {
-        bail!("the file has {size} bytes; at most {CONFIG_LIMIT_BYTES} are allowed");
-    }
-    let text = std::fs::read_to_string(path)?;
+    let text = yaml::read_text(path, CONFIG_LIMIT_BYTES).map_err(|error| anyhow!(error.reason))?;
     Ok((!text.is_empty()).then_some(text))
 }
 
@@ -174,6 +170,23 @@ mod tests {
         ] {
             let error = read(content).unwrap_err();
             assert!(error.starts_with(wanted), "{error}");
+        }
+    }
+
+    #[test]
+    fn files_as_they_are_have_an_end() {
+        assert_eq!(with("a: 1\n", verbatim), Ok(Some("a: 1\n".to_owned())));
+        assert_eq!(with("", verbatim), Ok(None));
+        let size = usize::try_from(CONFIG_LIMIT_BYTES).unwrap() + 1;
+        assert_eq!(
+            with(&" ".repeat(size), verbatim),
+            Err("larger than the limit of 4194304 bytes".to_owned())
+        );
+        for (path, wanted) in [
+            ("/dev/zero", "neither a regular file nor a pipe"),
+            ("/nowhere/file", "No such file or directory (os error 2)"),
+        ] {
+            assert_eq!(verbatim(Path::new(path)).unwrap_err().to_string(), wanted);
         }
     }
 
