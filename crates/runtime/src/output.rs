@@ -1,7 +1,9 @@
 //! The flag `-o, --output`, and data in the format that it names.
 //!
-//! In: the formats of a command, a value. Out: the argument with its help, the value as text. Never: a write; see
-//! [`stdout`](crate::stdout).
+//! In: the formats of a command, a value. Out: the argument with its help, the value as text; text of strangers that
+//! cannot act on a terminal. Never: a write; see [`stdout`](crate::stdout).
+
+use std::borrow::Cow;
 
 use clap::ValueEnum;
 use clap::builder::EnumValueParser;
@@ -105,6 +107,28 @@ impl TableFormat {
     }
 }
 
+/// Text of strangers for a terminal: characters that act on it are replaced. Line breaks and tabs stay.
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    replaced(text, |c| acts(c) && c != '\n' && c != '\t')
+}
+
+/// The same on one line, for the name of an object.
+#[must_use]
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    replaced(text, acts)
+}
+
+fn replaced(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if text.contains(&acts) { text.replace(acts, "\u{fffd}").into() } else { text.into() }
+}
+
+/// Whether a character moves the cursor, changes the terminal, or turns the direction of what follows.
+fn acts(c: char) -> bool {
+    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
 /// `Output format: text, json or yaml`.
 fn help<F: OutputFormat>() -> String {
     let names = F::value_variants().iter().filter_map(ValueEnum::to_possible_value);
@@ -138,6 +162,19 @@ mod tests {
         ] {
             let matches = command().try_get_matches_from(words).unwrap();
             assert_eq!(OutputArgs::<Format>::from_arg_matches(&matches).unwrap().format, wanted);
+        }
+    }
+
+    #[test]
+    fn texts_of_strangers_cannot_act() {
+        for (text, printed, on_one_line) in [
+            ("n\u{e4}me-1", "n\u{e4}me-1", "n\u{e4}me-1"),
+            ("a\tb\nc", "a\tb\nc", "a\u{fffd}b\u{fffd}c"),
+            ("\u{1b}[31mred\r", "\u{fffd}[31mred\u{fffd}", "\u{fffd}[31mred\u{fffd}"),
+            ("\u{9b}2J\u{7f}", "\u{fffd}2J\u{fffd}", "\u{fffd}2J\u{fffd}"),
+            ("a\u{202e}b", "a\u{fffd}b", "a\u{fffd}b"),
+        ] {
+            assert_eq!((&*printable(text), &*one_line(text)), (printed, on_one_line), "{text:?}");
         }
     }
 

@@ -14,6 +14,7 @@ mod pods;
 mod stack;
 mod trim;
 
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -132,7 +133,8 @@ async fn collect(args: &Args, fresh: bool, stop: CancellationToken) -> anyhow::R
     if fresh && std::fs::read_dir(&args.dest_dir).is_ok_and(|mut entries| entries.next().is_some()) {
         bail!("{}: the folder is not empty; name another one with --dest-dir", args.dest_dir.display());
     }
-    std::fs::create_dir_all(&args.dest_dir).with_context(|| args.dest_dir.display().to_string())?;
+    let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&args.dest_dir);
+    created.with_context(|| args.dest_dir.display().to_string())?;
     let gatherer = Gatherer {
         client,
         connection,

@@ -35,7 +35,9 @@ pub(super) async fn validate(gatherer: &Gatherer) {
 pub(super) fn fingerprints(folder: &Path) {
     let report = pfpsyncchk::gathered(folder);
     let notes: String = report.notes.iter().map(|note| format!("{note}\n")).collect();
-    if let Err(error) = std::fs::write(folder.join("pfpsyncchk.txt"), notes + &report.text) {
+    if let Err(error) =
+        super::folder::write(&folder.join("pfpsyncchk.txt"), (notes + &report.text).as_bytes())
+    {
         eprintln!("pfpsyncchk.txt: {error}");
     }
 }

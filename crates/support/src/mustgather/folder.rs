@@ -1,12 +1,15 @@
 //! The folder of a collection, with its log and the list of missing data.
 //!
-//! In: relative paths and bytes. Out: files; the missing data in `gather-errors.txt`. Never: a file outside the folder,
-//! or an error that ends the collection.
+//! In: relative paths and bytes. Out: files of the user alone (mode 0600); the missing data in `gather-errors.txt`.
+//! Never: a file outside the folder, or an error that ends the collection.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use runtime::output::one_line;
 use serde_json::{Value, json};
 
 /// File with the missing data, one line each.
@@ -29,8 +32,7 @@ impl Folder {
     /// Writes a file. Each part of the path becomes a valid file name.
     pub(super) fn write(&self, path: &str, bytes: &[u8]) {
         let file = self.root.join(path.split('/').map(segment).collect::<PathBuf>());
-        let folder = file.parent().unwrap_or(&self.root);
-        if let Err(error) = fs::create_dir_all(folder).and_then(|()| fs::write(&file, bytes)) {
+        if let Err(error) = write(&file, bytes) {
             self.report_missing(&format!("{}: {error}", file.display()));
         }
     }
@@ -61,7 +63,7 @@ impl Folder {
 
     /// Prints a progress message.
     pub(super) fn progress(&self, text: &str) {
-        eprintln!("{text}");
+        eprintln!("{}", one_line(text));
         if let Ok(mut log) = self.log.lock() {
             log.push_str(text);
             log.push('\n');
@@ -90,6 +92,15 @@ impl Folder {
     }
 }
 
+/// Writes a file that only the user can read, in folders that only the user can enter.
+pub(super) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).open(file)?.write_all(bytes)
+}
+
 /// A part of a path as a valid file name.
 fn segment(name: &str) -> String {
     if name.is_empty() || name.bytes().all(|byte| byte == b'.') {
@@ -100,6 +111,9 @@ fn segment(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -109,6 +123,10 @@ mod tests {
         folder.write("a/../../b\\c/", b"x");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert_eq!(fs::read(dir.path().join("in/a/_/_/b_c/_")).unwrap(), b"x");
+        for (path, wanted) in [("in/a/_/_/b_c/_", 0o600), ("in/a/_", 0o700), ("in", 0o700)] {
+            let mode = fs::metadata(dir.path().join(path)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, wanted, "{path}");
+        }
     }
 
     #[test]
