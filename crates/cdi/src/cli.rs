@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use runtime::output::{OutputArgs, TableFormat};
+use runtime::output::{OutputArgs, TableFormat, one_line};
 use runtime::yaml;
 
 use crate::check::{Finding, Severity};
@@ -48,8 +48,8 @@ pub enum Command {
 /// Arguments of `list`.
 #[derive(Debug, Args)]
 pub struct List {
-    /// A folder with specifications; may be repeated, later ones take precedence
-    #[arg(long = "dir", value_name = "DIR", default_values = [crate::STATIC_DIR, crate::GENERATED_DIR])]
+    /// A folder with specifications; may be repeated, later ones take precedence [default: /etc/cdi /var/run/cdi]
+    #[arg(long = "dir", value_name = "DIR")]
     folders: Vec<PathBuf>,
     #[command(flatten)]
     output: OutputArgs<TableFormat>,
@@ -91,7 +91,14 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 impl List {
     fn run(&self, out: &mut impl io::Write, err: &mut impl io::Write) -> anyhow::Result<u8> {
-        let registry = Registry::read(&self.folders);
+        let usual = usual();
+        let mut registry = Registry::read(if self.folders.is_empty() { &usual } else { &self.folders });
+        // A usual folder may be missing; one that was named must exist.
+        for folder in &self.folders {
+            if let Err(error) = std::fs::metadata(folder) {
+                registry.unreadable.push((folder.clone(), error));
+            }
+        }
         write!(out, "{}", list::render(&registry, self.output.format)?)?;
         let severe = |finding: &Finding| finding.severity == Severity::Error;
         for (path, finding) in registry.findings.iter().filter(|(_, finding)| severe(finding)) {
@@ -109,8 +116,8 @@ impl Validate {
         out: &mut impl io::Write,
         err: &mut impl io::Write,
     ) -> anyhow::Result<u8> {
-        let defaults = [crate::STATIC_DIR, crate::GENERATED_DIR].map(PathBuf::from);
-        let paths = if self.paths.is_empty() { &defaults[..] } else { &self.paths };
+        let usual = usual();
+        let paths = if self.paths.is_empty() { &usual } else { &self.paths };
         let (folders, files): (Vec<_>, Vec<_>) = paths.iter().partition(|path| {
             // A usual folder may be missing; a path that was named must exist.
             self.paths.is_empty() || path.is_dir()
@@ -138,6 +145,11 @@ impl Validate {
     }
 }
 
+/// The folders of container runtimes.
+fn usual() -> Vec<PathBuf> {
+    [crate::STATIC_DIR, crate::GENERATED_DIR].map(PathBuf::from).to_vec()
+}
+
 fn read_stdin(stdin: &mut impl io::Read, registry: &mut Registry) -> anyhow::Result<()> {
     const NAME: &str = "standard input";
     let text = yaml::read_bounded(NAME, stdin, LIMIT_BYTES)?;
@@ -151,21 +163,17 @@ fn read_stdin(stdin: &mut impl io::Read, registry: &mut Registry) -> anyhow::Res
     Ok(())
 }
 
-/// Replaces control characters, which could act on a terminal: files may come from anywhere.
-fn plain(text: &str) -> String {
-    text.replace(char::is_control, " ")
-}
-
 /// A finding as one line.
 fn line(path: &Path, finding: &Finding) -> String {
-    plain(&format!("{}: {}: {finding}", path.display(), finding.severity))
+    one_line(&format!("{}: {}: {finding}", path.display(), finding.severity)).into_owned()
 }
 
 fn tell_unreadable(registry: &Registry, err: &mut impl io::Write) -> io::Result<()> {
     registry
         .unreadable
         .iter()
-        .try_for_each(|(path, error)| writeln!(err, "error: cannot read {}: {error}", path.display()))
+        .map(|(path, error)| format!("error: cannot read {}: {error}", path.display()))
+        .try_for_each(|text| writeln!(err, "{}", one_line(&text)))
 }
 
 fn code(registry: &Registry, strict: bool) -> u8 {

@@ -2,7 +2,7 @@
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
-use runtime::output::{Error, TableFormat};
+use runtime::output::{Error, TableFormat, one_line};
 use serde::Serialize;
 
 use crate::registry::Registry;
@@ -48,14 +48,13 @@ fn table(registry: &Registry, wide: bool) -> String {
     table.load_style(NOTHING);
     table.set_header(if wide { vec!["NAME", "VERSION", "EDITS", "FILE"] } else { vec!["NAME", "FILE"] });
     for (name, device, file) in registry.devices() {
-        let (name, path) = (name.to_string(), file.path.display().to_string());
+        let mut row = vec![name.to_string(), file.path.display().to_string()];
         if wide {
             let mut edits = file.spec.container_edits.clone();
             edits.extend(&device.container_edits);
-            table.add_row([name, file.spec.cdi_version.clone(), summary(&edits), path]);
-        } else {
-            table.add_row([name, path]);
+            row.splice(1..1, [file.spec.cdi_version.clone(), summary(&edits)]);
         }
+        table.add_row(row.iter().map(|text| one_line(text)));
     }
     table.trim_fmt() + "\n"
 }
@@ -77,5 +76,5 @@ fn summary(edits: &ContainerEdits) -> String {
     if more > 0 {
         words.push(format!("{more} more"));
     }
-    super::plain(&words.join(", "))
+    words.join(", ")
 }

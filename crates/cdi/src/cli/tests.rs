@@ -68,7 +68,7 @@ fn lists() {
     let list = |format| {
         let output = OutputArgs { format };
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let list = List { folders: vec![dir.path().to_owned(), dir.path().join("missing")], output };
+        let list = List { folders: vec![dir.path().to_owned()], output };
         let code = list.run(&mut out, &mut err).unwrap();
         assert!(code == 1 && String::from_utf8(err).unwrap().contains("bad.yaml: error: devices[0]"));
         String::from_utf8(out).unwrap().replace(&dir.path().display().to_string(), "DIR")
@@ -86,4 +86,18 @@ fn lists() {
     let yaml: serde_json::Value =
         runtime::yaml::read_str("list", &list(TableFormat::Yaml), runtime::yaml::Mode::Strict).unwrap();
     assert_eq!(yaml, json);
+}
+
+#[test]
+fn a_folder_that_was_named_must_exist() {
+    let dir = folder(&[("good.json", GOOD)]);
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let output = OutputArgs { format: TableFormat::Table };
+    let list = List { folders: vec![dir.path().to_owned(), dir.path().join("nope")], output };
+    assert_eq!(list.run(&mut out, &mut err).unwrap(), UNREADABLE);
+    let (out, err) = (String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap());
+    assert!(
+        out.contains("vendor.example/nic=a") && err.contains("/nope: No such file or directory"),
+        "{err}"
+    );
 }

@@ -145,13 +145,17 @@ pub fn examine(evidence: &Evidence, checks: &[&'static Check]) -> Validation {
     let mut report = Validation::default();
     let mut missing: BTreeMap<Area, Vec<&'static str>> = BTreeMap::new();
     let hint = kubelet_hint(evidence);
+    let workers = evidence.workers();
+    let is_unknown = |node: &&Node| !matches!(node.kubelet, Some(Ok(_)));
+    let no_kubelet = !workers.is_empty() && workers.iter().all(is_unknown);
     for check in checks {
         let gap = check.needs.iter().find(|area| evidence.gaps.contains_key(area));
         match gap {
             Some(area) => missing.entry(*area).or_default().push(check.id),
             None => {
                 report.findings.extend(run(check, evidence, hint));
-                report.checks_done += 1;
+                // Of a check of kubelets that saw none, nothing was done.
+                report.checks_done += usize::from(!(no_kubelet && is_about_kubelets(check)));
             }
         }
     }
@@ -167,10 +171,15 @@ pub fn examine(evidence: &Evidence, checks: &[&'static Check]) -> Validation {
 
 /// Runs one check.
 pub(super) fn run(check: &'static Check, evidence: &Evidence, hint: &str) -> Vec<Finding> {
-    let hint = if check.needs.contains(&Area::KubeletConfig) { hint } else { "" };
+    let hint = if is_about_kubelets(check) { hint } else { "" };
     let mut findings = Findings { check, hint, found: Vec::new() };
     (check.run)(evidence, &mut findings);
     findings.found
+}
+
+/// Whether a check needs the configuration of each kubelet.
+fn is_about_kubelets(check: &Check) -> bool {
+    check.needs.contains(&Area::KubeletConfig)
 }
 
 fn undone(
@@ -183,8 +192,8 @@ fn undone(
         .into_iter()
         .map(|(area, checks)| NotChecked { area, object: None, reason: reason(&area), checks })
         .collect();
-    let needy = |check: &&&Check| check.needs.contains(&Area::KubeletConfig);
-    let ids: Vec<&str> = checks.iter().filter(needy).map(|check| check.id).collect();
+    let ids: Vec<&str> =
+        checks.iter().filter(|check| is_about_kubelets(check)).map(|check| check.id).collect();
     if ids.is_empty() || evidence.gaps.contains_key(&Area::KubeletConfig) {
         return list;
     }

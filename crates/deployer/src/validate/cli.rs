@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use runtime::client::{Connection, Options};
-use runtime::output::OutputArgs;
+use runtime::output::{OutputArgs, one_line, printable};
 use runtime::stdout;
 
 use super::check::{Check, Selection};
@@ -57,7 +57,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(verdict.code()))
         }
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", printable(&format!("{error:#}")));
             Ok(ExitCode::from(Verdict::Incomplete.code()))
         }
     }
@@ -68,7 +68,7 @@ async fn report(args: &Args) -> anyhow::Result<(String, Verdict)> {
     let mut evidence = match &args.offline {
         Some(folder) => {
             let (evidence, notes) = dump::read(folder)?;
-            notes.iter().for_each(|note| eprintln!("note: {note}"));
+            notes.iter().for_each(|note| eprintln!("note: {}", one_line(note)));
             evidence
         }
         None => {

@@ -1,12 +1,12 @@
 //! Validations as text, JSON and YAML.
 //!
-//! In: a [`Validation`]. Out: text. Never: a finding left out.
+//! In: a [`Validation`]. Out: text. Never: a finding left out, or a name of an object that acts on a terminal.
 
 use std::fmt::Write as _;
 
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
-use runtime::output::OutputFormat;
+use runtime::output::{OutputFormat, one_line};
 use serde::Serialize;
 
 use super::finding::{Finding, NotChecked, Severity, Validation, Verdict};
@@ -79,9 +79,9 @@ fn text(report: &Validation) -> String {
             text,
             "{:<8}{objects}: {}\n        why: {}\n        fix: {}\n        ({})\n\n",
             word(first.severity),
-            first.what,
+            one_line(&first.what),
             first.why,
-            first.fix,
+            one_line(&first.fix),
             first.id
         );
     }
@@ -99,7 +99,7 @@ fn wide(report: &Validation) -> String {
         table.set_header(["SEVERITY", "CHECK", "OBJECT", "WHAT", "FIX"]);
         for finding in &report.findings {
             let row = [&word(finding.severity), finding.id, &finding.object, &finding.what, &finding.fix];
-            table.add_row(row);
+            table.add_row(row.map(|text| one_line(text).into_owned()));
         }
         text = table.trim_fmt() + "\n\n";
     }
@@ -135,8 +135,8 @@ fn named(objects: &[&str]) -> String {
     let kind =
         objects.first().and_then(|object| object.split_once(' ')).map(|(kind, _)| kind).unwrap_or_default();
     let bare = |object: &&str| match object.split_once(' ') {
-        Some((of, name)) if of == kind => name.to_owned(),
-        _ => (*object).to_owned(),
+        Some((of, name)) if of == kind => one_line(name).into_owned(),
+        _ => one_line(object).into_owned(),
     };
     let shown: Vec<String> = objects.iter().take(MAX_NAMED).map(bare).collect();
     let kind = if kind.is_empty() { String::new() } else { format!("{kind} ") };
@@ -146,8 +146,9 @@ fn named(objects: &[&str]) -> String {
 }
 
 fn not_checked(undone: &NotChecked) -> String {
-    let object = undone.object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
-    format!("NOT CHECKED  {object}{}\n        checks: {}", undone.reason, undone.checks.join(", "))
+    let object = undone.object.as_ref().map(|object| format!("{}: ", one_line(object))).unwrap_or_default();
+    let reason = one_line(&undone.reason);
+    format!("NOT CHECKED  {object}{reason}\n        checks: {}", undone.checks.join(", "))
 }
 
 /// The summary in one line.
@@ -164,5 +165,7 @@ pub fn summary(report: &Validation) -> String {
         Verdict::Findings => "problems found",
         Verdict::Incomplete => "some checks could not be done",
     };
-    format!("{verdict}: {} ({} checks done)", counts.join(", "), report.checks_done)
+    let done = report.checks_done;
+    let checks = if done == 1 { "check" } else { "checks" };
+    format!("{verdict}: {} ({done} {checks} done)", counts.join(", "))
 }

@@ -6,6 +6,7 @@
 use std::process::ExitCode;
 
 use runtime::client::Options;
+use runtime::output::{one_line, printable};
 
 use super::{KUBELET, checks, found, list};
 use crate::validate::check::Check;
@@ -63,7 +64,7 @@ pub(crate) async fn inspect(options: &Options) -> anyhow::Result<(Vec<PeerFindin
 #[expect(clippy::print_stdout, reason = "the findings are this command's output")]
 pub(crate) async fn run(options: &Options, as_json: bool) -> anyhow::Result<ExitCode> {
     let (items, notes) = inspect(options).await?;
-    notes.iter().for_each(|note| eprintln!("not checked: {note}"));
-    print!("{}", if as_json { json(&items) } else { text(&items) });
+    notes.iter().for_each(|note| eprintln!("not checked: {}", one_line(note)));
+    print!("{}", if as_json { json(&items) } else { printable(&text(&items)).into_owned() });
     Ok(ExitCode::SUCCESS)
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use runtime::client::{Connection, Options};
 use runtime::goflag::{Flag, FlagSet, Kind, Parsed, flag};
+use runtime::output::{one_line, printable};
 
 use super::{KUBELET, checks, found, list};
 use crate::validate::check::stale::in_sync;
@@ -190,9 +191,9 @@ pub async fn run(program: &str, arguments: Vec<String>) -> ExitCode {
     match inspect(&flags, &what).await {
         Ok(_) if is("quiet") => {}
         Ok(items) if is("json") => print!("{}", json(&items)),
-        Ok(items) => print!("{}", text(&items, is("verbose"))),
+        Ok(items) => print!("{}", printable(&text(&items, is("verbose")))),
         Err(error) => {
-            eprintln!("Error while trying to validate cluster: {error:#}");
+            eprintln!("Error while trying to validate cluster: {}", printable(&format!("{error:#}")));
             return ExitCode::from(2);
         }
     }
@@ -231,12 +232,12 @@ async fn inspect(flags: &Parsed, what: &BTreeSet<Validator>) -> anyhow::Result<V
     }
     let nodes: Vec<String> = evidence.workers().into_iter().map(|node| node.name.clone()).collect();
     if !quiet {
-        eprintln!("INFO>>>>: inspecting nodes: {}", nodes.join(","));
+        eprintln!("INFO>>>>: inspecting nodes: {}", one_line(&nodes.join(",")));
     }
     if what.contains(&Validator::SchedCache) {
         let (caches, notes) = cache::read(&client, &nodes).await;
         evidence.caches = caches;
-        notes.iter().filter(|_| !quiet).for_each(|note| eprintln!("INFO>>>>: {note}"));
+        notes.iter().filter(|_| !quiet).for_each(|note| eprintln!("INFO>>>>: {}", one_line(note)));
     }
     Ok(items(&evidence, what))
 }

@@ -2,7 +2,7 @@
 
 use super::fixture::ClusterFixture;
 use super::*;
-use crate::validate::print::{Format, render};
+use crate::validate::print::{Format, render, summary};
 
 fn ill() -> Validation {
     let mut world = ClusterFixture::healthy();
@@ -62,4 +62,37 @@ fn machines_read_the_same_in_json_and_yaml() {
         assert!(!finding[field].as_str().unwrap().is_empty(), "{field}");
     }
     assert_eq!(json["notChecked"][0]["area"], "leases");
+}
+
+#[test]
+fn names_of_objects_cannot_act_on_a_terminal() {
+    let mut report = ill();
+    for finding in &mut report.findings {
+        finding.object = "Node a\u{1b}[2J\nERROR forged".to_owned();
+        finding.what = "is \u{9b}31m\r".to_owned();
+    }
+    report.not_checked[0].object = Some("Node \u{1b}]0;title\u{7}".to_owned());
+    report.not_checked[0].reason = "no\u{8}".to_owned();
+    for format in [Format::Text, Format::Wide] {
+        let text = render(&report, format).unwrap();
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("ERROR forged")), "{text}");
+    }
+}
+
+#[test]
+fn checks_that_saw_no_kubelet_are_not_done() {
+    let about_kubelets = all().iter().filter(|check| check.needs.contains(&Area::KubeletConfig)).count();
+    let mut world = ClusterFixture::healthy();
+    let node = world.configz.keys().next().unwrap().clone();
+    let kept = world.configz.remove(&node);
+    assert_eq!(report(&world.evidence()).checks_done, all().len(), "one kubelet was seen");
+    world.configz.clear();
+    let evidence = world.evidence();
+    assert_eq!(report(&evidence).checks_done, all().len() - about_kubelets);
+    let selection = Selection { only: vec!["cpu-manager-policy".to_owned()], skip: Vec::new() };
+    let checks = selection.checks().unwrap();
+    assert!(summary(&examine(&evidence, &checks)).ends_with("(0 checks done)"));
+    world.configz.insert(node, kept.unwrap());
+    assert!(summary(&examine(&world.evidence(), &checks)).ends_with("(1 check done)"));
 }
