@@ -138,8 +138,8 @@ pub async fn detect(client: &Client, options: &EnvironmentOptions) -> anyhow::Re
     Ok(environment)
 }
 
-/// Whether our account holds the rights that other schedulers need, by one that ours does not need. Where the API server
-/// does not say, it counts as held: a role that cannot be granted is an error later.
+/// Whether our account holds the rights that other schedulers need, by one that ours does not need. Where the API
+/// server does not say, it counts as held: a role that cannot be granted is an error later.
 async fn may_grant_other_schedulers(client: &Client) -> bool {
     let attributes = ResourceAttributes {
         group: Some("authentication.k8s.io".to_owned()),

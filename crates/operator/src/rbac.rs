@@ -163,8 +163,8 @@ pub fn everywhere() -> Rules {
     Rules { cluster: union(all.cluster), namespaced: union(all.namespaced), config_managed: Vec::new() }
 }
 
-/// The rights of a scheduler that is not the operator's own. The operator can grant them only where its account is bound
-/// to a role with them.
+/// The rights of a scheduler that is not the operator's own. The operator can grant them only where its account is
+/// bound to a role with them.
 #[must_use]
 pub fn other_schedulers() -> Vec<PolicyRule> {
     union(cluster_rules(false))

@@ -82,8 +82,8 @@ fn writes(group: &str, resources: &[&str], operations: &[&str]) -> NamedRuleWith
     }
 }
 
-/// Whether the object before and after bears the operator's labels. Before, its field manager counts too: another client
-/// may have removed the labels of a Module.
+/// Whether the object before and after bears the operator's labels. Before, its field manager counts too: another
+/// client may have removed the labels of a Module.
 fn own_marks() -> Vec<Variable> {
     let (by, value, of) = (keys::LABEL_MANAGED_BY, keys::MANAGED_BY, keys::LABEL_DEVICE_CONFIG);
     let marked = |object: &str| {

@@ -8,8 +8,8 @@ use deployer::cli::render::Args;
 
 use crate::manifests::{self, NAMESPACE, Options};
 
-/// Prints the operator's objects. Of the flags of exporters and schedulers only `--sched-type` has an effect: whether the
-/// operator may grant the rights of the Go scheduler.
+/// Prints the operator's objects. Of the flags of exporters and schedulers only `--sched-type` has an effect: whether
+/// the operator may grant the rights of the Go scheduler.
 ///
 /// # Errors
 /// When a flag's value is invalid, or standard output cannot be written.

@@ -14,8 +14,8 @@ pub const ROLE: &str = "numaresources-manager-role";
 /// The name of their bindings.
 pub const BINDING: &str = "numaresources-manager-rolebinding";
 
-/// The name of the ClusterRole with what another scheduler than the operator's own needs, and of its binding. Unbound, no
-/// account has these rights.
+/// The name of the ClusterRole with what another scheduler than the operator's own needs, and of its binding. Unbound,
+/// no account has these rights.
 pub const OTHER_SCHEDULERS: &str = "numaresources-manager-other-schedulers";
 
 /// The objects, in the order in which they are made.

@@ -240,7 +240,8 @@ fn arguments(cluster: &ClusterState, pool: &str) -> Vec<String> {
     self::pod(&set(cluster, pool)).containers[0].args.clone().unwrap()
 }
 
-/// The true conditions but those of kubelets and nodes, as `type reason message`, without a reason that repeats the type.
+/// The true conditions but those of kubelets and nodes, as `type reason message`. A reason that repeats the type is
+/// left out.
 fn holding(status: &Status) -> Vec<String> {
     let holds = status
         .conditions

@@ -181,8 +181,8 @@ pub(crate) fn cluster_rules(own: bool) -> Vec<PolicyRule> {
     if own { scheduler::rbac::cluster() } else { plugin::rules::with_zones() }
 }
 
-/// Whether this is the ClusterRole that the Go operator made, or its binding. They stay for its scheduler: this operator
-/// may lack the rights to grant its own.
+/// Whether this is the ClusterRole that the Go operator made, or its binding. They stay for its scheduler: this
+/// operator may lack the rights to grant its own.
 fn is_kept_role(cluster: &ClusterState, object: &Object) -> bool {
     let live = cluster.observed.get(object.key());
     object.name() == CLUSTER_SCHEDULER

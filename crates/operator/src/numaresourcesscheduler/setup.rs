@@ -124,7 +124,8 @@ fn image_of(cluster: &ClusterState, spec: &Spec) -> Result<Image, State> {
 
 /// The image of the scheduler that runs, as at the take-over from the Go operator.
 ///
-/// Trust in it gives nothing away: whoever may change that Deployment may run any image with the scheduler's rights.
+/// Trust in it gives nothing away: an account that may change that Deployment may run any image with the scheduler's
+/// rights.
 fn running(cluster: &ClusterState) -> Option<&str> {
     let key = ObjectKey::of::<Deployment>(Some(&cluster.environment.namespace), DEPLOYMENT);
     let live = cluster.observed.get(&key)?;

@@ -5,7 +5,7 @@
 //! report that another program publishes, such as NFD.
 //!
 //! Reports are listed, by their metadata alone, when exporters have become ready or nodes have changed, and every few
-//! minutes: a report that somebody deleted is published anew without its owner. The reference names an owner and not a
+//! minutes: a report that was deleted is published anew without its owner. The reference names an owner and not a
 //! controller, which is the exporter.
 
 use std::collections::BTreeSet;

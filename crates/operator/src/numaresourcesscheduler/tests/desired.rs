@@ -257,8 +257,8 @@ fn an_image_that_runs_stays_trusted() {
     }
 }
 
-/// An operator that cannot grant another scheduler's rights says so, and leaves the Go operator's role to a scheduler that
-/// it took over.
+/// An operator that cannot grant another scheduler's rights says so, and leaves the Go operator's role to a scheduler
+/// that it took over.
 #[test]
 fn rights_of_other_schedulers_are_granted_only_where_held() {
     let mut cluster = cluster();
