@@ -22,6 +22,7 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 use std::io::Read;
 use std::path::Path;
 
+pub mod dump;
 mod input;
 
 /// A limit that suffices for any configuration file or manifest.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use runtime::output::{OutputArgs, TableFormat};
+use runtime::output::{OutputArgs, TableFormat, one_line};
 use runtime::stdout::print;
 use serde::Serialize;
 use topology::policy::{Policy, Scope};
@@ -46,8 +46,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "from")]
     pub reserved_cpus: u32,
     /// Nodes and running pods of a cluster: output of kubectl get nodes,pods,noderesourcetopologies -A -o yaml (or
-    /// json)
-    #[arg(long, value_name = "FILE")]
+    /// json), or the folder of a must-gather
+    #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
     /// Topology manager policy of the kubelets: none, best-effort, restricted or single-numa-node [default:
     /// single-numa-node, with --from as in the file]
@@ -114,7 +114,7 @@ struct Document<'a> {
 /// # Errors
 /// When a flag or a file is invalid (flag, file and field are named), or an output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let machines = machines(args)?;
+    let Machines { machines, is_guessed } = machines(args)?;
     let workload = workload(args, &machines)?;
     if let Some(file) = &args.save_workload {
         write(file, runtime::yaml::write(&workload)?.as_bytes())?;
@@ -142,22 +142,29 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let table = |wide| {
         let table = table::render(&entries, wide);
-        format!("{}\n{table}\n{}\n", heading(&workload, &machines), table::verdict(&entries))
+        let guess = if is_guessed { " Settings of kubelets were guessed, see the notes." } else { "" };
+        format!("{}\n{table}\n{}{guess}\n", heading(&workload, &machines), table::verdict(&entries))
     };
     let text = args.output.format.write(&document, table)?;
     print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn machines(args: &Args) -> anyhow::Result<Vec<Machine>> {
+/// The machines, and whether settings of their kubelets are guesses.
+struct Machines {
+    machines: Vec<Machine>,
+    is_guessed: bool,
+}
+
+fn machines(args: &Args) -> anyhow::Result<Machines> {
     if let Some(file) = &args.from {
         let options = DumpOptions { zones: args.zones, policy: args.policy, scope: args.scope };
         let dump = Dump::read(file, options)?;
         let mut stderr = std::io::stderr().lock();
         for note in &dump.notes {
-            writeln!(stderr, "{}: {note}", file.display())?;
+            writeln!(stderr, "{}: {}", file.display(), one_line(note))?;
         }
-        return Ok(dump.machines);
+        return Ok(Machines { machines: dump.machines, is_guessed: dump.is_guessed });
     }
     let mut shape = args.machine.clone();
     let zones = args.zones.unwrap_or(u32::try_from(shape.zones.len()).unwrap_or(u32::MAX));
@@ -168,7 +175,7 @@ fn machines(args: &Args) -> anyhow::Result<Vec<Machine>> {
     shape.reserved_cpus = args.reserved_cpus;
     shape.rules.policy = args.policy.unwrap_or(shape.rules.policy);
     shape.rules.scope = args.scope.unwrap_or(shape.rules.scope);
-    Ok(shape.machines(args.nodes)?)
+    Ok(Machines { machines: shape.machines(args.nodes)?, is_guessed: false })
 }
 
 fn workload(args: &Args, machines: &[Machine]) -> anyhow::Result<Workload> {

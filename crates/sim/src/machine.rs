@@ -96,7 +96,7 @@ impl Shape {
     /// # Errors
     /// When a number is out of range.
     pub fn even(zones: u32, cpus_per_zone: u32) -> Result<Self, ShapeError> {
-        within("the number of zones", u64::from(zones), 1, MAX_ZONES as u64)?;
+        check_zones(zones)?;
         within("the number of CPUs in a zone", u64::from(cpus_per_zone), 1, MAX_CPUS)?;
         let zone = |id| ZoneShape {
             id,
@@ -237,6 +237,10 @@ pub(crate) fn cpu_milli(list: &[Need]) -> i64 {
 
 fn resource(name: ResourceName, capacity: i64, allocatable: i64) -> ZoneResource {
     ZoneResource { name, capacity, allocatable, available: allocatable }
+}
+
+fn check_zones(zones: u32) -> Result<(), ShapeError> {
+    within("the number of zones", u64::from(zones), 1, MAX_ZONES as u64)
 }
 
 fn within(what: &'static str, value: u64, low: u64, high: u64) -> Result<(), ShapeError> {

@@ -41,6 +41,7 @@ fn numbers_out_of_range_are_refused() {
     for (flags, words) in [
         ("--nodes 0", "the number of machines is 0: allowed are 1 to 20000"),
         ("--zones 65", "the number of zones is 65: allowed are 1 to 64"),
+        ("--zones 4294967295", "the number of zones is 4294967295: allowed are 1 to 64"),
         ("--reserved-cpus 32", "the number of reserved CPUs is 32: allowed are 0 to 31"),
         ("--rate 0", "rate is 0"),
         ("--rate NaN", "rate is NaN"),
@@ -50,7 +51,7 @@ fn numbers_out_of_range_are_refused() {
         ("--rate 0.000001 --pods 1000000", "up to ten years"),
     ] {
         let args = parse(flags).unwrap();
-        let result = machines(&args).and_then(|machines| workload(&args, &machines));
+        let result = machines(&args).and_then(|found| workload(&args, &found.machines));
         let error = result.unwrap_err().to_string();
         assert!(error.contains(words), "{flags}: {error}");
     }
@@ -66,7 +67,7 @@ fn flags_shape_the_machines() {
     let args =
         parse("--machine 2x16+gpu2 --zones 4 --cpus-per-zone 8 --reserved-cpus 2 --scope pod --nodes 3")
             .unwrap();
-    let machines = machines(&args).unwrap();
+    let machines = machines(&args).unwrap().machines;
     assert_eq!((machines.len(), open_cpus(&machines)), (3, 90));
     let topology = &machines[2].topology;
     assert_eq!(

@@ -1,23 +1,24 @@
-//! Machines of a real cluster, from `kubectl get nodes,pods,noderesourcetopologies -A -o yaml` (or `json`).
+//! Machines of a real cluster, from `kubectl get nodes,pods,noderesourcetopologies -A -o yaml` (or `json`), or from the
+//! folder of a must-gather.
 //!
-//! In: a v1 List. Out: one [`Machine`] for each node with known zones, with the pods there as residents, and notes
-//! about what was left out. Never: a panic, or a guess in favour of "it fits", whatever the file says.
+//! In: v1 Lists, in a folder also single objects. Out: one [`Machine`] for each node with known zones, with the pods
+//! there as residents, and notes about what was left out or guessed. Never: a panic, or a guess that no note names.
 //!
 //! Residents stay for the whole simulation, so their zones do not matter: the NRT object says what is free in each
 //! zone. For nodes without an NRT object the caller may state the number of zones. Amounts are then divided evenly, and
 //! residents are placed as the kubelet would have placed them in the order of their start. A resident that fits no zone
 //! counts for the node as a whole only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use api::nrt::{self, NodeResourceTopology};
 use k8s_openapi::api::core::v1 as wire;
-use runtime::yaml::{self, Mode};
+use runtime::yaml;
+use runtime::yaml::dump::Part;
 use scheduler::node::NodeView;
 use scheduler::pod::PodView;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use topology::admit::{self, Scratch};
@@ -25,7 +26,7 @@ use topology::policy::{Manager, Policy, Rules, Scope};
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
-use super::{MAX_MACHINES, Machine};
+use super::{MAX_MACHINES, Machine, ShapeError, check_zones};
 use crate::plural::count;
 
 /// The content of a dump.
@@ -33,8 +34,10 @@ use crate::plural::count;
 pub struct Dump {
     /// The machines, by name.
     pub machines: Vec<Machine>,
-    /// Notes about what was left out, for people.
+    /// Notes about what was left out or guessed, for people.
     pub notes: Vec<String>,
+    /// Whether settings of kubelets are guesses.
+    pub is_guessed: bool,
 }
 
 /// How to read a dump.
@@ -54,6 +57,9 @@ pub enum DumpError {
     /// The file cannot be read, or is neither YAML nor JSON.
     #[error(transparent)]
     File(#[from] yaml::Error),
+    /// A number of the options is out of range.
+    #[error(transparent)]
+    Range(#[from] ShapeError),
     /// The file holds something other than a List.
     #[error(
         "{file}: kind is {kind:?}: allowed is List, as kubectl get nodes,pods,noderesourcetopologies -A -o yaml \
@@ -87,18 +93,10 @@ pub enum DumpError {
     },
 }
 
-/// Largest file; dumps of several thousand nodes fit.
-const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Most objects named in a note.
 const MAX_NAMED: usize = 5;
-
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    items: Vec<Value>,
-}
+/// Most pods of a node; kubelets run a few hundred.
+const MAX_RESIDENTS: usize = 5_000;
 
 #[derive(Default)]
 struct Objects {
@@ -108,16 +106,33 @@ struct Objects {
     residents: BTreeMap<String, Vec<(i64, PodView)>>,
     pending: usize,
     warnings: usize,
+    /// Nodes whose reports do not say all of the kubelet's settings, by the guess about them.
+    guesses: BTreeMap<&'static str, Vec<String>>,
+}
+
+/// Reads parts of files up to the first error.
+#[derive(Default)]
+struct Reader {
+    objects: Objects,
+    /// Objects that were read. In a folder, an object may be in several files.
+    known: Option<BTreeSet<String>>,
+    /// Files of a folder that are neither YAML nor JSON.
+    unreadable: usize,
+    error: Option<DumpError>,
 }
 
 impl Dump {
-    /// Reads a dump from a file.
+    /// Reads a dump from a file or a folder. Costs little more memory than the largest file and the objects it keeps.
     ///
     /// # Errors
     /// [`DumpError`] names the file, the item and the field.
-    pub fn read(file: &Path, options: DumpOptions) -> Result<Self, DumpError> {
-        let list: List = yaml::read_file(file, Mode::Lenient, MAX_FILE_BYTES)?;
-        Self::from_list(&file.display().to_string(), list, options)
+    pub fn read(path: &Path, options: DumpOptions) -> Result<Self, DumpError> {
+        let mut reader = Reader::default();
+        if path.is_dir() {
+            reader.known = Some(BTreeSet::new());
+        }
+        yaml::dump::texts(path, &mut |file, text| reader.file(&file.display().to_string(), text))?;
+        reader.finish(&path.display().to_string(), options)
     }
 
     /// Reads a dump from text; `name` stands for the file in errors.
@@ -125,29 +140,67 @@ impl Dump {
     /// # Errors
     /// As [`Dump::read`].
     pub fn parse(name: &str, text: &str, options: DumpOptions) -> Result<Self, DumpError> {
-        Self::from_list(name, yaml::read_str(name, text, Mode::Lenient)?, options)
+        let mut reader = Reader::default();
+        reader.file(name, text);
+        reader.finish(name, options)
+    }
+}
+
+impl Reader {
+    fn file(&mut self, file: &str, text: &str) {
+        if self.error.is_some() {
+            return;
+        }
+        let in_folder = self.known.is_some();
+        match yaml::dump::read(file, text, &mut |part| self.part(file, part)) {
+            Ok(()) => {}
+            Err(_) if in_folder => self.unreadable += 1,
+            Err(error) => self.fail(error.into()),
+        }
     }
 
-    fn from_list(file: &str, list: List, options: DumpOptions) -> Result<Self, DumpError> {
-        let Some(kind_of_all) = list.kind.strip_suffix("List") else {
-            let kind = list.kind.chars().take(64).collect();
-            return Err(DumpError::NotAList { file: file.to_owned(), kind });
-        };
-        let mut objects = Objects::default();
-        for (index, mut item) in list.items.into_iter().enumerate() {
-            // Items of a NodeList carry no kind of their own.
-            if let (Some(fields), false) = (item.as_object_mut(), kind_of_all.is_empty()) {
-                fields.entry("kind").or_insert_with(|| kind_of_all.into());
+    fn part(&mut self, file: &str, part: Part) {
+        match part {
+            Part::Item { index, value } => self.object(file, index, value),
+            Part::Document { value, is_list: false } if self.known.is_some() => self.object(file, 0, value),
+            Part::Document { value, .. } => {
+                let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
+                if self.known.is_none() && !kind.ends_with("List") {
+                    let kind = kind.chars().take(64).collect();
+                    self.fail(DumpError::NotAList { file: file.to_owned(), kind });
+                }
             }
-            let what = describe(&item);
-            objects.take(item).map_err(|problem| DumpError::Item {
-                file: file.to_owned(),
-                index,
-                what,
-                problem,
-            })?;
         }
-        objects.into_dump(options).map_err(|problem| DumpError::NoMachines { file: file.to_owned(), problem })
+    }
+
+    fn object(&mut self, file: &str, index: usize, item: Value) {
+        let is_known = self.known.as_mut().is_some_and(|known| !known.insert(describe(&item, usize::MAX)));
+        if self.error.is_some() || is_known {
+            return;
+        }
+        let what = describe(&item, 64);
+        if let Err(problem) = self.objects.take(item) {
+            self.error = Some(DumpError::Item { file: file.to_owned(), index, what, problem });
+        }
+    }
+
+    /// Keeps the first error.
+    fn fail(&mut self, error: DumpError) {
+        self.error.get_or_insert(error);
+    }
+
+    fn finish(self, name: &str, options: DumpOptions) -> Result<Dump, DumpError> {
+        options.zones.map_or(Ok(()), check_zones)?;
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let problem = |problem| DumpError::NoMachines { file: name.to_owned(), problem };
+        let mut dump = self.objects.into_dump(options).map_err(problem)?;
+        if self.unreadable > 0 {
+            let files = count(self.unreadable as u64, "file");
+            dump.notes.push(format!("ignored {files} without valid YAML or JSON"));
+        }
+        Ok(dump)
     }
 }
 
@@ -195,6 +248,9 @@ impl Objects {
         };
         // Unique, and never the uid of a pod of the workload, whatever the file says.
         let residents = self.residents.entry(node.to_string()).or_default();
+        if residents.len() >= MAX_RESIDENTS {
+            return Err(format!("node {node} has more pods than the {MAX_RESIDENTS} allowed"));
+        }
         view.uid = format!("dump/{node}/{}/{}", view.uid, residents.len()).into();
         view.progress.admitted = true;
         let started = pod.status.as_ref().and_then(|status| status.start_time.as_ref());
@@ -214,7 +270,7 @@ impl Objects {
         for (name, view) in std::mem::take(&mut self.nodes) {
             let residents = self.residents.remove(&name).unwrap_or_default();
             let machine = match (self.zones.remove(&name), options.zones) {
-                (Some(zones), _) => reported(view, zones, residents),
+                (Some(zones), _) => reported(view, self.completed(&name, zones), residents),
                 (None, Some(count)) => divided_evenly(view, count, residents),
                 (None, None) => {
                     without.push(name);
@@ -230,7 +286,29 @@ impl Objects {
             );
         }
         dump.notes = self.notes(&without);
+        dump.is_guessed = !self.guesses.is_empty();
         Ok(dump)
+    }
+
+    /// The report, with a guess for each setting of the kubelet that it does not say.
+    fn completed(&mut self, node: &str, mut report: NodeTopology) -> NodeTopology {
+        let mut guess = |guess| self.guesses.entry(guess).or_default().push(node.to_owned());
+        if report.rules.cpu_manager == Manager::Unknown {
+            guess("cpuManagerPolicy static");
+        }
+        if report.rules.memory_manager == Manager::Unknown {
+            let mut resources = report.zones.iter().flat_map(|zone| &zone.resources);
+            if resources
+                .any(|resource| resource.name.kind() == ResourceKind::Memory && resource.allocatable > 0)
+            {
+                guess("memoryManagerPolicy Static, so that memory must fit in a zone");
+            } else {
+                // Exporters list memory in zones where the memory manager has some.
+                guess("memoryManagerPolicy None, because their zones list no memory");
+                report.rules.memory_manager = Manager::Off;
+            }
+        }
+        report
     }
 
     fn notes(&self, without: &[String]) -> Vec<String> {
@@ -240,6 +318,10 @@ impl Objects {
             if more > 0 { format!("{named} and {more} more") } else { named }
         };
         let mut notes = Vec::new();
+        for (guess, nodes) in &self.guesses {
+            let number = count(nodes.len() as u64, "node");
+            notes.push(format!("guessed for {number} without such a report ({}): {guess}", list(nodes)));
+        }
         if !without.is_empty() {
             notes.push(format!(
                 "left out {} without a NodeResourceTopology object: {} (--zones N includes them with N equal zones)",
@@ -331,9 +413,10 @@ fn typed<T: DeserializeOwned>(item: Value) -> Result<T, String> {
     serde_json::from_value(item).map_err(|error| error.to_string())
 }
 
-fn describe(item: &Value) -> String {
+/// Kind, namespace and name, each up to a number of characters.
+fn describe(item: &Value, most: usize) -> String {
     let text = |value: Option<&Value>| {
-        value.and_then(Value::as_str).unwrap_or_default().chars().take(64).collect::<String>()
+        value.and_then(Value::as_str).unwrap_or_default().chars().take(most).collect::<String>()
     };
     let meta = |field| text(item.get("metadata").and_then(|meta| meta.get(field)));
     let (kind, namespace, name) = (text(item.get("kind")), meta("namespace"), meta("name"));

@@ -133,6 +133,83 @@ fn bad_dumps_name_file_item_and_field() {
     }
 }
 
+#[test]
+fn settings_that_no_report_names_are_guesses() {
+    let dump = |attributes: &str, resource: &str| {
+        let zone = format!(
+            "{{name: node-0, type: Node, resources: [{{name: {resource}, capacity: 8, allocatable: 8, available: 8}}]}}"
+        );
+        let text = format!(
+            "kind: List\nitems:\n- {{kind: Node, metadata: {{name: w}}}}\n- {{kind: NodeResourceTopology, \
+             metadata: {{name: w}}, attributes: [{attributes}], zones: [{zone}]}}\n"
+        );
+        read(&text, DumpOptions::default())
+    };
+    let manager = |dump: &Dump| dump.machines[0].topology.rules.memory_manager;
+    let without = dump("", "cpu");
+    assert_eq!((manager(&without), without.is_guessed), (Manager::Off, true));
+    assert_eq!(
+        without.notes,
+        [
+            "guessed for 1 node without such a report (w): cpuManagerPolicy static",
+            "guessed for 1 node without such a report (w): memoryManagerPolicy None, because their zones list no memory",
+        ]
+    );
+    let with_memory = dump("", "memory");
+    assert_eq!(manager(&with_memory), Manager::Unknown);
+    assert!(with_memory.notes[1].ends_with("memoryManagerPolicy Static, so that memory must fit in a zone"));
+    let said =
+        dump("{name: cpuManagerPolicy, value: static}, {name: memoryManagerPolicy, value: Static}", "cpu");
+    assert_eq!((manager(&said), said.is_guessed, said.notes.len()), (Manager::Static, false, 0));
+}
+
+#[test]
+fn a_must_gather_is_read_as_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let node =
+        "kind: Node\napiVersion: v1\nmetadata: {name: w}\nstatus: {allocatable: {cpu: \"8\", pods: \"9\"}}\n";
+    let pod = "metadata: {name: p, namespace: x}\nspec: {nodeName: w, containers: [{name: c}]}\n";
+    put("cluster-scoped-resources/core/nodes/w.yaml", &format!("---\n{node}"));
+    put("namespaces/x/pods/p/p.yaml", &format!("kind: Pod\n{pod}"));
+    put(
+        "namespaces/x/core/pods.yaml",
+        &format!("items:\n- {}kind: PodList\n", pod.replace("\nspec", "\n  spec")),
+    );
+    put("namespaces/x/core/broken.yaml", "a: [");
+    put("namespaces/x/pods/p/p.log", "not: [yaml");
+    put("version.json", "{\"gitVersion\": \"v1.36.0\"}");
+    let dump = Dump::read(folder.path(), DumpOptions { zones: Some(2), ..DumpOptions::default() }).unwrap();
+    assert_eq!((dump.machines.len(), dump.machines[0].residents.len()), (1, 1), "each object counts once");
+    assert_eq!(dump.notes, ["ignored 1 file without valid YAML or JSON"]);
+    let empty = tempfile::tempdir().unwrap();
+    let error = Dump::read(empty.path(), DumpOptions::default()).unwrap_err().to_string();
+    assert!(error.ends_with("no Node objects; nodes, pods and noderesourcetopologies are needed"), "{error}");
+}
+
+#[test]
+fn numbers_are_bounded() {
+    for zones in [0, 65, 1_000_000, u32::MAX] {
+        let options = DumpOptions { zones: Some(zones), ..DumpOptions::default() };
+        let error = Dump::parse("d", LIST, options).unwrap_err().to_string();
+        assert_eq!(error, format!("the number of zones is {zones}: allowed are 1 to 64"));
+    }
+    let pod = "- {kind: Pod, metadata: {name: p}, spec: {nodeName: w, containers: [{name: c}]}}\n";
+    let list =
+        |pods| format!("kind: List\nitems:\n- {{kind: Node, metadata: {{name: w}}}}\n{}", pod.repeat(pods));
+    let options = DumpOptions { zones: Some(1), ..DumpOptions::default() };
+    assert_eq!(
+        Dump::parse("d", &list(MAX_RESIDENTS), options).unwrap().machines[0].residents.len(),
+        MAX_RESIDENTS
+    );
+    let error = Dump::parse("d", &list(MAX_RESIDENTS + 1), options).unwrap_err().to_string();
+    assert_eq!(error, "d: items[5001] (Pod p): node w has more pods than the 5000 allowed");
+}
+
 /// JSON of the right shape, with any scalar anywhere a scalar can be.
 fn hostile() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![
@@ -220,8 +297,8 @@ proptest! {
             }
             item
         }).collect();
-        let list = List { kind: "List".to_owned(), items };
-        let _ = Dump::from_list("d", list, DumpOptions { zones, ..DumpOptions::default() });
+        let list = serde_json::json!({ "kind": "List", "items": items }).to_string();
+        let _ = Dump::parse("d", &list, DumpOptions { zones, ..DumpOptions::default() });
     }
 
     /// What can be read can be simulated.
