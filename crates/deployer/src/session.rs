@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use kube::Client;
-use runtime::client::{Connection, Options as ConnectionOptions};
+use runtime::client::{Connection, Options as ConnectionOptions, brief, is_retryable};
 
 use crate::detect::{self, PlatformSpec};
 use crate::options::Options;
@@ -35,6 +35,17 @@ pub(crate) fn user_agent() -> String {
 pub(crate) async fn connect(options: &ConnectionOptions) -> anyhow::Result<Clients> {
     let connection = Connection::open(options).await?;
     Ok(Clients { reads: connection.client_with_timeout(READ_TIMEOUT)?, changes: connection.watch_client()? })
+}
+
+/// Asks the API server for its version, which every user may read.
+///
+/// # Errors
+/// When it does not answer.
+pub(crate) async fn reach(client: &Client) -> anyhow::Result<()> {
+    match client.apiserver_version().await {
+        Err(error) if is_retryable(&error) => bail!("the API server cannot be reached: {}", brief(&error)),
+        _ => Ok(()),
+    }
 }
 
 /// Completes options with platform, version and, if `replicas_of_control_plane`, the number of control plane nodes.

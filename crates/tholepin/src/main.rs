@@ -6,9 +6,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use deployer::cli::render::RenderTarget;
 use exporter::compat::{Ending, Environment, Note, Peer, Start};
+use runtime::output::printable;
+use runtime::stdout::print;
 use runtime::{log, shutdown};
 use tokio_util::sync::CancellationToken;
 use topology::fingerprint::Fingerprint;
@@ -90,11 +93,32 @@ fn main() -> ExitCode {
         Some((Program::Support(tool), rest)) => (tool.failure(), "error: ", support_as(tool, rest)),
         Some((Program::Operator, rest)) => (ExitCode::FAILURE, "error: ", operate_as(rest)),
         Some((Program::DevicePlugin, rest)) => (ExitCode::FAILURE, "error: ", plug_in_as(rest)),
-        None => (ExitCode::FAILURE, "error: ", run(Cli::parse_from(&words))),
+        None => (ExitCode::FAILURE, "error: ", run(parse(&words))),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("{prefix}{error:#}");
+        eprintln!("{prefix}{}", printable(&format!("{error:#}")));
         failure
+    })
+}
+
+/// Commands that change a cluster.
+const CHANGING: [&str; 3] = ["deploy", "remove", "setup"];
+
+/// Reads the command line, or ends the process. A word that is no command leads to one that changes a cluster only if
+/// both begin alike: `status` is no slip of `setup`.
+fn parse(words: &[OsString]) -> Cli {
+    Cli::try_parse_from(words).unwrap_or_else(|mut error| {
+        let given = match error.get(ContextKind::InvalidSubcommand) {
+            Some(ContextValue::String(given)) => given.get(..2).unwrap_or_default().to_owned(),
+            _ => error.exit(),
+        };
+        if let Some(ContextValue::Strings(mut close)) = error.remove(ContextKind::SuggestedSubcommand) {
+            close.retain(|name| !CHANGING.contains(&name.as_str()) || name.starts_with(&given));
+            if !close.is_empty() {
+                error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(close));
+            }
+        }
+        error.exit()
     })
 }
 
@@ -271,7 +295,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),
         Entry::Fingerprint => fingerprint(),
         Entry::Completion { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "tholepin", &mut std::io::stdout());
+            // A writer that fails makes the generator panic, and pipes are closed early.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "tholepin", &mut script);
+            print(&String::from_utf8_lossy(&script))?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -294,7 +321,6 @@ fn block_on(
     Ok(ExitCode::SUCCESS)
 }
 
-#[expect(clippy::print_stdout, reason = "the fingerprint is this command's output")]
 fn fingerprint() -> anyhow::Result<ExitCode> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
@@ -309,6 +335,6 @@ fn fingerprint() -> anyhow::Result<ExitCode> {
         }
     }
     let names = pods.iter().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
-    println!("{}", Fingerprint::of_names(names));
+    print(&format!("{}\n", Fingerprint::of_names(names)))?;
     Ok(ExitCode::SUCCESS)
 }

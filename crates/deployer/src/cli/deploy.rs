@@ -6,17 +6,16 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use runtime::output::{Format, OutputArgs};
+use runtime::output::{Format, OutputArgs, printable};
 use runtime::stdout::print;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::flags::InstallFlags;
-use super::values::{duration, variable};
+use super::values::{self, duration, variable};
 use super::{ClusterArgs, components};
 use crate::install::step::{Change, Observer};
 use crate::install::{self, DryRun, Outcome, Removal, Settings};
-use crate::manifests;
 use crate::part::{Component, Part};
 use crate::progress::lines::Lines;
 use crate::progress::terminal::Terminal;
@@ -139,7 +138,7 @@ pub(super) async fn run(args: Args, token: &CancellationToken) -> anyhow::Result
     let components = components(&args.components);
     if args.diff {
         return Ok(diff(&args, &settings, components, token).await.unwrap_or_else(|error| {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", printable(&format!("{error:#}")));
             ExitCode::from(2)
         }));
     }
@@ -171,7 +170,7 @@ async fn prepare(
     let clients = session::connect(&cluster.options()).await?;
     let stated = flags.platform.clone().unwrap_or_default();
     let options = session::resolve(&clients.reads, &stated, flags.needs_cluster(), options).await?;
-    let parts = manifests::parts(&options, components)?;
+    let parts = values::parts(&options, components)?;
     Ok((clients, parts))
 }
 
@@ -207,6 +206,8 @@ pub(super) async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyh
     let began = Instant::now();
     let settings = Settings { force: args.force, ..args.change.settings() };
     let clients = session::connect(&args.cluster.options()).await?;
+    // Each of many lists would be tried for long.
+    session::reach(&clients.reads).await?;
     let mut observer = observer(&settings);
     let removal =
         install::remove(&clients.changes, components(&args.components), &settings, observer.as_mut(), token)

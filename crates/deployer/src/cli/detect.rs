@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use runtime::output::OutputArgs;
+use runtime::output::{OutputArgs, printable};
 use runtime::stdout::print;
 use serde_json::json;
 
@@ -51,13 +51,15 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         };
     }
     let found = detect::cluster(&clients.reads, &args.platform.clone().unwrap_or_default()).await;
-    print(&format.write(&found, || format!("{found}\n"))?)?;
+    // Without any answer there is nothing to print for people.
+    let has_answer = found.platform.get().is_ok() || found.version.get().is_ok();
+    print(&format.write(&found, || if has_answer { format!("{found}\n") } else { String::new() })?)?;
     let errors: Vec<_> =
         [found.platform.get().err(), found.version.get().err()].into_iter().flatten().collect();
     Ok(unanswered(&errors))
 }
 
 fn unanswered(errors: &[detect::Error]) -> ExitCode {
-    errors.iter().for_each(|error| eprintln!("error: {error}"));
+    errors.iter().for_each(|error| eprintln!("error: {}", printable(&error.to_string())));
     if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(UNANSWERED) }
 }

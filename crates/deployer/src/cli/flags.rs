@@ -12,8 +12,8 @@ use api::schedulerconfig::{InformerMode, PreemptionMode};
 use k8s_openapi::api::core::v1::Toleration;
 
 use super::values::{
-    Period, Replicas, bool_word, distribution, from_file, kubelet_config, label, lease, period, replicas,
-    toleration, word,
+    Period, Replicas, bool_word, distribution, from_file, image, kubelet_config, label, lease, namespace,
+    period, replicas, toleration, word,
 };
 use crate::detect::PlatformSpec;
 use crate::images::{Images, Pullspec, USE_SHA};
@@ -56,7 +56,7 @@ struct UpdaterFlags {
     )]
     updater_type: Updater,
     /// Namespace of the topology updater
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = namespace)]
     updater_namespace: Option<String>,
     /// Name of its objects
     #[arg(long, value_name = "NAME")]
@@ -146,7 +146,7 @@ struct SchedulerFlags {
     )]
     sched_type: Scheduler,
     /// Namespace of the scheduler
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = namespace)]
     sched_namespace: Option<String>,
     /// Number of replicas, one of which leads; auto: one for each control plane node
     #[arg(short = 'R', long, value_name = "N", default_value = "1", value_parser = replicas, allow_hyphen_values = true)]
@@ -216,22 +216,22 @@ struct PodFlags {
 #[command(next_help_heading = "Images")]
 struct ImageFlags {
     /// Our image, for exporter and scheduler [env: THOLEPIN_IMAGE]
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     image: Option<String>,
     /// Image of resource-topology-exporter [env: TAS_RESOURCE_EXPORTER_IMAGE]
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     rte_image: Option<String>,
     /// Image of nfd-topology-updater [env: TAS_NODE_FEATURE_DISCOVERY_IMAGE]
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     nfd_image: Option<String>,
     /// Image of the scheduler plugin [env: TAS_SCHEDULER_PLUGIN_IMAGE]
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     sched_image: Option<String>,
     /// Image of the scheduler plugin's controller [env: TAS_SCHEDULER_PLUGIN_CONTROLLER_IMAGE]
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     controller_image: Option<String>,
     /// Image of rte's second container, which does nothing [env: THOLEPIN_PAUSE_IMAGE]
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     pause_image: Option<String>,
     /// Pull all images from this registry and path
     #[arg(long, value_name = "HOST[/PATH]")]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::ClusterArgs;
 use super::flags::InstallFlags;
-use super::values::{bool_word, variable};
+use super::values::{self, bool_word, namespace, variable};
 use crate::manifests::access::ServiceAccountRef;
 use crate::manifests::{self, resource_claims, text};
 use crate::options::Options;
@@ -40,7 +40,7 @@ pub struct Args {
     #[command(flatten)]
     pub output: OutputArgs<ManifestFormat>,
     /// Namespace (operator, hardware, resource-claims) [default: numaresources, tholepin-hardware, or tholepin]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
     /// The device plugin's service account (resource-claims)
     #[arg(long, value_name = "NAME", default_value = resource_claims::ACCOUNT)]
@@ -106,6 +106,7 @@ impl ManifestFormat {
 /// When a flag's value is not allowed, or control plane nodes have to be counted and cannot be.
 pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let stated = args.install.platform.clone().unwrap_or_default();
+    args.refuse_unused()?;
     let mut options = args.options()?;
     let components: &[Component] = match args.target {
         None => &Component::ALL,
@@ -133,7 +134,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let clients = session::connect(&args.cluster.options()).await?;
         options.scheduler.replicas = session::control_plane_replicas(&clients.reads).await?;
     }
-    let parts = manifests::parts(&options, components)?;
+    let parts = values::parts(&options, components)?;
     if components.contains(&Component::TopologyUpdater) {
         manifests::exporter::policy_left_out(&options).iter().for_each(|note| eprintln!("warning: {note}"));
     }
@@ -141,6 +142,20 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 impl Args {
+    /// Refuses flags of other manifests than those that are printed.
+    fn refuse_unused(&self) -> anyhow::Result<()> {
+        if self.namespace.is_some() && self.target != Some(RenderTarget::ResourceClaims) {
+            let ours = "--updater-namespace and --sched-namespace";
+            anyhow::bail!("--namespace is for operator, hardware and resource-claims; here there are {ours}");
+        }
+        if self.monitoring.is_some() {
+            anyhow::bail!(
+                "--monitoring is for operator and hardware; without them there is nothing to monitor"
+            );
+        }
+        Ok(())
+    }
+
     /// The options that the flags state; the platform is Kubernetes unless a flag names another.
     ///
     /// # Errors
@@ -198,7 +213,13 @@ pub fn images(args: &ImagesArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// When standard output cannot be written.
 pub fn crds() -> anyhow::Result<ExitCode> {
-    print(&format!("---\n{}", api::crd::NRT_CRD_YAML))?;
+    let all = [
+        api::crd::NRT_CRD_YAML,
+        api::crd::OPERATOR_CRD_YAML,
+        api::crd::SCHEDULER_CRD_YAML,
+        api::crd::DEVICE_CONFIG_CRD_YAML,
+    ];
+    print(&all.map(|definition| format!("---\n{definition}")).concat())?;
     Ok(ExitCode::SUCCESS)
 }
 

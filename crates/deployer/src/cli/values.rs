@@ -12,8 +12,9 @@ use clap::ValueEnum as _;
 use k8s_openapi::api::core::v1::Toleration;
 use topology::policy::{Policy, Scope};
 
-use crate::manifests::pod;
-use crate::options::{Distribution, KubeletConfig, LeaseName, files};
+use crate::manifests::{self, pod};
+use crate::options::{Distribution, KubeletConfig, LeaseName, Options, files};
+use crate::part::{Component, Part};
 
 /// The number of schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +106,41 @@ pub(super) fn toleration(text: &str) -> Result<Option<Toleration>, String> {
         effect: effect.map(str::to_owned),
         ..Toleration::default()
     }))
+}
+
+/// The name of a namespace: a label of DNS.
+pub(super) fn namespace(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_name = (1..=63).contains(&text.len()) && text.bytes().all(plain);
+    if is_name && !text.starts_with('-') && !text.ends_with('-') {
+        return Ok(text.to_owned());
+    }
+    Err("it must be 1 to 63 lower-case letters, digits and dashes, without a dash at an end".to_owned())
+}
+
+/// The reference of an image: no white space, and no path segment in upper case letters.
+pub(super) fn image(text: &str) -> Result<String, String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@[]".contains(&byte);
+    let repository = text.split('@').next().unwrap_or_default().rsplit_once('/').map_or("", |(path, _)| path);
+    let path = repository.split_once('/').map_or("", |(_, path)| path);
+    if !text.is_empty() && text.bytes().all(plain) && !path.contains(|c: char| c.is_ascii_uppercase()) {
+        return Ok(text.to_owned());
+    }
+    Err("it must be an image such as registry.example/path/name:tag".to_owned())
+}
+
+/// The parts of the components; an error about the kubelets' configuration names the flag.
+pub(super) fn parts(options: &Options, components: &[Component]) -> anyhow::Result<Vec<Part>> {
+    let hint = match (&options.updater.kubelet, options.platform.is_openshift()) {
+        (None, true) => " (on OpenShift before 4.20: --kubelet-config /etc/kubernetes/kubelet.conf)",
+        _ => "",
+    };
+    manifests::parts(options, components).map_err(|error| match error {
+        manifests::Error::Option { option, .. } if option.starts_with("kubelet") => {
+            anyhow::anyhow!("--kubelet-config: {error}{hint}")
+        }
+        error => error.into(),
+    })
 }
 
 /// A path, `configz[:PORT]`, or `POLICY/SCOPE`.

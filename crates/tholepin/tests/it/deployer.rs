@@ -117,3 +117,93 @@ fn exit_codes_say_how_it_went() {
         );
     }
 }
+
+#[test]
+fn flags_without_effect_are_refused_and_errors_name_the_flag() {
+    for (words, starts, ends) in [
+        ("render --namespace foo", "error: --namespace is for operator, hardware and resource-claims", ""),
+        ("render topology-updater --monitoring", "error: --monitoring is for operator and hardware", ""),
+        (
+            "render -P openshift:v4.18",
+            "error: --kubelet-config: kubelet configuration: configz is not allowed; it must be a file or",
+            "(on OpenShift before 4.20: --kubelet-config /etc/kubernetes/kubelet.conf)",
+        ),
+    ] {
+        let (code, stdout, stderr) = tholepin(words);
+        let is_said = stderr.starts_with(starts) && stderr.trim_end().ends_with(ends);
+        assert!(code == 1 && stdout.is_empty() && is_said, "{words}: {code} {stderr}");
+    }
+    let words = "render -P openshift:v4.18 --kubelet-config /etc/kubernetes/kubelet.conf";
+    let (code, stdout, stderr) = tholepin(words);
+    assert!(code == 0 && stdout.contains("/etc/kubernetes/kubelet.conf"), "{stderr}");
+    assert_eq!(tholepin("render resource-claims --namespace foo").0, 0);
+}
+
+#[test]
+fn every_definition_is_printed() {
+    let (code, stdout, _) = tholepin("crds");
+    let names: Vec<&str> = stdout.lines().filter_map(|line| line.strip_prefix("  name: ")).collect();
+    let wanted = [
+        "noderesourcetopologies.topology.node.k8s.io",
+        "numaresourcesoperators.nodetopology.openshift.io",
+        "numaresourcesschedulers.nodetopology.openshift.io",
+        "deviceconfigs.hardware.tholepin.dev",
+    ];
+    assert_eq!((code, names), (0, wanted.to_vec()));
+}
+
+#[test]
+fn no_slip_leads_to_a_change_of_a_cluster() {
+    for (word, suggests) in [("status", false), ("setop", true), ("depoly", true), ("validat", true)] {
+        let (code, _, stderr) = tholepin(word);
+        assert!(code == 2 && stderr.contains("similar subcommand") == suggests, "{word}: {stderr}");
+        assert!(!stderr.contains("'setup'") || word == "setop", "{stderr}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_completions_quietly() {
+    use std::process::{Command, Stdio};
+    let installed = Installed::under("tholepin");
+    for arguments in [&["completion", "zsh"][..], &["crds"], &["cdi", "list", "-o", "wide"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(&installed.program);
+        let child = command.args(arguments).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn without_an_api_server_commands_end_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config");
+    let text = "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: x, user: x}}]\n\
+                clusters: [{name: x, cluster: {server: 'http://127.0.0.1:1'}}]\nusers: [{name: x, user: {}}]\n";
+    std::fs::write(&config, text).unwrap();
+    let config = config.display().to_string();
+    let installed = Installed::under("tholepin");
+    for (words, code, wanted) in [
+        ("remove", 1, "error: the API server cannot be reached: "),
+        ("remove --dry-run=client", 1, "error: the API server cannot be reached: "),
+        ("detect", 2, "error: listing ClusterVersions: "),
+    ] {
+        let began = std::time::Instant::now();
+        let (is, stdout, stderr) = run_in(&installed.program, words, &[("KUBECONFIG", &config)]);
+        assert!(
+            is == code && stdout.is_empty() && stderr.starts_with(wanted),
+            "{words}: {is} {stdout} {stderr}"
+        );
+        assert!(began.elapsed().as_secs() < 10, "{words}");
+    }
+    for (config, wanted) in [("/dev/zero", "it is not a regular file"), ("/proc", "it is not a regular file")]
+    {
+        let (code, _, stderr) = run_in(&installed.program, "detect", &[("KUBECONFIG", config)]);
+        assert!(code == 1 && stderr.contains(wanted), "{config}: {stderr}");
+        let (code, _, stderr) = run_in(&installed.program, &format!("validate --kubeconfig {config}"), &[]);
+        assert!(code == 2 && stderr.contains(wanted), "{config}: {stderr}");
+    }
+}

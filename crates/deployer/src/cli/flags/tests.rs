@@ -133,3 +133,26 @@ fn negative_replicas_mean_one_for_each_control_plane_node() {
         assert_eq!(flags(words).unwrap().needs_cluster(), wanted, "{words}");
     }
 }
+
+#[test]
+fn names_and_images_that_cannot_be_are_refused() {
+    for good in [
+        "--updater-namespace a-1 --sched-namespace b",
+        "--image registry.example:5000/a/b_c/d:V1.2-x@sha256:0123 --rte-image [::1]:5000/x --nfd-image Host/x",
+    ] {
+        assert!(flags(good).is_ok(), "{good}");
+    }
+    for (bad, wanted) in [
+        ("--updater-namespace Bad_Name", "it must be 1 to 63 lower-case letters, digits and dashes"),
+        ("--sched-namespace -a", "unexpected argument"),
+        ("--sched-namespace a-", "it must be 1 to 63"),
+        ("--image registry.example/Upper/name:1", "it must be an image such as"),
+        ("--image a\u{1b}b", "it must be an image such as"),
+        ("--pause-image=", "it must be an image such as"),
+    ] {
+        let error = flags(bad).err().unwrap_or_default();
+        assert!(error.contains(wanted), "{bad}: {error}");
+    }
+    let spaced = Cli::try_parse_from(["x", "--image", "bad image"]).map(|_| ()).unwrap_err().to_string();
+    assert!(spaced.contains("it must be an image such as"), "{spaced}");
+}
