@@ -89,6 +89,6 @@ mod tests {
     fn kubeconfig_can_name_several_files() {
         let paths = |text: &str| usual(Some(OsStr::new(text)));
         assert_eq!(paths("/a::/b"), [Path::new("/a"), Path::new("/b")]);
-        assert_eq!(paths(""), [Path::new(""); 0]);
+        assert!(paths("").is_empty());
     }
 }
