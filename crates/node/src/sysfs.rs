@@ -258,7 +258,7 @@ impl Sysfs {
     }
 
     /// Reads one distance per *online* zone, in ascending order of ids: the position is not the id. Empty if their
-    /// number is another, because then nobody knows whose they are.
+    /// number is another: it does not say which zones they belong to.
     fn distances(&self, path: &Path, online: &[ZoneId]) -> Result<Vec<(ZoneId, u32)>, Error> {
         let Some(text) = file::read_if_there(path)? else { return Ok(Vec::new()) };
         let mut values = Vec::with_capacity(online.len());

@@ -81,7 +81,8 @@ pub struct BackoffLimits {
 const MAX_WAIT_MS: u64 = 5 * 60 * 1000;
 
 impl Queue {
-    /// Adds a pod of a profile to be tried. A queued pod keeps its rank among equals and gets the new spec and priority.
+    /// Adds a pod of a profile to be tried. A queued pod keeps its rank among equals and gets the new spec and
+    /// priority.
     pub fn push(&mut self, pod: PodId, priority: i32, (profile, spec): (&Arc<str>, &Arc<Spec>)) {
         let previous = self.remove(pod);
         let arrival = previous.as_ref().map_or(self.arrivals, |entry| entry.rank.arrival);

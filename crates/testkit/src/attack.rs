@@ -1,7 +1,7 @@
 //! Clients that try to keep others from an HTTP server.
 //!
-//! In: the address of a server, an address of this machine to come from. Out: the number of connections so far. Never: a
-//! complete request, which a server would have to answer.
+//! In: the address of a server, an address of this machine to come from. Out: the number of connections so far. Never:
+//! a complete request, which a server would have to answer.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -22,8 +22,8 @@ use crate::zone::Free;
 pub struct Grant {
     /// The index into [`Free::cells`].
     pub cell: u32,
-    /// The amount that the kubelet cannot give to other pods while this one lives. Of CPUs with several threads to a core
-    /// an upper bound, if the pod has init containers.
+    /// The amount that the kubelet cannot give to other pods while this one lives. An upper bound for CPUs with several
+    /// threads to a core, if the pod has init containers.
     pub held: i64,
     /// The part of `held` that podresources, and so an exporter, reports. Init containers that ran to completion keep,
     /// unreported, what later containers did not reuse.

@@ -39,7 +39,7 @@ pub(super) enum CallResult {
 }
 
 enum Completed {
-    Bind(Binding, Result<(), String>),
+    Bind(Box<Binding>, Result<(), String>),
     Condition(Arc<str>),
 }
 
@@ -155,7 +155,7 @@ async fn bind(client: Client, binding: Binding) -> Completed {
         // The server may or may not have stored the binding.
         Err(error) => look_up(&client, &binding, client::brief(&error)).await,
     };
-    Completed::Bind(binding, result)
+    Completed::Bind(Box::new(binding), result)
 }
 
 async fn post_binding(client: &Client, binding: &Binding) -> Result<(), kube::Error> {

@@ -53,7 +53,8 @@ async fn withstands(program: &Process, base: &str, port: u16) -> u32 {
     while slow.opened() < 3_000 || silent.opened() < 50 || probes < 4 || Instant::now() < ends {
         let began = Instant::now();
         for path in ["/livez", "/readyz"] {
-            probe(base, path).await.unwrap_or_else(|error| panic!("probe {probes} of {base}{path}: {error}"));
+            let answer = probe(base, path).await;
+            assert!(answer.is_ok(), "probe {probes} of {base}{path}: {answer:?}");
         }
         slowest = slowest.max(began.elapsed() / 2);
         probes += 1;

@@ -147,8 +147,8 @@ fn zone_ids_are_opaque_and_zones_may_lack_cpus() {
     }
 }
 
-/// On a zone whose first core has one thread reserved, the kubelet holds at most so many CPUs. For the first four its own
-/// packages hold exactly these.
+/// On a zone whose first core has one thread reserved, the kubelet holds at most so many CPUs. For the first four its
+/// own packages hold exactly these.
 #[test]
 fn single_threads_of_init_containers_stay_held() {
     let free = table("0: cpu=15 memory=64");
