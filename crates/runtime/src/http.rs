@@ -206,7 +206,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
 }
 
 /// Serves until `token` is cancelled, then gives requests under way two seconds. Number, size and time of connections
-/// are bounded; see [`server`].
+/// are bounded, so that no client keeps others out.
 ///
 /// # Errors
 /// Never; the result is that of a task.

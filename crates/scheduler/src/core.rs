@@ -18,7 +18,7 @@ use crate::cycle::{self, Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::ledger::PodId;
 use crate::node::{Node, NodeView};
 use crate::pod::{PodView, Spec};
-use crate::queue::{BackoffLimits, Queue, Rank};
+use crate::queue::{BackoffLimits, Queue};
 use crate::reason::{Reason, Refusals};
 
 mod accounting;
@@ -418,18 +418,16 @@ impl Core {
             return;
         }
         let heads = self.queue.waiting_heads();
-        let domains: Vec<Domains> = heads.iter().map(|(rank, _)| self.domains(rank.pod)).collect();
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(slot) = self.changed.first().copied() {
             let node = &self.nodes[slot];
             let fits = node.view.as_ref().and_then(|view| {
-                let fits = |((rank, spec), domains): &(&(Rank, Arc<Spec>), &Domains)| {
+                heads.iter().find(|(rank, spec)| {
                     let numa = self.profile_of(rank.pod).and_then(|profile| profile.numa.as_ref());
                     spec.unsupported.is_empty()
                         && cycle::filter(node, view, spec, numa, now_ms, &mut scratch).is_ok()
-                        && !domains.contain(&view.labels)
-                };
-                heads.iter().zip(&domains).find(fits).map(|(head, _)| head)
+                        && !self.domains(rank.pod).contain(&view.labels)
+                })
             });
             match fits {
                 Some((rank, _)) => {
@@ -446,7 +444,8 @@ impl Core {
 
     /// The domains that pods there keep this pod away from.
     fn domains(&self, id: PodId) -> Domains {
-        let Some(PodView { namespace, labels, .. }) = self.pods.get(&id).map(|entry| &entry.view) else {
+        let view = self.pods.get(&id).map(|entry| &entry.view).filter(|_| !self.anti_affinity.is_empty());
+        let Some(PodView { namespace, labels, .. }) = view else {
             return Domains::default();
         };
         self.anti_affinity.domains(namespace, labels, &self.nodes)

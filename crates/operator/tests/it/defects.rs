@@ -56,6 +56,11 @@ fn edits(kind: &str) -> Vec<Value> {
         "SecurityContextConstraints" => vec![json!({ "users": ["x"] }), json!({ "allowHostPID": true })],
         "MachineConfig" => vec![json!({ "spec": { "kernelArguments": ["x"] } })],
         "CustomResourceDefinition" => vec![json!({ "spec": { "names": { "shortNames": ["x"] } } })],
+        "ValidatingAdmissionPolicy" => vec![
+            json!({ "spec": { "failurePolicy": "Ignore" } }),
+            json!({ "spec": { "validations": [{ "expression": "true" }] } }),
+        ],
+        "ValidatingAdmissionPolicyBinding" => vec![json!({ "spec": { "validationActions": ["Audit"] } })],
         kind => panic!("no edit for {kind}"),
     });
     edits
@@ -131,7 +136,7 @@ fn each_kind_is_repaired_after_each_edit_and_deletion() {
         let wanted = comparable(rig.dump().await);
         let ours = ours(&wanted);
         let kinds: BTreeSet<_> = ours.iter().map(|(kind, ..)| kind.as_str()).collect();
-        assert_eq!(kinds.len(), 13, "{kinds:?}");
+        assert_eq!(kinds.len(), 15, "{kinds:?}");
         let (mut repairs, mut slowest) = (0_u32, Duration::ZERO);
         let began = Instant::now();
         for (kind, name, key) in &ours {

@@ -212,6 +212,9 @@ fn kind_of(kind: &str) -> (ObjectKind, bool) {
         "ClusterRole" => ("rbac.authorization.k8s.io", "clusterroles", false),
         "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "clusterrolebindings", false),
         "ValidatingAdmissionPolicy" => ("admissionregistration.k8s.io", "validatingadmissionpolicies", false),
+        "ValidatingAdmissionPolicyBinding" => {
+            ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", false)
+        }
         "Role" => ("rbac.authorization.k8s.io", "roles", true),
         "RoleBinding" => ("rbac.authorization.k8s.io", "rolebindings", true),
         "CustomResourceDefinition" => ("apiextensions.k8s.io", "customresourcedefinitions", false),

@@ -135,7 +135,7 @@ fn flags_without_effect_are_refused_and_errors_name_the_flag() {
     }
     let words = "render -P openshift:v4.18 --kubelet-config /etc/kubernetes/kubelet.conf";
     let (code, stdout, stderr) = tholepin(words);
-    assert!(code == 0 && stdout.contains("/etc/kubernetes/kubelet.conf"), "{stderr}");
+    assert!(code == 0 && stdout.contains("/host/kubelet-config/kubelet.conf"), "{stderr}");
     assert_eq!(tholepin("render resource-claims --namespace foo").0, 0);
 }
 
