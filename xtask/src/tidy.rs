@@ -70,6 +70,9 @@ fn rust(path: &str, text: &str, found: &mut Vec<String>) {
         found.push(format!("{path}: {lines} lines, more than {LENGTH}"));
     }
     for (line, text) in text.lines().enumerate() {
+        if is_shipped(path) && text.contains("eprint") {
+            found.push(format!("{path}:{}: runtime::stderr bounds messages and never panics", line + 1));
+        }
         let Some((_, comment)) = text.split_once("//") else { continue };
         let comment = comment.to_lowercase();
         let mut words = comment.split(|c: char| !c.is_alphanumeric());
@@ -77,6 +80,12 @@ fn rust(path: &str, text: &str, found: &mut Vec<String>) {
             found.push(format!("{path}:{}: \"{word}\" in a comment; name who it is", line + 1));
         }
     }
+}
+
+/// Whether a file is part of the program.
+fn is_shipped(path: &str) -> bool {
+    let developers = ["crates/testkit/", "crates/fakes/"].iter().any(|crate_| path.starts_with(crate_));
+    path.starts_with("crates/") && path.contains("/src/") && !path.contains("tests") && !developers
 }
 
 /// Files of `deploy` and `bundle` with the same content: one of them is a copy that can go stale.
@@ -160,6 +169,10 @@ mod tests {
         let wanted = format!("a.rs:2: \"{word}\" in a comment; name who it is");
         check("a.rs", &format!("let x = 1;\n/// Read by {word}."), &[&wanted]);
         check("a.rs", &format!("let {word} = 1; // fine"), &[]);
+        let shipped = "crates/sim/src/cli.rs";
+        let wanted = format!("{shipped}:1: runtime::stderr bounds messages and never panics");
+        check(shipped, "eprintln!();", &[&wanted]);
+        check("crates/sim/tests/it.rs", "eprintln!();", &[]);
         let file = |path: &str| (path.to_owned(), "same".to_owned());
         let mut found = Vec::new();
         equal(&["deploy/a", "deploy/b", "docs/c"].map(file).into(), &mut found);

@@ -14,6 +14,7 @@ use crate::install::step::{Change, Reverted, WaitState};
 use crate::options::Updater;
 use crate::part::Component;
 use objects::Object;
+use runtime::stderr;
 
 #[cfg(doc)]
 use crate::install::step::Step;
@@ -23,7 +24,7 @@ pub(crate) type Sink = Box<dyn FnMut(&str) + Send>;
 
 /// Writes lines to standard error.
 pub(crate) fn to_stderr() -> Sink {
-    Box::new(|line| eprintln!("{line}"))
+    Box::new(|line| stderr::line(line))
 }
 
 /// Writes lines to standard error, each with the local time as in Go's `log` package.
@@ -31,7 +32,7 @@ pub(crate) fn to_stderr_with_time() -> Sink {
     let zone = zone();
     Box::new(move |line| {
         let now = jiff::Timestamp::now().to_zoned(zone.clone());
-        eprintln!("{} {line}", now.strftime("%Y/%m/%d %H:%M:%S"));
+        stderr::line(format_args!("{} {line}", now.strftime("%Y/%m/%d %H:%M:%S")));
     })
 }
 

@@ -3,6 +3,7 @@
 //! In: files. Out: manifests on standard output, notes about changes on standard error. Never: a cluster, or a part of
 //! the output after an error.
 
+use runtime::stderr;
 use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let (text, notes) = converted(&name, &text, output.format)?;
     for note in notes {
-        eprintln!("{note}");
+        stderr::line(note);
     }
     stdout::print(&text)?;
     Ok(ExitCode::SUCCESS)

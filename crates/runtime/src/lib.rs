@@ -23,6 +23,7 @@ pub mod ready;
 pub mod ring_log;
 pub mod shutdown;
 pub mod status;
+pub mod stderr;
 pub mod stdout;
 pub mod tls;
 pub mod token_bucket;

@@ -1,14 +1,18 @@
 //! Logging: one subscriber for the process, on standard error.
 //!
 //! In: a format and a verbosity. Out: a handle that changes the level while the process runs. Never: writes to
-//! standard output, which is for data.
+//! standard output, which is for data; more than one line for an event.
 //!
 //! Verbosity follows klog's `-v=N`, so that peers' manifests keep working: 0 to 3 is `info`, 4 and 5 is
 //! `debug`, 6 and more is `trace`. (klog prints its plain lines from 0 on, and no peer has a quieter setting;
 //! for that use directives.) The variable `THOLEPIN_LOG` overrides with directives, for example
 //! `warn,scheduler=debug`.
 
+mod line;
+
 use std::io::IsTerminal;
+
+use line::Lines;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry, reload};
@@ -59,7 +63,7 @@ pub fn init(format: Format, verbosity: u8) -> Result<Handle, Error> {
     let wanted = std::env::var(VARIABLE).unwrap_or_default();
     let filter = if wanted.is_empty() { parse(&verbosity.to_string())? } else { parse(&wanted)? };
     let (filter, handle) = reload::Layer::new(filter);
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(move || Lines(format));
     let lines = match format {
         Format::Json => lines.json().flatten_event(true).boxed(),
         Format::Text => {

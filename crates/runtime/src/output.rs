@@ -123,6 +123,23 @@ fn replaced(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
     if text.contains(&acts) { text.replace(acts, "\u{fffd}").into() } else { text.into() }
 }
 
+/// The same with at most about this many bytes a line: the middle of a longer one is left out.
+#[must_use]
+pub fn shortened(text: &str, limit_bytes: usize) -> Cow<'_, str> {
+    if text.len() <= limit_bytes || text.lines().all(|line| line.len() <= limit_bytes) {
+        return text.into();
+    }
+    let short = |line: &str| {
+        if line.len() <= limit_bytes {
+            return line.to_owned();
+        }
+        let head = line.floor_char_boundary(limit_bytes / 4 * 3);
+        let tail = line.ceil_char_boundary(line.len() - limit_bytes / 8);
+        format!("{} ... {} bytes left out ... {}", &line[..head], tail - head, &line[tail..])
+    };
+    text.split('\n').map(short).collect::<Vec<_>>().join("\n").into()
+}
+
 /// Whether a character moves the cursor, changes the terminal, or turns the direction of what follows.
 fn acts(c: char) -> bool {
     let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

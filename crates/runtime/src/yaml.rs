@@ -22,11 +22,16 @@ use serde_saphyr::options::DuplicateKeyPolicy;
 use std::io::Read;
 use std::path::Path;
 
+use crate::output::shortened;
+
 pub mod dump;
 mod input;
 
 /// A limit that suffices for any configuration file or manifest.
 pub const CONFIG_LIMIT_BYTES: u64 = 4 << 20;
+
+/// The longest line of an error, in bytes.
+const REASON_BYTES: usize = 1024;
 
 /// What a reader makes of unknown fields and repeated keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +50,7 @@ pub fn read_file<T: DeserializeOwned>(path: &Path, mode: Mode, limit_bytes: u64)
     read_str(&path.display().to_string(), &read_text(path, limit_bytes)?, mode)
 }
 
-/// Reads a text file of at most `limit_bytes`, or a pipe that is never silent for 10 seconds.
+/// Reads a text file of at most `limit_bytes`, or a pipe whose writer comes within 5 seconds.
 ///
 /// # Errors
 /// When the file cannot be read, is neither regular nor a pipe, is too large, or is not UTF-8.
@@ -53,7 +58,7 @@ pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, Error> {
     let file = path.display().to_string();
     match input::Input::open(path) {
         Ok(open) => read_bounded(&file, open, limit_bytes),
-        Err(error) => Err(Error { file, reason: error.to_string() }),
+        Err(error) => Err(Error::new(&file, &error.to_string())),
     }
 }
 
@@ -62,7 +67,7 @@ pub fn read_text(path: &Path, limit_bytes: u64) -> Result<String, Error> {
 /// # Errors
 /// When the text cannot be read, is too large, or is not UTF-8.
 pub fn read_bounded(name: &str, input: impl Read, limit_bytes: u64) -> Result<String, Error> {
-    let failed = |reason: String| Error { file: name.to_owned(), reason };
+    let failed = |reason: String| Error::new(name, &reason);
     let mut bytes = Vec::new();
     // One byte beyond the limit tells "too large" from "just fits", also for pipes that have no length.
     let read = input.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes);
@@ -79,7 +84,7 @@ pub fn read_bounded(name: &str, input: impl Read, limit_bytes: u64) -> Result<St
 /// # Errors
 /// When the text is not YAML, or does not have the shape of `T`.
 pub fn read_str<T: DeserializeOwned>(name: &str, text: &str, mode: Mode) -> Result<T, Error> {
-    let failed = |reason: String| Error { file: name.to_owned(), reason };
+    let failed = |reason: String| Error::new(name, &reason);
     let mut unknown = Vec::new();
     let value = serde_saphyr::with_deserializer_from_str_with_options(
         text,
@@ -103,7 +108,7 @@ pub fn read_str<T: DeserializeOwned>(name: &str, text: &str, mode: Mode) -> Resu
 /// # Errors
 /// When the text is not YAML, a document does not have the shape of `T`, or there are more than `limit`.
 pub fn read_many<T: DeserializeOwned>(name: &str, text: &str, limit: usize) -> Result<Vec<T>, Error> {
-    let failed = |reason: String| Error { file: name.to_owned(), reason };
+    let failed = |reason: String| Error::new(name, &reason);
     let mut bytes = text.as_bytes();
     let documents = serde_saphyr::read_with_options(&mut bytes, options(text, Mode::Lenient));
     let documents = documents.take(limit.saturating_add(1)).collect::<Result<Vec<Option<T>>, _>>();
@@ -122,7 +127,7 @@ pub fn read_many<T: DeserializeOwned>(name: &str, text: &str, limit: usize) -> R
 pub fn write<T: Serialize>(value: &T) -> Result<String, Error> {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     serde_saphyr::to_string_with_options(value, options)
-        .map_err(|error| Error { file: "yaml".to_owned(), reason: error.to_string() })
+        .map_err(|error| Error::new("yaml", &error.to_string()))
 }
 
 /// The error in words for users: without advice on types and functions.
@@ -152,6 +157,13 @@ pub struct Error {
     pub file: String,
     /// The reason, with line and column or the path of the field.
     pub reason: String,
+}
+
+impl Error {
+    /// A parser quotes what it could not read, however long that is.
+    fn new(file: &str, reason: &str) -> Self {
+        Self { file: file.to_owned(), reason: shortened(reason, REASON_BYTES).into_owned() }
+    }
 }
 
 #[cfg(test)]

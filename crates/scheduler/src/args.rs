@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use api::goduration::GoDuration;
 use api::schedulerconfig::SchedulerConfig;
-use runtime::{log, tls};
+use runtime::{log, tls, yaml};
 
 use crate::config;
 use crate::core::Settings;
@@ -140,7 +140,7 @@ impl ElectionFlags {
 
 fn read(path: &Path, seed: u64) -> anyhow::Result<(SchedulerConfig, Settings)> {
     let name = || path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(name)?;
+    let text = yaml::read_text(path, yaml::CONFIG_LIMIT_BYTES)?;
     let file = SchedulerConfig::parse(&text).with_context(name)?;
     let settings = config::settings(&file, seed).with_context(name)?;
     Ok((file, settings))

@@ -6,10 +6,12 @@
 //!
 //! The version is that of `Cargo.toml`, or of the Makefile line `VERSION ?= 5.0.999-snapshot`, without the suffix.
 
+use runtime::stderr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use runtime::yaml;
 use serde::Serialize;
 use tokio::process::Command;
 
@@ -44,7 +46,7 @@ pub async fn run(call: &Call) -> anyhow::Result<ExitCode> {
         ["commit"] => commit().await?,
         ["branch"] => branch(&git_branch().await?),
         _ => {
-            eprintln!("usage: {} [inspect|version|commit|branch]", call.program);
+            stderr::line(format_args!("usage: {} [inspect|version|commit|branch]", call.program));
             return Ok(ExitCode::FAILURE);
         }
     };
@@ -85,14 +87,16 @@ fn version() -> anyhow::Result<String> {
             None => return Ok(env!("CARGO_PKG_VERSION").to_owned()),
         },
     };
-    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let text = yaml::read_text(&file, yaml::CONFIG_LIMIT_BYTES)?;
     version_of(&text).with_context(|| format!("{}: no version found", file.display()))
 }
 
 /// The uppermost `Cargo.toml` with a version, in the folder or above it: that of a workspace rather than of a member.
 fn file(folder: &Path) -> Option<PathBuf> {
     let files = folder.ancestors().map(|folder| folder.join("Cargo.toml"));
-    let has = |file: &PathBuf| std::fs::read_to_string(file).is_ok_and(|text| version_of(&text).is_some());
+    let has = |file: &PathBuf| {
+        yaml::read_text(file, yaml::CONFIG_LIMIT_BYTES).is_ok_and(|text| version_of(&text).is_some())
+    };
     files.filter(has).last()
 }
 

@@ -2,6 +2,7 @@
 //!
 //! In: a command line. Out: flags, clients, lines on standard error. Never: the work of a tool.
 
+use runtime::stderr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,11 +43,15 @@ impl Call {
         match set.parse(self.arguments.iter().cloned()) {
             Ok(parsed) if rest || parsed.rest.is_empty() => Ok(parsed),
             Ok(parsed) => {
-                eprint!("unexpected argument: {}\n{}", parsed.rest.join(" "), set.usage());
+                stderr::print(format_args!(
+                    "unexpected argument: {}\n{}",
+                    parsed.rest.join(" "),
+                    set.usage()
+                ));
                 Err(ExitCode::from(2))
             }
             Err(outcome) => {
-                eprint!("{}", outcome.text());
+                stderr::print(outcome.text());
                 Err(ExitCode::from(outcome.code()))
             }
         }
@@ -76,7 +81,7 @@ pub async fn client(tool: &str, flags: &Parsed) -> anyhow::Result<Client> {
 
 /// Prints a line on standard error, with the time in the format of Go's `log` package, in UTC.
 pub fn log(text: &str) {
-    eprintln!("{} {text}", Timestamp::now().strftime("%Y/%m/%d %H:%M:%S"));
+    stderr::line(format_args!("{} {text}", Timestamp::now().strftime("%Y/%m/%d %H:%M:%S")));
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! error; exit code 1 when a line cannot be read, 2 when a commit is not signed off. Never: an end at the first invalid
 //! commit.
 
+use runtime::stderr;
 use std::io::{BufRead, Read as _};
 use std::process::ExitCode;
 
@@ -50,7 +51,7 @@ pub fn run(call: &Call) -> anyhow::Result<ExitCode> {
         match read {
             Ok(commit) => commits.extend(commit),
             Err(error) => {
-                eprintln!("error decoding git commit: line {}: {error}", number + 1);
+                stderr::line(format_args!("error decoding git commit: line {}: {error}", number + 1));
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -60,7 +61,7 @@ pub fn run(call: &Call) -> anyhow::Result<ExitCode> {
         match check(commit) {
             Ok(how) => call::print(&format!("commit {}: {how}\n", commit.commit))?,
             Err(reasons) => {
-                eprintln!("invalid commit {}: {}", commit.commit, reasons.join("; "));
+                stderr::line(format_args!("invalid commit {}: {}", commit.commit, reasons.join("; ")));
                 wrong += 1;
             }
         }

@@ -7,6 +7,7 @@
 //! With these names in the image, the Go operator's must-gather scripts work on our pods as on its own, and our
 //! collector treats both alike.
 
+use runtime::stderr;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt as _;
@@ -31,7 +32,7 @@ pub fn cat(call: &Call) -> anyhow::Result<ExitCode> {
     let folder = std::env::var_os(DUMP).filter(|dir| !dir.is_empty()).map_or(FOLDER.into(), PathBuf::from);
     let mut code = ExitCode::SUCCESS;
     if call.arguments.is_empty() {
-        eprintln!("usage: {} FILE..., files of {}", call.program, folder.display());
+        stderr::line(format_args!("usage: {} FILE..., files of {}", call.program, folder.display()));
         return Ok(ExitCode::FAILURE);
     }
     for file in &call.arguments {
@@ -40,7 +41,7 @@ pub fn cat(call: &Call) -> anyhow::Result<ExitCode> {
             copied.or_else(|error| if error.kind() == ErrorKind::BrokenPipe { Ok(0) } else { Err(error) })
         });
         if let Err(error) = shown {
-            eprintln!("{}: {file}: {error}", call.program);
+            stderr::line(format_args!("{}: {file}: {error}", call.program));
             code = ExitCode::FAILURE;
         }
     }

@@ -24,6 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::{Api, Client};
 use runtime::client::brief;
 use runtime::goflag::{Flag, Kind, Parsed};
+use runtime::yaml;
 use serde_json::Value;
 
 use crate::call::{self, Call, KUBECONFIG};
@@ -243,15 +244,7 @@ impl Task {
 }
 
 fn script(file: &Path) -> anyhow::Result<String> {
-    use std::io::Read as _;
-    let mut text = String::new();
-    let open = std::fs::File::open(file).with_context(|| format!("script {}", file.display()))?;
-    let read = open.take(MAX_SCRIPT_BYTES + 1).read_to_string(&mut text);
-    read.with_context(|| format!("script {}", file.display()))?;
-    if text.len() as u64 > MAX_SCRIPT_BYTES {
-        bail!("script {}: larger than {MAX_SCRIPT_BYTES} bytes", file.display());
-    }
-    Ok(text)
+    yaml::read_text(file, MAX_SCRIPT_BYTES).context("script")
 }
 
 fn image(template: &PodSpec) -> anyhow::Result<String> {

@@ -16,6 +16,7 @@ pub use compare::{Difference, Outcome, compare};
 pub use gathered::{Pair, pairs};
 pub use record::{Record, parse};
 
+use runtime::stderr;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -68,7 +69,7 @@ pub fn run(call: &Call) -> anyhow::Result<ExitCode> {
     let flags = match set.parse(call.arguments.iter().cloned()) {
         Ok(flags) => flags,
         Err(outcome) => {
-            eprint!("{}", outcome.text());
+            stderr::print(outcome.text());
             return Ok(ExitCode::from(u8::from(outcome.code() != 0)));
         }
     };
@@ -89,12 +90,12 @@ pub fn run(call: &Call) -> anyhow::Result<ExitCode> {
     };
     match report {
         Ok(report) => {
-            report.notes.iter().for_each(|note| eprintln!("{note}"));
+            report.notes.iter().for_each(|note| stderr::line(note));
             call::print(&report.text)?;
             Ok(ExitCode::from(if report.failed { 2 } else { 0 }))
         }
         Err(error) => {
-            eprint!("{error}\n{}", set.usage());
+            stderr::print(format_args!("{error}\n{}", set.usage()));
             Ok(ExitCode::from(1))
         }
     }

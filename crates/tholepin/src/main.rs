@@ -1,7 +1,7 @@
 //! The binary: its own name or a subcommand becomes an entry point of one of the crates. No logic lives here.
 
 use std::ffi::OsString;
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,9 +10,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use deployer::cli::render::RenderTarget;
 use exporter::compat::{Ending, Environment, Note, Peer, Start};
-use runtime::output::printable;
 use runtime::stdout::print;
-use runtime::{log, shutdown};
+use runtime::{log, shutdown, stderr, yaml};
 use tokio_util::sync::CancellationToken;
 use topology::fingerprint::Fingerprint;
 
@@ -96,9 +95,19 @@ fn main() -> ExitCode {
         None => (ExitCode::FAILURE, "error: ", run(parse(&words))),
     };
     result.unwrap_or_else(|error| {
-        eprintln!("{prefix}{}", printable(&format!("{error:#}")));
+        stderr::line(format_args!("{prefix}{error:#}"));
         failure
     })
+}
+
+/// Ends the process as clap does.
+fn exit(error: &clap::Error) -> ! {
+    let plain = error.render().to_string();
+    if error.use_stderr() && stderr::text(&plain) != plain {
+        stderr::print(plain);
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 /// Commands that change a cluster.
@@ -110,7 +119,7 @@ fn parse(words: &[OsString]) -> Cli {
     Cli::try_parse_from(words).unwrap_or_else(|mut error| {
         let given = match error.get(ContextKind::InvalidSubcommand) {
             Some(ContextValue::String(given)) => given.get(..2).unwrap_or_default().to_owned(),
-            _ => error.exit(),
+            _ => exit(&error),
         };
         if let Some(ContextValue::Strings(mut close)) = error.remove(ContextKind::SuggestedSubcommand) {
             close.retain(|name| !CHANGING.contains(&name.as_str()) || name.starts_with(&given));
@@ -118,7 +127,7 @@ fn parse(words: &[OsString]) -> Cli {
                 error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(close));
             }
         }
-        error.exit()
+        exit(&error)
     })
 }
 
@@ -174,7 +183,7 @@ fn variable(name: &str) -> Option<String> {
 
 /// Prints what a program that we stand in for ends with.
 fn end(ending: &Ending) -> anyhow::Result<ExitCode> {
-    eprint!("{}", ending.stderr);
+    stderr::print(&ending.stderr);
     std::io::stdout().write_all(ending.stdout.as_bytes())?;
     Ok(ExitCode::from(ending.code))
 }
@@ -227,7 +236,7 @@ fn operate_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
 
 /// Runs as the sample device plugin: its flags.
 fn plug_in_as(words: &[OsString]) -> anyhow::Result<ExitCode> {
-    let args = deviceplugin::args::parse_sample(&texts(words)?).unwrap_or_else(|error| error.exit());
+    let args = deviceplugin::args::parse_sample(&texts(words)?).unwrap_or_else(|error| exit(&error));
     plug_in(&args)
 }
 
@@ -321,20 +330,20 @@ fn block_on(
     Ok(ExitCode::SUCCESS)
 }
 
+/// A hundred thousand pods have a tenth of it.
+const MAX_NAMES_BYTES: u64 = 64 << 20;
+
 fn fingerprint() -> anyhow::Result<ExitCode> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
-        eprintln!("reading `namespace name` lines from standard input; end with Ctrl-D");
+        stderr::line("reading `namespace name` lines from standard input; end with Ctrl-D");
     }
-    let mut pods = Vec::new();
-    for (number, line) in stdin.lock().lines().enumerate() {
-        let line = line.with_context(|| format!("standard input, line {}", number + 1))?;
+    let text = yaml::read_bounded("standard input", stdin, MAX_NAMES_BYTES)?;
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let names = lines.filter_map(|line| {
         let mut words = line.split_whitespace();
-        if let (false, Some(namespace), Some(name)) = (line.starts_with('#'), words.next(), words.next()) {
-            pods.push((namespace.to_owned(), name.to_owned()));
-        }
-    }
-    let names = pods.iter().map(|(namespace, name)| (namespace.as_str(), name.as_str()));
+        words.next().zip(words.next())
+    });
     print(&format!("{}\n", Fingerprint::of_names(names)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,8 @@
 
 #[path = "it/attack.rs"]
 mod attack;
+#[path = "it/bad_input.rs"]
+mod bad_input;
 #[path = "it/commands.rs"]
 mod commands;
 #[path = "it/deployer.rs"]

@@ -1,12 +1,13 @@
 //! `tholepin deploy`, `remove` and `setup`.
 
+use runtime::stderr;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use runtime::output::{Format, OutputArgs, printable};
+use runtime::output::{Format, OutputArgs};
 use runtime::stdout::print;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -138,7 +139,7 @@ pub(super) async fn run(args: Args, token: &CancellationToken) -> anyhow::Result
     let components = components(&args.components);
     if args.diff {
         return Ok(diff(&args, &settings, components, token).await.unwrap_or_else(|error| {
-            eprintln!("error: {}", printable(&format!("{error:#}")));
+            stderr::line(format_args!("error: {error:#}"));
             ExitCode::from(2)
         }));
     }
@@ -194,7 +195,11 @@ async fn install(
     let counts: Vec<String> =
         counts.into_iter().map(|(change, count)| format!("{count} {}", word(change))).collect();
     let dry = if settings.dry_run.is_some() { " (dry run)" } else { "" };
-    eprintln!("deployed in {:.1} s{dry}: {}", began.elapsed().as_secs_f64(), counts.join(", "));
+    stderr::line(format_args!(
+        "deployed in {:.1} s{dry}: {}",
+        began.elapsed().as_secs_f64(),
+        counts.join(", ")
+    ));
     Ok(outcome)
 }
 
@@ -216,7 +221,10 @@ pub(super) async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyh
     let removal = removal?;
     let dry = if settings.dry_run.is_some() { " (dry run)" } else { "" };
     let (deleted, kept) = (removal.deleted.len(), removal.kept.len());
-    eprintln!("removed in {:.1} s{dry}: {deleted} deleted, {kept} kept", began.elapsed().as_secs_f64());
+    stderr::line(format_args!(
+        "removed in {:.1} s{dry}: {deleted} deleted, {kept} kept",
+        began.elapsed().as_secs_f64()
+    ));
     print_value(args.output.format, &removal_value(&removal))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -227,7 +235,7 @@ pub(super) async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyh
 /// When the installation failed, or was not begun because of what the check found.
 pub(super) async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let before = examine(&args.cluster).await?;
-    eprint!("{}", validate::print::render(&before, validate::print::Format::Text)?);
+    stderr::print(validate::print::render(&before, validate::print::Format::Text)?);
     if before.count(Severity::Error) > 0 && !args.force {
         bail!("nothing was installed because of these errors; correct them, or install anyway with --force");
     }

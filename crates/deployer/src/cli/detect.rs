@@ -1,8 +1,9 @@
 //! `tholepin detect`.
 
+use runtime::stderr;
 use std::process::ExitCode;
 
-use runtime::output::{OutputArgs, printable};
+use runtime::output::OutputArgs;
 use runtime::stdout::print;
 use serde_json::json;
 
@@ -60,6 +61,6 @@ pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn unanswered(errors: &[detect::Error]) -> ExitCode {
-    errors.iter().for_each(|error| eprintln!("error: {}", printable(&error.to_string())));
+    errors.iter().for_each(|error| stderr::line(format_args!("error: {error}")));
     if errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(UNANSWERED) }
 }

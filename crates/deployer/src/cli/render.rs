@@ -1,5 +1,6 @@
 //! `tholepin render`, `images`, `crds` and `version`: commands that need no cluster.
 
+use runtime::stderr;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -136,7 +137,9 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let parts = values::parts(&options, components)?;
     if components.contains(&Component::TopologyUpdater) {
-        manifests::exporter::policy_left_out(&options).iter().for_each(|note| eprintln!("warning: {note}"));
+        manifests::exporter::policy_left_out(&options)
+            .iter()
+            .for_each(|note| stderr::line(format_args!("warning: {note}")));
     }
     args.print(parts.iter().flat_map(Part::objects))
 }

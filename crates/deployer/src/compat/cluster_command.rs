@@ -3,6 +3,7 @@
 //! In: a [`Request`]. Out: data on standard output, the log on standard error, the peer's exit code. Never: a command
 //! line.
 
+use runtime::stderr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -129,7 +130,7 @@ impl Request {
     /// `setup` logs findings and continues in any case.
     async fn log_findings(&self) -> anyhow::Result<()> {
         let (items, notes) = deployer::inspect(&self.cluster).await?;
-        notes.iter().for_each(|note| eprintln!("not checked: {note}"));
+        notes.iter().for_each(|note| stderr::line(format_args!("not checked: {note}")));
         if self.style == LogStyle::Classic {
             deployer::text(&items).lines().for_each(|line| to_stderr_with_time()(line));
             return Ok(());
@@ -150,7 +151,7 @@ impl Request {
         if self.parsed.bool("control-plane") {
             let nodes = detect::control_plane_nodes(&clients.reads).await;
             let nodes = nodes.unwrap_or_else(|error| {
-                eprintln!("{error}");
+                stderr::line(error);
                 0
             });
             let (text, json) = (format!("nodes={nodes}\n"), format!("{{\"nodeCount\":{nodes}}}\n"));
@@ -159,7 +160,7 @@ impl Request {
         }
         let found = detect::cluster(&clients.reads, &self.given).await;
         let errors = [found.platform.get().err(), found.version.get().err()];
-        errors.into_iter().flatten().for_each(|error| eprintln!("{error}"));
+        errors.into_iter().flatten().for_each(|error| stderr::line(error));
         if self.parsed.bool("json") {
             print(&format!("{}\n", serde_json::to_string(&found)?));
         } else {

@@ -3,12 +3,13 @@
 //! In: flags. Out: findings on standard output, notes on standard error, the exit code of [`super::finding::Verdict`].
 //! Never: a write to the cluster.
 
+use runtime::stderr;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use runtime::client::{Connection, Options};
-use runtime::output::{OutputArgs, one_line, printable};
+use runtime::output::{OutputArgs, one_line};
 use runtime::stdout;
 
 use super::check::{Check, Selection};
@@ -57,7 +58,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(verdict.code()))
         }
         Err(error) => {
-            eprintln!("error: {}", printable(&format!("{error:#}")));
+            stderr::line(format_args!("error: {error:#}"));
             Ok(ExitCode::from(Verdict::Incomplete.code()))
         }
     }
@@ -68,7 +69,7 @@ async fn report(args: &Args) -> anyhow::Result<(String, Verdict)> {
     let mut evidence = match &args.offline {
         Some(folder) => {
             let (evidence, notes) = dump::read(folder)?;
-            notes.iter().for_each(|note| eprintln!("note: {}", one_line(note)));
+            notes.iter().for_each(|note| stderr::line(format_args!("note: {}", one_line(note))));
             evidence
         }
         None => {

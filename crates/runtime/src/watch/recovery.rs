@@ -7,6 +7,7 @@ use super::index::Received;
 use super::{Kind, Metrics};
 use crate::backoff::Backoff;
 use crate::client::{brief, code, is_forbidden, is_not_found};
+use crate::token_bucket::TokenBucket;
 use kube::runtime::watcher::{self, Config};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -17,6 +18,9 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// A watch that held this long before it broke counts as a new failure.
 const CALM: Duration = Duration::from_secs(15);
+/// Lines about unreadable objects at once, and the time to the next one: any tenant may make thousands of them.
+const LINES: u32 = 10;
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// The step after an error of the watcher.
 #[derive(Debug, PartialEq)]
@@ -68,12 +72,17 @@ pub(super) struct WatchErrors<'m> {
     backoff: Backoff,
     logged: Option<String>,
     last_attempt: Option<Instant>,
+    lines: TokenBucket,
+    /// Unreadable objects without a line.
+    unlogged: u64,
 }
 
 impl<'m> WatchErrors<'m> {
     pub(super) fn new(resource: String, metrics: &'m Metrics) -> Self {
         let backoff = Backoff::new(RETRY_MIN, RETRY_MAX);
-        Self { kind: Kind { resource }, metrics, backoff, logged: None, last_attempt: None }
+        let lines = TokenBucket::new(LINES, LINE_EVERY, std::time::Instant::now());
+        let kind = Kind { resource };
+        Self { kind, metrics, backoff, logged: None, last_attempt: None, lines, unlogged: 0 }
     }
 
     pub(super) fn record(&mut self, received: Received) {
@@ -89,9 +98,16 @@ impl<'m> WatchErrors<'m> {
         self.backoff.reset();
     }
 
-    pub(super) fn unreadable(&self, name: &str, reason: &str) {
+    pub(super) fn unreadable(&mut self, name: &str, reason: &str) {
         self.metrics.unreadable.get_or_create(&self.kind).inc();
-        warn!(resource = self.kind.resource, object = name, reason, "object cannot be read, ignoring it");
+        let now = std::time::Instant::now();
+        if self.lines.available_at() > now {
+            self.unlogged += 1;
+            return;
+        }
+        self.lines.take(now);
+        let (resource, others) = (&self.kind.resource, std::mem::take(&mut self.unlogged));
+        warn!(resource, object = name, reason, others, "object cannot be read, ignoring it");
     }
 
     pub(super) async fn pause(&mut self, reason: &str) {
@@ -113,6 +129,17 @@ impl<'m> WatchErrors<'m> {
 mod tests {
     use super::*;
     use kube::core::Status;
+
+    #[test]
+    fn unreadable_objects_are_all_counted_and_few_logged() {
+        let metrics = Metrics::default();
+        let mut errors = WatchErrors::new("pods".to_owned(), &metrics);
+        for _ in 0..1_000 {
+            errors.unreadable("a", "b");
+        }
+        assert_eq!(metrics.unreadable.get_or_create(&errors.kind).get(), 1_000);
+        assert!((980..=990).contains(&errors.unlogged), "{}", errors.unlogged);
+    }
 
     #[test]
     fn each_error_has_its_recovery() {

@@ -53,7 +53,7 @@ pub enum Part {
 pub fn read(name: &str, text: &str, take: &mut dyn FnMut(Part)) -> Result<(), Error> {
     let mut typed: BTreeMap<usize, (String, Value)> = BTreeMap::new();
     let mut lacks_kind = false;
-    let failed = |reason| Error { file: name.to_owned(), reason };
+    let failed = |reason: String| Error::new(name, &reason);
     let first = |document: usize, part: Part| match part {
         Part::Item { value, .. } if kind(&value).is_empty() => lacks_kind = true,
         Part::Document { value, is_list } => {
@@ -303,7 +303,7 @@ fn collect(folder: &Path, root: &Path, depth: usize, files: &mut Vec<PathBuf>) -
 }
 
 fn failed(path: &Path, reason: impl ToString) -> Error {
-    Error { file: path.display().to_string(), reason: reason.to_string() }
+    Error::new(&path.display().to_string(), &reason.to_string())
 }
 
 #[cfg(test)]

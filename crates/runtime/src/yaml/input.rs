@@ -1,6 +1,7 @@
 //! Files as people name them on a command line: regular files, and pipes such as the shell's `<(command)`.
 //!
-//! In: a path. Out: a reader. Never: a wait without end for a pipe's writer, or a read of a device.
+//! In: a path. Out: a reader. Never: a wait without end for the writer of a pipe to come, or a read of a device. A writer
+//! that is there may take its time, as in other programs: `kubectl get` of a large cluster does.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -10,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-/// The longest silence of a pipe, and the pause between two looks at it.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest wait for the writer of a pipe, and the pause between two looks at it.
+const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// An open file or pipe.
@@ -20,7 +21,7 @@ pub(super) struct Input {
     file: File,
     patience: Duration,
     /// Whether the end is an end: a pipe whose writer has not come yet has one too.
-    began: bool,
+    has_writer: bool,
 }
 
 impl Input {
@@ -37,7 +38,7 @@ impl Input {
         if !kind.is_file() && !kind.is_fifo() {
             return Err(io::Error::other("neither a regular file nor a pipe"));
         }
-        Ok(Self { file, patience, began: kind.is_file() })
+        Ok(Self { file, patience, has_writer: kind.is_file() })
     }
 }
 
@@ -46,16 +47,19 @@ impl Read for Input {
         let ends = Instant::now() + self.patience;
         loop {
             match self.file.read(buffer) {
-                Ok(0) if !self.began => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Ok(0) if !self.has_writer => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.has_writer = true,
                 Ok(read) => {
-                    self.began = true;
+                    self.has_writer = true;
                     return Ok(read);
                 }
                 failed => return failed,
             }
-            if Instant::now() > ends {
-                return Err(io::Error::other(format!("the pipe was silent for {:?}", self.patience)));
+            if !self.has_writer && Instant::now() > ends {
+                return Err(io::Error::other(format!(
+                    "no program wrote to the pipe within {:?}",
+                    self.patience
+                )));
             }
             std::thread::sleep(PAUSE);
         }
@@ -83,15 +87,19 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
         assert_eq!(text(&file), Ok("text".to_owned()));
         assert_eq!(text(&empty), Ok(String::new()));
-        assert_eq!(text(&pipe), Err("the pipe was silent for 200ms".to_owned()));
+        assert_eq!(text(&pipe), Err("no program wrote to the pipe within 200ms".to_owned()));
         let neither = Err("neither a regular file nor a pipe".to_owned());
         assert_eq!(text(Path::new("/dev/zero")), neither);
         assert_eq!(text(dir.path()), neither);
-        let writer = std::thread::spawn({
-            let pipe = pipe.clone();
-            move || std::fs::write(pipe, "late")
-        });
-        assert_eq!(text(&pipe), Ok("late".to_owned()));
-        writer.join().unwrap().unwrap();
+        for silence in [Duration::ZERO, Duration::from_millis(400)] {
+            let path = pipe.clone();
+            let writer = std::thread::spawn(move || {
+                let mut pipe = OpenOptions::new().write(true).open(path).unwrap();
+                std::thread::sleep(silence);
+                std::io::Write::write_all(&mut pipe, b"late").unwrap();
+            });
+            assert_eq!(text(&pipe), Ok("late".to_owned()));
+            writer.join().unwrap();
+        }
     }
 }

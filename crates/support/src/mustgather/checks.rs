@@ -3,6 +3,7 @@
 //! In: the cluster, and the folder. Out: `validate.txt`, `validate.json`, `pfpsyncchk.txt`. Never: a check that is not
 //! in `validate` or `pfpsyncchk`.
 
+use runtime::stderr;
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -38,6 +39,6 @@ pub(super) fn fingerprints(folder: &Path) {
     if let Err(error) =
         super::folder::write(&folder.join("pfpsyncchk.txt"), (notes + &report.text).as_bytes())
     {
-        eprintln!("pfpsyncchk.txt: {error}");
+        stderr::line(format_args!("pfpsyncchk.txt: {error}"));
     }
 }

@@ -3,6 +3,7 @@
 //! In: relative paths and bytes. Out: files of the user alone (mode 0600); the missing data in `gather-errors.txt`.
 //! Never: a file outside the folder, or an error that ends the collection.
 
+use runtime::stderr;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -63,7 +64,7 @@ impl Folder {
 
     /// Prints a progress message.
     pub(super) fn progress(&self, text: &str) {
-        eprintln!("{}", one_line(text));
+        stderr::line(one_line(text));
         if let Ok(mut log) = self.log.lock() {
             log.push_str(text);
             log.push('\n');

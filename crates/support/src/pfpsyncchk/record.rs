@@ -3,11 +3,11 @@
 //! In: a status file of an exporter or a scheduler, ours or the Go one: a JSON array of records, or a single record.
 //! Out: records. Never: a file above the size limit, or an order other than the file's.
 
-use std::io::Read as _;
 use std::path::Path;
 
 use api::null::null_as_default;
 use jiff::Timestamp;
+use runtime::yaml;
 use serde::Deserialize;
 
 /// Largest file, far above ten records of a node full of pods.
@@ -66,13 +66,6 @@ pub fn parse(text: &str) -> Result<Vec<Record>, String> {
 /// # Errors
 /// When the file cannot be read, or as [`parse`].
 pub(super) fn read(file: &Path) -> Result<Vec<Record>, String> {
-    let named = |reason: String| format!("{}: {reason}", file.display());
-    let open = std::fs::File::open(file).map_err(|error| named(error.to_string()))?;
-    let mut text = String::new();
-    let read = open.take(LIMIT_BYTES + 1).read_to_string(&mut text);
-    read.map_err(|error| named(error.to_string()))?;
-    if text.len() as u64 > LIMIT_BYTES {
-        return Err(named(format!("larger than {LIMIT_BYTES} bytes")));
-    }
-    parse(&text).map_err(named)
+    let text = yaml::read_text(file, LIMIT_BYTES).map_err(|error| error.to_string())?;
+    parse(&text).map_err(|reason| format!("{}: {reason}", file.display()))
 }

@@ -3,6 +3,7 @@
 //! In: [`Evidence`] or a cluster. Out: the peer's findings as its text or JSON. Never: the peer's random order, or a
 //! node left out silently; kubelets that do not answer are named on standard error.
 
+use runtime::stderr;
 use std::process::ExitCode;
 
 use runtime::client::Options;
@@ -64,7 +65,7 @@ pub(crate) async fn inspect(options: &Options) -> anyhow::Result<(Vec<PeerFindin
 #[expect(clippy::print_stdout, reason = "the findings are this command's output")]
 pub(crate) async fn run(options: &Options, as_json: bool) -> anyhow::Result<ExitCode> {
     let (items, notes) = inspect(options).await?;
-    notes.iter().for_each(|note| eprintln!("not checked: {}", one_line(note)));
+    notes.iter().for_each(|note| stderr::line(format_args!("not checked: {}", one_line(note))));
     print!("{}", if as_json { json(&items) } else { printable(&text(&items)).into_owned() });
     Ok(ExitCode::SUCCESS)
 }

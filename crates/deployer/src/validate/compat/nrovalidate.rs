@@ -10,6 +10,7 @@
 mod cache;
 mod groups;
 
+use runtime::stderr;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -168,7 +169,7 @@ pub async fn run(program: &str, arguments: Vec<String>) -> ExitCode {
     let flags = match (FlagSet { program, flags: &[&FLAGS] }).parse(arguments) {
         Ok(flags) => flags,
         Err(outcome) => {
-            eprint!("{}", outcome.text());
+            stderr::print(outcome.text());
             return ExitCode::from(outcome.code());
         }
     };
@@ -180,11 +181,11 @@ pub async fn run(program: &str, arguments: Vec<String>) -> ExitCode {
     let what = match selected(flags.text("what").unwrap_or("all")) {
         Ok(Some(what)) => what,
         Ok(None) => {
-            eprintln!("available validators: {}", names(&Validator::ALL.into()));
+            stderr::line(format_args!("available validators: {}", names(&Validator::ALL.into())));
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            eprintln!("{error}");
+            stderr::line(error);
             return ExitCode::from(1);
         }
     };
@@ -193,7 +194,7 @@ pub async fn run(program: &str, arguments: Vec<String>) -> ExitCode {
         Ok(items) if is("json") => print!("{}", json(&items)),
         Ok(items) => print!("{}", printable(&text(&items, is("verbose")))),
         Err(error) => {
-            eprintln!("Error while trying to validate cluster: {}", printable(&format!("{error:#}")));
+            stderr::line(format_args!("Error while trying to validate cluster: {error:#}"));
             return ExitCode::from(2);
         }
     }
@@ -209,7 +210,7 @@ async fn inspect(flags: &Parsed, what: &BTreeSet<Validator>) -> anyhow::Result<V
     let labels = flags.text("labels").filter(|labels| !labels.is_empty());
     let selector = labels.map(str::parse::<Selector>).transpose()?;
     if !quiet {
-        eprintln!("INFO>>>>: enabled validators: {}", names(what));
+        stderr::line(format_args!("INFO>>>>: enabled validators: {}", names(what)));
     }
     let mut ids = Vec::new();
     for validator in what {
@@ -232,12 +233,15 @@ async fn inspect(flags: &Parsed, what: &BTreeSet<Validator>) -> anyhow::Result<V
     }
     let nodes: Vec<String> = evidence.workers().into_iter().map(|node| node.name.clone()).collect();
     if !quiet {
-        eprintln!("INFO>>>>: inspecting nodes: {}", one_line(&nodes.join(",")));
+        stderr::line(format_args!("INFO>>>>: inspecting nodes: {}", one_line(&nodes.join(","))));
     }
     if what.contains(&Validator::SchedCache) {
         let (caches, notes) = cache::read(&client, &nodes).await;
         evidence.caches = caches;
-        notes.iter().filter(|_| !quiet).for_each(|note| eprintln!("INFO>>>>: {}", one_line(note)));
+        notes
+            .iter()
+            .filter(|_| !quiet)
+            .for_each(|note| stderr::line(format_args!("INFO>>>>: {}", one_line(note))));
     }
     Ok(items(&evidence, what))
 }
