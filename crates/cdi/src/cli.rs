@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use runtime::output::{OutputArgs, TableFormat, one_line};
-use runtime::yaml;
+use runtime::{stderr, yaml};
 
 use crate::check::{Finding, Severity};
 use crate::file::{self, LIMIT_BYTES};
@@ -102,7 +102,7 @@ impl List {
         write!(out, "{}", list::render(&registry, self.output.format)?)?;
         let severe = |finding: &Finding| finding.severity == Severity::Error;
         for (path, finding) in registry.findings.iter().filter(|(_, finding)| severe(finding)) {
-            writeln!(err, "{}", line(path, finding))?;
+            writeln!(err, "{}", stderr::text(&line(path, finding)))?;
         }
         tell_unreadable(&registry, err)?;
         Ok(code(&registry, false))
@@ -173,7 +173,7 @@ fn tell_unreadable(registry: &Registry, err: &mut impl io::Write) -> io::Result<
         .unreadable
         .iter()
         .map(|(path, error)| format!("error: cannot read {}: {error}", path.display()))
-        .try_for_each(|text| writeln!(err, "{}", one_line(&text)))
+        .try_for_each(|text| writeln!(err, "{}", stderr::text(&one_line(&text))))
 }
 
 fn code(registry: &Registry, strict: bool) -> u8 {

@@ -2,6 +2,8 @@
 //!
 //! In: environment variables, a registry. Out: image references. Never: a request to a registry.
 
+pub(crate) mod preloaded;
+
 /// The variable that selects digests instead of tags; its value does not matter.
 pub const USE_SHA: &str = "TAS_IMAGES_USE_SHA";
 

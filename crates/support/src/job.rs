@@ -358,7 +358,7 @@ mod tests {
         check(&good[1..], "-name is required");
         check(&["-name=a", "-script", &file], "-serviceaccount is required");
         check(&good[..2], "-script is required");
-        check(&["-name=a", "-serviceaccount=b", "-script=/missing"], "script /missing");
+        check(&["-name=a", "-serviceaccount=b", "-script=/missing"], "script: /missing");
         check(&[&good[..], &["-timeout=0"]].concat(), "-timeout must be");
         for (text, good) in [("a/b", true), ("a", false), ("/b", false), ("a/", false), ("a/b/c", false)] {
             assert_eq!(parse(text).is_ok(), good, "{text}");

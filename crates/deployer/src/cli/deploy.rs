@@ -15,8 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::flags::InstallFlags;
 use super::values::{self, duration, variable};
 use super::{ClusterArgs, components};
+use crate::images::preloaded;
 use crate::install::step::{Change, Observer};
 use crate::install::{self, DryRun, Outcome, Removal, Settings};
+use crate::options::{Options, Scheduler, Updater};
 use crate::part::{Component, Part};
 use crate::progress::lines::Lines;
 use crate::progress::terminal::Terminal;
@@ -143,7 +145,11 @@ pub(super) async fn run(args: Args, token: &CancellationToken) -> anyhow::Result
             ExitCode::from(2)
         }));
     }
-    let (clients, parts) = prepare(&args.cluster, &args.install, components).await?;
+    let (clients, options) = resolve(&args.cluster, &args.install).await?;
+    let parts = values::parts(&options, components)?;
+    if settings.dry_run.is_none() {
+        require_image(&clients, &options, &args.install, components).await?;
+    }
     let outcome = install(&clients.changes, &parts, &settings, token).await?;
     print_value(args.output.format, &outcome_value(&outcome))?;
     Ok(ExitCode::SUCCESS)
@@ -155,24 +161,37 @@ async fn diff(
     components: &[Component],
     token: &CancellationToken,
 ) -> anyhow::Result<ExitCode> {
-    let (clients, parts) = prepare(&args.cluster, &args.install, components).await?;
+    let (clients, options) = resolve(&args.cluster, &args.install).await?;
+    let parts = values::parts(&options, components)?;
     let differences = install::diff(&clients.changes, &parts, settings, token).await?;
     print(&differences.concat())?;
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Clients of the cluster, and the manifests for it.
-async fn prepare(
-    cluster: &ClusterArgs,
-    flags: &InstallFlags,
-    components: &[Component],
-) -> anyhow::Result<(Clients, Vec<Part>)> {
+/// Clients of the cluster, and the options for it.
+async fn resolve(cluster: &ClusterArgs, flags: &InstallFlags) -> anyhow::Result<(Clients, Options)> {
     let options = flags.options(&variable)?;
     let clients = session::connect(&cluster.options()).await?;
     let stated = flags.platform.clone().unwrap_or_default();
     let options = session::resolve(&clients.reads, &stated, flags.needs_cluster(), options).await?;
-    let parts = values::parts(&options, components)?;
-    Ok((clients, parts))
+    Ok((clients, options))
+}
+
+/// Refuses to install pods that could never start: our default image is in no registry.
+async fn require_image(
+    clients: &Clients,
+    options: &Options,
+    flags: &InstallFlags,
+    components: &[Component],
+) -> anyhow::Result<()> {
+    let updater =
+        components.contains(&Component::TopologyUpdater) && options.updater.kind == Updater::Tholepin;
+    let scheduler =
+        components.contains(&Component::SchedulerPlugin) && options.scheduler.kind == Scheduler::Tholepin;
+    if flags.states_image(&variable) || !(updater || scheduler) {
+        return Ok(());
+    }
+    preloaded::check(&clients.reads, &options.images.tholepin).await
 }
 
 async fn install(
@@ -239,7 +258,9 @@ pub(super) async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow:
     if before.count(Severity::Error) > 0 && !args.force {
         bail!("nothing was installed because of these errors; correct them, or install anyway with --force");
     }
-    let (clients, parts) = prepare(&args.cluster, &args.install, &Component::ALL).await?;
+    let (clients, options) = resolve(&args.cluster, &args.install).await?;
+    let parts = values::parts(&options, &Component::ALL)?;
+    require_image(&clients, &options, &args.install, &Component::ALL).await?;
     let settings = Settings { wait: true, wait_timeout: args.timeout, ..Settings::default() };
     install(&clients.changes, &parts, &settings, token).await?;
     let after = examine(&args.cluster).await?;

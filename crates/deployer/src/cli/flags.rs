@@ -16,7 +16,7 @@ use super::values::{
     period, replicas, toleration, word,
 };
 use crate::detect::PlatformSpec;
-use crate::images::{Images, Pullspec, USE_SHA};
+use crate::images::{self, Images, Pullspec, USE_SHA};
 use crate::options::{
     Distribution, KubeletConfig, LeaseName, Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions,
     Updater, UpdaterOptions, files,
@@ -260,6 +260,12 @@ impl InstallFlags {
     /// Whether the number of replicas depends on the cluster.
     pub(super) fn needs_cluster(&self) -> bool {
         self.scheduler.replicas == Replicas::ControlPlane
+    }
+
+    /// Whether our image was chosen, so that it can be taken as given.
+    pub(super) fn states_image(&self, variable: &dyn Fn(&str) -> Option<String>) -> bool {
+        let images = &self.images;
+        images.image.is_some() || images.registry.is_some() || variable(images::THOLEPIN).is_some()
     }
 
     /// The options that the flags state; platform and version are still open. `variable` reads the environment.

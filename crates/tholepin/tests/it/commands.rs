@@ -27,21 +27,27 @@ async fn changes_are_reported_and_a_repetition_changes_nothing() {
     assert_eq!((code, stdout.as_str()), (2, "OpenShift:\n"));
     assert!(stderr.starts_with("error: reading ClusterOperator openshift-apiserver: 404 "), "{stderr}");
 
+    // Pods of an image that does not exist would never start.
+    for command in ["deploy --wait", "deploy scheduler-plugin", "setup --force"] {
+        let (code, stdout, stderr) = run(command).await;
+        assert!(code == 1 && !stdout.contains("created"), "{command}: {code} {stdout}");
+        assert!(stderr.contains("is in no registry, and none of 0 nodes has it\nBuild it with "), "{stderr}");
+    }
     let (code, stdout, stderr) = run("deploy --diff").await;
     assert!(code == 1 && stdout.contains("\n+kind: DaemonSet\n"), "{code} {stdout} {stderr}");
     let (code, stdout, stderr) = run("deploy --dry-run=client -o json").await;
     assert_eq!((code, changes(&stdout)), (0, vec!["created".to_owned()]), "{stderr}");
-    let (code, stdout, stderr) = run("deploy -o json").await;
+    let (code, stdout, stderr) = run("deploy --image tholepin:test -o json").await;
     assert_eq!((code, changes(&stdout)), (0, vec!["created".to_owned()]), "{stderr}");
     assert!(
         stderr.starts_with("deploying api\n  CustomResourceDefinition noderesourcetopologies."),
         "{stderr}"
     );
-    let (code, stdout, stderr) = run("deploy -o json").await;
+    let (code, stdout, stderr) = run("deploy --image tholepin:test -o json").await;
     assert_eq!((code, changes(&stdout)), (0, vec!["unchanged".to_owned()]), "{stderr}");
-    let (code, stdout, stderr) = run("deploy --diff").await;
+    let (code, stdout, stderr) = run("deploy --image tholepin:test --diff").await;
     assert_eq!((code, stdout.as_str()), (0, ""), "{stderr}");
-    let (code, stdout, stderr) = run("deploy --diff --updater-verbose=6").await;
+    let (code, stdout, stderr) = run("deploy --image tholepin:test --diff --updater-verbose=6").await;
     assert!(code == 1 && stdout.contains("DaemonSet"), "{code} {stdout} {stderr}");
     let (code, stdout, stderr) = run("remove -o json").await;
     let removed: Value = serde_json::from_str(&stdout).unwrap();
@@ -70,7 +76,7 @@ async fn a_signal_ends_waiting_and_what_was_done_stays() {
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
     let installed = Installed::under("tholepin");
     let mut child = tokio::process::Command::new(&installed.program)
-        .args(["deploy", "--wait", "--kubeconfig"])
+        .args(["deploy", "--image", "tholepin:test", "--wait", "--kubeconfig"])
         .arg(control.kubeconfig())
         .env_clear()
         .stderr(Stdio::piped())
