@@ -45,8 +45,11 @@ enum Task {
     Features,
     /// Build a container image with nothing in it but the program: an OCI archive, with its SBOM.
     Image(image::Args),
-    /// Run the long versions of tests that are short in `test`.
-    Nightly,
+    /// Run the long versions of tests that are short in `test`, for an hour or two, and write them into docs/figures.md.
+    Nightly {
+        /// Names of long versions [default: all]
+        names: Vec<String>,
+    },
     /// Write the operator's manifests, for kubectl and kustomize.
     Manifests {
         /// Only fail when a committed file is stale.
@@ -75,7 +78,7 @@ fn main() -> ExitCode {
         Task::Codegen { check } => codegen::run(check),
         Task::Features => features::run(),
         Task::Image(args) => image::run(&args),
-        Task::Nightly => test::nightly::run(),
+        Task::Nightly { names } => test::nightly::run(&names),
         Task::Manifests { check } => manifests::run(check),
         Task::Testenv => testenv::run(),
         Task::Cluster(action) => cluster::run(action),

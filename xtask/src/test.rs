@@ -24,11 +24,11 @@ const SEED: &str = "PROPTEST_RNG_SEED";
 
 /// Makes the rig ready if it can be, builds the binary under test and runs the tests.
 pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
-    run_with(args, &[])
+    run_with(args, &[], &mut |_| ())
 }
 
-/// The same with more variables in the environment.
-fn run_with(args: &[OsString], env: &[(&str, &str)]) -> anyhow::Result<()> {
+/// The same with more variables in the environment. With variables, `each_line` gets each line of the output.
+fn run_with(args: &[OsString], env: &[(&str, &str)], each_line: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
     let skipped = why_not();
     if let Some(reason) = &skipped {
         warn(reason);
@@ -49,8 +49,8 @@ fn run_with(args: &[OsString], env: &[(&str, &str)]) -> anyhow::Result<()> {
         // What was just seen to work must not be skipped by some test after all.
         test.env(testkit::env::REQUIRE, "1");
     }
-    let is_watched = std::io::stdout().is_terminal();
-    let result = if is_watched { test.status_ok() } else { timed(&mut test) };
+    let is_watched = std::io::stdout().is_terminal() && env.is_empty();
+    let result = if is_watched { test.status_ok() } else { timed(&mut test, each_line) };
     if let Some(reason) = &skipped {
         warn(reason);
     }
@@ -58,7 +58,7 @@ fn run_with(args: &[OsString], env: &[(&str, &str)]) -> anyhow::Result<()> {
 }
 
 /// Runs `cargo test`, passes its output on, and prints the slowest tests at the end.
-fn timed(test: &mut Command) -> anyhow::Result<()> {
+fn timed(test: &mut Command, each_line: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
     let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|text| text.parse().ok());
     let threads = threads.or_else(|| Some(std::thread::available_parallelism().ok()?.get()));
     let mut slowest = Slowest::new(threads.unwrap_or(1));
@@ -74,6 +74,7 @@ fn timed(test: &mut Command) -> anyhow::Result<()> {
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
         slowest.read(&line, began.elapsed());
+        each_line(&line);
     }
     let status = child.wait()?;
     println!("\nslowest tests:");

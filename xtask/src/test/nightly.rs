@@ -1,39 +1,203 @@
-//! `cargo xtask nightly`: the long versions of tests that are short in `cargo xtask test`.
+//! `cargo xtask nightly`: the long versions of tests that are short in `cargo xtask test`, and their record.
 //!
-//! In: nothing. Out: an error if a test fails; all of them run first. What each variable does is in docs/rig.md.
+//! In: names of long versions, or none for all. Out: a row for each in docs/figures.md, with commit and date; an error if
+//! one fails, after all have run. What each variable does is in docs/rig.md.
 
-use anyhow::bail;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-/// A variable of the environment, its value, and the tests that read it.
+use anyhow::{Context as _, bail};
+
+use crate::tree::root;
+
+/// The page, and the lines around the record.
+const PAGE: &str = "docs/figures.md";
+const BEGIN: &str = "<!-- written by cargo xtask nightly -->";
+const END: &str = "<!-- end -->";
+
+/// A long version: a test with variables of the environment.
 struct Long {
-    variable: &'static str,
-    value: &'static str,
-    filter: &'static str,
+    /// The name on the command line and in the record.
+    name: &'static str,
+    variables: &'static [(&'static str, &'static str)],
+    /// Arguments for `cargo test`, up to the filter.
+    test: &'static str,
+    /// The beginning of the lines in which the test says what it measured; empty: it measures nothing.
+    says: &'static str,
 }
 
-/// Integration tests of all packages, by a part of their names.
+const fn long(
+    name: &'static str,
+    variables: &'static [(&'static str, &'static str)],
+    test: &'static str,
+    says: &'static str,
+) -> Long {
+    Long { name, variables, test, says }
+}
+
+/// In the order in which they run.
 const LONG: &[Long] = &[
-    Long { variable: "SEQUENCES", value: "500", filter: "sequences::" },
-    Long { variable: "HISTORIES", value: "40", filter: "histories::" },
-    Long { variable: "INTERRUPTIONS", value: "200", filter: "install::" },
-    Long { variable: "PODS", value: "100", filter: "whole::" },
-    Long { variable: "KILLS", value: "20", filter: "kills::" },
-    Long { variable: "KILLS", value: "all", filter: "killed::" },
-    Long { variable: "FIVE_MINUTES", value: "1", filter: "alignment::" },
+    long("bad-input", &[("BAD_INPUTS", "5000")], "-p tholepin --test it -- bad_input::", "bad_input: "),
+    long("attack", &[("ATTACK_SECONDS", "60")], "-p tholepin --test it -- attack::", "attack: "),
+    long(
+        "search",
+        &[("FROM", "0"), ("TO", "5000"), ("COUNT", "1"), ("DOMAIN", "ends,mixed")],
+        SEARCH,
+        "search: ",
+    ),
+    long(
+        "chaos",
+        &[("CHAOS", "300"), ("MINUTES", "10")],
+        "-p operator --test it -- chaos::",
+        "chaos: as it was",
+    ),
+    long("killed", &[("KILLS", "all")], "-p operator --test it -- killed::", "killed: "),
+    long(
+        "histories",
+        &[("HISTORIES", "200")],
+        "-p operator --test it -- hardware::histories::",
+        "histories: 200",
+    ),
+    long(
+        "aligned-pods",
+        &[("PODS", "200")],
+        "-p operator --test it -- hardware::whole::",
+        "hardware: 200 aligned pods",
+    ),
+    long("sequences", &[("SEQUENCES", "500")], "-p exporter --test it -- sequences::", "sequences: "),
+    long("interruptions", &[("INTERRUPTIONS", "200")], "-p deployer --test it -- install::", "interrupted: "),
+    long("kubelet-kills", &[("KILLS", "50")], "-p deviceplugin --test it -- kills::", "kill 50: "),
+    long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
 ];
 
-/// Runs all of them.
-pub(crate) fn run() -> anyhow::Result<()> {
+/// A search of the simulator for pods that tholepin loses.
+const SEARCH: &str = "-p sim --lib -- --ignored search";
+
+/// How one ended.
+struct Row {
+    name: &'static str,
+    result: String,
+    took: Duration,
+}
+
+/// Runs those with these names, or all.
+pub(crate) fn run(names: &[String]) -> anyhow::Result<()> {
+    let known = || LONG.iter().map(|long| long.name).collect::<Vec<_>>().join(", ");
+    if let Some(name) = names.iter().find(|name| LONG.iter().all(|long| long.name != **name)) {
+        bail!("{name:?} is no long version; there are {}", known());
+    }
+    let chosen = LONG.iter().filter(|long| names.is_empty() || names.iter().any(|name| name == long.name));
     let mut failed = Vec::new();
-    for Long { variable, value, filter } in LONG {
-        println!("{variable}={value}, tests {filter}");
-        let args = ["--test", "it", filter].map(Into::into);
-        if super::run_with(&args, &[(variable, value)]).is_err() {
-            failed.push(format!("{variable}={value} {filter}"));
+    for long in chosen {
+        let row = long.run();
+        println!("{}: {} in {} s", row.name, row.result, row.took.as_secs());
+        if row.result == FAILED {
+            failed.push(long.name);
         }
+        record(&root(), &row, &now()?)?;
     }
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));
     }
     Ok(())
+}
+
+const FAILED: &str = "FAILED";
+
+impl Long {
+    fn run(&self) -> Row {
+        println!("\n=== {}: {}", self.name, self.command());
+        let began = Instant::now();
+        let mut args: Vec<_> = self.test.split(' ').map(Into::into).collect();
+        args.extend(["--nocapture".into(), "--test-threads=1".into()]);
+        let mut said = Vec::new();
+        let mut line = |line: &str| {
+            said.extend(line.strip_prefix(self.says).filter(|_| !self.says.is_empty()).map(str::to_owned));
+        };
+        let passed = super::run_with(&args, self.variables, &mut line).is_ok();
+        let result = match passed {
+            false => FAILED.to_owned(),
+            true if said.is_empty() => "passed".to_owned(),
+            true => said.join("; "),
+        };
+        Row { name: self.name, result, took: began.elapsed() }
+    }
+
+    fn command(&self) -> String {
+        let variables = self.variables.iter().map(|(name, value)| format!("{name}={value} "));
+        format!("{}cargo xtask test {}", variables.collect::<String>(), self.test)
+    }
+}
+
+/// Commit and date, as rows carry them.
+fn now() -> anyhow::Result<String> {
+    let git = |args: &[&str]| -> anyhow::Result<String> {
+        let output = std::process::Command::new("git").args(args).current_dir(root()).output();
+        Ok(String::from_utf8(output.context("running git")?.stdout)?.trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"])?;
+    // The record itself changes while the versions run.
+    let others = git(&["status", "--porcelain"])?.lines().any(|line| !line.ends_with(PAGE));
+    let date = jiff::Zoned::now().date();
+    Ok(format!("{commit}{}, {date}", if others { " with changes" } else { "" }))
+}
+
+/// Writes a row into the page, in place of the one with its name.
+fn record(root: &Path, row: &Row, when: &str) -> anyhow::Result<()> {
+    let path = root.join(PAGE);
+    let page = fs::read_to_string(&path).with_context(|| PAGE.to_owned())?;
+    fs::write(&path, with_row(&page, row, when)?).with_context(|| PAGE.to_owned())
+}
+
+fn with_row(page: &str, row: &Row, when: &str) -> anyhow::Result<String> {
+    let missing = || format!("{PAGE} has no line {BEGIN:?} with {END:?} after it");
+    let (before, rest) = page.split_once(BEGIN).with_context(missing)?;
+    let (table, after) = rest.split_once(END).with_context(missing)?;
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let mut rows: Vec<String> = rows.filter(|line| name(line) != row.name).map(str::to_owned).collect();
+    let long = LONG.iter().find(|long| long.name == row.name).context("an unknown name")?;
+    let result = row.result.replace('|', "/");
+    rows.push(format!(
+        "| `{}` | {result} | {} s | `{}` | {when} |",
+        row.name,
+        row.took.as_secs(),
+        long.command()
+    ));
+    rows.sort_by_key(|line| LONG.iter().position(|long| long.name == name(line)));
+    let head = "| long version | result | took | the same by hand | commit, date |\n|---|---|---|---|---|";
+    Ok(format!("{before}{BEGIN}\n\n{head}\n{}\n\n{END}{after}", rows.join("\n")))
+}
+
+/// The name in a row.
+fn name(line: &str) -> &str {
+    line.split('`').nth(1).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_replaces_the_earlier_one_and_the_rest_of_the_page_stays() {
+        let row = |name, result: &str| Row { name, result: result.to_owned(), took: Duration::from_secs(3) };
+        let page = format!("# A\n\n{BEGIN}\n{END}\n\n## B\n");
+        let page = with_row(&page, &row("chaos", "one|two"), "abc, 2026-01-01").unwrap();
+        let page = with_row(&page, &row("bad-input", "first"), "abc, 2026-01-01").unwrap();
+        let page = with_row(&page, &row("bad-input", "second"), "def, 2026-01-02").unwrap();
+        let rows: Vec<_> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(
+            rows,
+            [
+                "| `bad-input` | second | 3 s | `BAD_INPUTS=5000 cargo xtask test -p tholepin --test it -- bad_input::` | \
+                 def, 2026-01-02 |",
+                "| `chaos` | one/two | 3 s | `CHAOS=300 MINUTES=10 cargo xtask test -p operator --test it -- chaos::` | \
+                 abc, 2026-01-01 |",
+            ]
+        );
+        assert!(page.starts_with("# A\n\n") && page.ends_with("\n\n## B\n"), "{page}");
+        assert!(with_row("# A\n", &row("chaos", ""), "").is_err());
+        let real = fs::read_to_string(root().join(PAGE)).unwrap();
+        assert!(with_row(&real, &row("chaos", ""), "").is_ok());
+    }
 }

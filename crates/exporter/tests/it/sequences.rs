@@ -65,7 +65,7 @@ async fn what_is_published_is_what_the_kubelet_holds() {
     let results = futures::future::join_all(workers).await;
     let failures: Vec<_> = results.into_iter().filter_map(Result::err).collect();
     let (took, done) = (began.elapsed(), done.load(Ordering::Relaxed));
-    println!("{done} sequences in {took:.1?}, {:.1} a minute", done as f64 * 60.0 / took.as_secs_f64());
+    println!("sequences: {done} in {took:.1?}, {:.1} a minute", done as f64 * 60.0 / took.as_secs_f64());
     println!("{:#?}", tally.lock().unwrap());
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }

@@ -165,6 +165,7 @@ fn search() {
         return check(domain, seeds, overlook_ms);
     }
     let fails = |seed: &u64| failure(&Scenario::from_seed(*seed, domain), overlook_ms).is_some();
-    let failing: Vec<u64> = seeds.filter(fails).collect();
+    let failing: Vec<u64> = seeds.clone().filter(fails).collect();
+    println!("search: {} of {} scenarios lose or overlook a pod", failing.len(), seeds.end - seeds.start);
     assert!(failing.is_empty(), "{} fail: {failing:?}", failing.len());
 }

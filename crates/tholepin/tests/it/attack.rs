@@ -61,7 +61,7 @@ async fn withstands(program: &Process, base: &str, port: u16) -> u32 {
     }
     let after = program.memory().unwrap();
     println!(
-        "{base}: {} slow and {} silent connections, {probes} times two probes passed, the slowest in {slowest:?}; \
+        "attack: {base}: {} slow and {} silent connections, {probes} times two probes passed, the slowest in {slowest:?}; \
          {} KiB before, {} KiB at the peak",
         slow.opened(),
         silent.opened(),

@@ -109,4 +109,7 @@ async fn wherever_it_is_interrupted_the_end_is_the_same() {
     }
     rig.remove(&Component::ALL, &settings).await.unwrap();
     assert_same(&empty, &rig.dump().await);
+    println!(
+        "interrupted: {count} of {count} deployments and removals ended as uninterrupted ones (seed {seed})"
+    );
 }
