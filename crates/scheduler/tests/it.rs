@@ -12,5 +12,7 @@ mod garbage;
 mod in_its_place;
 #[path = "it/model.rs"]
 mod model;
+#[path = "it/tenant.rs"]
+mod tenant;
 #[path = "it/whole_loop.rs"]
 mod whole_loop;

@@ -1,0 +1,118 @@
+//! A tenant's pod with thousands of resources: no other pod waits for it.
+//!
+//! `-- tenant --nocapture` shows how long pods waited without it, with it, and while it arrives.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::Client;
+use kube::api::{PostParams, WatchEvent, WatchParams};
+use serde_json::json;
+use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use tokio::time::{Instant, timeout};
+
+use crate::cluster::{
+    PATIENCE, Running, create, eventually, fake_node, node_of, pod, pods, refusal, report, zone,
+};
+
+/// As many as a pod of 1.5 MiB holds; the limit of an object is the API server's.
+const RESOURCES: usize = 16_400;
+const NODES: usize = 4;
+const BURST: usize = 16;
+
+/// A pending pod that asks for all these.
+fn greedy(name: &str, scheduler: &str) -> Pod {
+    let mut pod = pod(name, 1);
+    let spec = pod.spec.as_mut().unwrap();
+    spec.scheduler_name = Some(scheduler.to_owned());
+    let resources = spec.containers[0].resources.as_mut().unwrap();
+    let names = (0..RESOURCES).map(|n| (format!("{name}.example/{n}"), Quantity("1".to_owned())));
+    resources.limits.get_or_insert_default().extend(names.clone());
+    resources.requests.get_or_insert_default().extend(names);
+    pod
+}
+
+/// Creates pods one after the other, and says how long each waited for its node. `midway` is done after half of them.
+async fn burst(client: &Client, prefix: &str, midway: impl AsyncFn()) -> Vec<Duration> {
+    let api = pods(client);
+    let version = api.list_metadata(&Default::default()).await.unwrap().metadata.resource_version.unwrap();
+    let mut events = api.watch(&WatchParams::default(), &version).await.unwrap().boxed();
+    // The times in the objects would be of seconds.
+    let bound = tokio::spawn(async move {
+        let mut bound: BTreeMap<String, Instant> = BTreeMap::new();
+        while bound.len() < BURST {
+            if let WatchEvent::Modified(pod) = events.try_next().await.unwrap().unwrap()
+                && pod.spec.is_some_and(|spec| spec.node_name.is_some())
+            {
+                bound.entry(pod.metadata.name.unwrap()).or_insert_with(Instant::now);
+            }
+        }
+        bound
+    });
+    let mut created: BTreeMap<String, Instant> = BTreeMap::new();
+    for number in 0..BURST {
+        if number == BURST / 2 {
+            midway().await;
+        }
+        let name = format!("{prefix}-{number}");
+        created.insert(name.clone(), Instant::now());
+        create(client, &pod(&name, 1)).await;
+    }
+    let bound = timeout(PATIENCE, bound).await.expect("all are bound").unwrap();
+    bound.into_iter().filter_map(|(name, at)| Some(at - *created.get(&name)?)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_with_thousands_of_resources_delays_no_other() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
+    let client = control.client().await.unwrap();
+    testkit::cluster::install_crds(&client, api::crd::NRT_CRD_YAML).await.unwrap();
+    for number in 0..NODES {
+        let name = format!("n{number}");
+        fake_node(&client, &name).await;
+        report(&client, &name, json!([zone("node-0", "8"), zone("node-1", "8")])).await;
+    }
+    let scheduler = Running::start(control.kubeconfig(), &["--leader-elect=false"]);
+    let attack = async |name: &str| {
+        for (scheduler, name) in
+            [("others", format!("{name}-others")), ("topo-aware-scheduler", format!("{name}-ours"))]
+        {
+            pods(&client).create(&PostParams::default(), &greedy(&name, scheduler)).await.unwrap();
+        }
+    };
+    let without = burst(&client, "without", async || ()).await;
+    let during = burst(&client, "during", async || attack("first").await).await;
+    let after = burst(&client, "after", async || attack("second").await).await;
+    assert_eq!([without.len(), during.len(), after.len()], [BURST; 3]);
+    let most = |waited: &[Duration]| waited.iter().max().copied().unwrap_or_default();
+    println!(
+        "tenant: {BURST} pods each, {RESOURCES} resources a pod; the longest wait without it {:?}, while it arrives {:?}, \
+         with it {:?}",
+        most(&without),
+        most(&during),
+        most(&after)
+    );
+    let message = eventually("a reason", async || refusal(&client, "first-ours").await).await;
+    assert!(message.len() < 1024, "{} bytes: {}", message.len(), &message[..200]);
+    // A resource that no node had before.
+    let mut zones = [zone("node-0", "8"), zone("node-1", "8")];
+    let new = json!({ "name": "example.com/new", "capacity": "1", "allocatable": "1", "available": "1" });
+    zones[1]["resources"].as_array_mut().unwrap().push(new);
+    fake_node(&client, "new").await;
+    let amounts = json!({ "status": { "allocatable": { "example.com/new": "1" }, "capacity": { "example.com/new": "1" } } });
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(client.clone());
+    nodes.patch_status("new", &Default::default(), &kube::api::Patch::Merge(amounts)).await.unwrap();
+    report(&client, "new", json!(zones)).await;
+    let mut wants = pod("wants-new", 1);
+    let resources = wants.spec.as_mut().unwrap().containers[0].resources.as_mut().unwrap();
+    for amounts in [&mut resources.limits, &mut resources.requests] {
+        amounts.get_or_insert_default().insert("example.com/new".to_owned(), Quantity("1".to_owned()));
+    }
+    create(&client, &wants).await;
+    assert_eq!(eventually("wants-new", async || node_of(&client, "wants-new").await).await, "new");
+    scheduler.stop().await;
+}
