@@ -12,6 +12,8 @@ mod chaos;
 mod defects;
 #[path = "it/deviceconfig.rs"]
 mod deviceconfig;
+#[path = "it/drill.rs"]
+mod drill;
 #[path = "it/elsewhere.rs"]
 mod elsewhere;
 #[path = "it/engine.rs"]

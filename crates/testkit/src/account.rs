@@ -158,7 +158,16 @@ impl<'c> Account<'c> {
                 "serviceAccountName": self.name,
                 "automountServiceAccountToken": false,
                 "nodeName": node,
-                "containers": [{ "name": "c", "image": "nobody" }],
+                // As the pod security standard "restricted" wants it.
+                "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
+                "containers": [{
+                    "name": "c",
+                    "image": "nobody",
+                    "securityContext": {
+                        "allowPrivilegeEscalation": false,
+                        "capabilities": { "drop": ["ALL"] },
+                    },
+                }],
             },
         }))?;
         self.pods().create(&PostParams::default(), &pod).await.context("making the pod")
