@@ -20,11 +20,13 @@ use crate::null::null_as_default;
 
 mod defaults;
 pub mod keys;
+mod kubelet;
 pub mod operator;
 pub mod scheduler;
 #[cfg(feature = "schema")]
 pub(crate) mod schema;
 
+pub use kubelet::Kubelets;
 pub use operator::NumaResourcesOperator;
 pub use scheduler::NumaResourcesScheduler;
 
@@ -139,6 +141,9 @@ pub struct NodeGroup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(extend("maxLength" = 253)))]
     pub kubelet_config_map: Option<String>,
+    /// Kubernetes: the kubelets of the group, in place of those of `spec.kubelet`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<Kubelets>,
     /// How the group's exporters work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<NodeGroupConfig>,

@@ -9,6 +9,7 @@
 mod deploy;
 mod detect;
 mod flags;
+pub mod kubelet;
 pub mod render;
 mod values;
 

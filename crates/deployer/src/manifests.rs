@@ -13,6 +13,7 @@ use objects::Object;
 pub mod access;
 pub mod controller;
 pub mod exporter;
+pub mod kubelet;
 pub mod meta;
 pub mod network;
 pub mod nfd;

@@ -21,7 +21,7 @@ use crate::platform::{Platform, Version};
 pub mod files;
 mod kubelet;
 
-pub use kubelet::{Distribution, Kubelet, KubeletConfig};
+pub use kubelet::{Distribution, Kubelet, KubeletCertificate, KubeletConfig};
 
 /// All options.
 #[derive(Clone, Debug, PartialEq)]

@@ -78,9 +78,12 @@ struct Node {
     #[arg(long, value_name = "FILE", default_value = "/var/run/secrets/kubernetes.io/serviceaccount/token",
           value_parser = parsers::path_or_nothing)]
     kubelet_config_token: PathBuf,
-    /// File with the authority that signed the kubelet's certificate; without it the certificate is not checked
+    /// File with the authority that signed the kubelet's certificate [default: the service account's]
     #[arg(long, value_name = "FILE")]
     kubelet_config_ca: Option<PathBuf>,
+    /// Do not check the kubelet's certificate: any server at its address gets the token
+    #[arg(long, conflicts_with = "kubelet_config_ca")]
+    kubelet_config_insecure: bool,
     /// Topology Manager policy instead of the configured one: none, best-effort, restricted or single-numa-node
     #[arg(long, value_name = "POLICY", value_parser = parsers::policy)]
     topology_manager_policy: Option<Policy>,

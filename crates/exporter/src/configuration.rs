@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use node::kubelet::{Configuration, Files, RulesError};
-use runtime::client::{self, Connection, KubeletEndpoint};
+use runtime::client::{self, Connection, KubeletEndpoint, KubeletTrust};
 use topology::policy::{Policy, Rules, Scope};
 use tracing::info;
 
@@ -144,8 +144,8 @@ impl Reader {
                 let files = Files { file: path.clone(), drop_ins: drop_ins.clone() };
                 Configuration::read(&files).map_err(Error::from)
             }
-            KubeletConfigSource::Configz { url, token, ca } => {
-                let (url, kubelet) = (url.clone(), (token.clone(), ca.clone()));
+            KubeletConfigSource::Configz { url, token, trust } => {
+                let (url, kubelet) = (url.clone(), (token.clone(), trust.clone()));
                 self.configz(url, kubelet).await
             }
         };
@@ -187,14 +187,14 @@ impl Reader {
     async fn configz(
         &mut self,
         url: String,
-        (token, authority): (Option<PathBuf>, Option<PathBuf>),
+        (token, trust): (Option<PathBuf>, KubeletTrust),
     ) -> Result<Configuration, Error> {
         let failed = |reason: String| Error::Configz { url: url.clone(), reason };
         let (base, path) = split(&url).ok_or_else(|| failed("expected https://HOST:PORT/PATH".to_owned()))?;
         let client = match &self.kubelet {
             Some(client) => client,
             None => {
-                let kubelet = KubeletEndpoint { url: base.to_owned(), token, authority };
+                let kubelet = KubeletEndpoint { url: base.to_owned(), token, trust };
                 let agent = concat!("tholepin-exporter/", env!("CARGO_PKG_VERSION"));
                 let connection = Connection::for_kubelet(&kubelet, agent);
                 let client = connection.and_then(|connection| connection.client_with_timeout(DEADLINE));
@@ -202,9 +202,15 @@ impl Reader {
             }
         };
         let text = client::get_text(client, path, LIMIT).await;
-        let text = text.map_err(|error| failed(client::brief(&error)))?;
+        let text = text.map_err(|error| failed(with_way_out(client::brief(&error))))?;
         Ok(Configuration::from_configz(&text, Path::new(&url))?)
     }
+}
+
+/// An error of a call; about certificates with the flags that change their check.
+fn with_way_out(error: String) -> String {
+    let ways = "--kubelet-config-ca names the authority of the kubelet, --kubelet-config-insecure leaves out the check";
+    if error.contains("certificate") { format!("{error} ({ways})") } else { error }
 }
 
 impl std::fmt::Debug for Reader {

@@ -12,6 +12,7 @@ pub use node::podresources::Address as PodResourcesAddress;
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
 
+use runtime::client::KubeletTrust;
 use runtime::glob;
 
 /// All settings of the exporter.
@@ -88,23 +89,22 @@ pub enum KubeletConfigSource {
         url: String,
         /// The file of the bearer token.
         token: Option<PathBuf>,
-        /// The authority that signed the kubelet's certificate; `None`: not checked, as in NFD.
-        ca: Option<PathBuf>,
+        /// The check of the kubelet's certificate.
+        trust: KubeletTrust,
     },
 }
 
 impl KubeletConfigSource {
-    /// Parses `https://host:port/configz` or `file:///path`; token and authority are for the former. `None`: neither
-    /// form.
+    /// Parses `https://host:port/configz` or `file:///path`; token and trust are for the former. `None`: neither form.
     #[must_use]
-    pub fn parse(uri: &str, token: Option<PathBuf>, ca: Option<PathBuf>) -> Option<Self> {
+    pub fn parse(uri: &str, token: Option<PathBuf>, trust: KubeletTrust) -> Option<Self> {
         let path = uri.strip_prefix("file://").or_else(|| uri.strip_prefix("file:"));
         if let Some(path) = path.filter(|path| path.starts_with('/')) {
             return Some(Self::File { path: PathBuf::from(path), drop_ins: None });
         }
         let host = uri.strip_prefix("https://")?.split('/').next()?;
         let usable = !host.is_empty() && !uri.contains(|c: char| c.is_whitespace() || c.is_control());
-        usable.then(|| Self::Configz { url: uri.to_owned(), token, ca })
+        usable.then(|| Self::Configz { url: uri.to_owned(), token, trust })
     }
 }
 

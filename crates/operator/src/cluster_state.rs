@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use api::numaresources::operator::PoolCondition;
 use api::numaresources::{NumaResourcesOperator, NumaResourcesScheduler};
+use deployer::options::Kubelet;
 use deployer::platform::{Platform, Version};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -73,6 +74,8 @@ pub struct Environment {
     pub forward_pool_conditions: bool,
     /// The ports of API servers, for network policies.
     pub api_server_ports: Vec<u16>,
+    /// The kubelets of node groups that state none; `None`: those of the platform.
+    pub kubelet: Option<Kubelet>,
     /// Whether the operator's account lacks the rights of a scheduler that is not its own, and so cannot grant them.
     pub only_own_scheduler: bool,
 }

@@ -4,10 +4,12 @@
 //! [`Environment`]. Never: a guess about the cluster; what it does not state is an error. Only our own image has a
 //! built-in name, which is used and logged where our pod cannot be read.
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
+use deployer::cli::kubelet::KubeletLayoutFlags;
 use deployer::detect::{self, ClusterInfo, PlatformSpec};
 use deployer::images::{Images, Pullspec};
-use deployer::options::Options;
+use deployer::options::{Distribution, Kubelet, Options};
+use deployer::platform::Platform;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
@@ -36,17 +38,25 @@ pub struct EnvironmentOptions {
     #[arg(long, value_name = "NAME", env = "PODNAME")]
     pub pod: Option<String>,
     /// Platform instead of the detected one: kubernetes, openshift or hypershift, with its version after a colon
-    #[arg(short = 'P', long, value_name = "KIND[:VERSION]")]
+    #[arg(short = 'P', long, value_name = "KIND[:VERSION]", env = "THOLEPIN_PLATFORM")]
     pub platform: Option<PlatformSpec>,
     /// Image of the exporters [default: the operator's own]
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", env = "THOLEPIN_EXPORTER_IMAGE")]
     pub exporter_image: Option<String>,
     /// Copy the conditions of MachineConfigPools to the status of the NUMAResourcesOperator
-    #[arg(long)]
+    #[arg(long, env = "THOLEPIN_FORWARD_POOL_CONDITIONS")]
     pub forward_pool_conditions: bool,
-    /// Port of API servers in network policies; can be repeated [default: 6443 and 443]
-    #[arg(long = "api-server-port", value_name = "PORT")]
+    /// Port of API servers in network policies; can be repeated, or joined by commas [default: 6443 and 443]
+    #[arg(
+        long = "api-server-port",
+        value_name = "PORT",
+        env = "THOLEPIN_API_SERVER_PORT",
+        value_delimiter = ','
+    )]
     pub api_server_ports: Vec<u16>,
+    /// The kubelets of node groups that state none
+    #[command(flatten)]
+    pub kubelets: KubeletLayoutFlags,
     /// The name of our own image where our pod cannot be read.
     #[arg(skip)]
     pub built_in_image: String,
@@ -86,6 +96,21 @@ impl EnvironmentOptions {
         self.namespace.clone().or_else(|| named(file())).unwrap_or_else(|| NAMESPACE.to_owned())
     }
 
+    /// The kubelets that flags state.
+    fn kubelet(&self, platform: Platform) -> anyhow::Result<Option<Kubelet>> {
+        let stated = self.kubelets.kubelet(platform);
+        let openshift = KubeletLayoutFlags {
+            kubelet_profile: Some(Distribution::OpenShift),
+            ..KubeletLayoutFlags::default()
+        };
+        if stated.is_some() && platform.is_openshift() && self.kubelets != openshift {
+            bail!(
+                "--kubelet-profile and other flags about kubelets are for Kubernetes; on {platform} pools state them"
+            );
+        }
+        Ok(stated)
+    }
+
     /// The environment, from the answers of the cluster and the image of our own pod.
     ///
     /// # Errors
@@ -109,6 +134,7 @@ impl EnvironmentOptions {
             trusted_schedulers,
             forward_pool_conditions: self.forward_pool_conditions,
             api_server_ports: ports.unwrap_or_else(|| Options::default().api_server_ports),
+            kubelet: self.kubelet(platform)?,
             only_own_scheduler: false,
             own,
         })

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use api::numaresources::keys::{CUSTOM, ENABLED, LABEL_NODE_POOL, MULTIPLE_POOLS, SELINUX_POLICY};
 use api::numaresources::{NodeGroup, NodeGroupConfig, NumaResourcesOperator};
 use deployer::manifests::meta;
+use deployer::options::Kubelet;
 use deployer::platform::Platform;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 
@@ -19,6 +20,7 @@ use crate::cluster_state::{ClusterState, MachineConfigPool};
 
 mod check;
 pub mod choice;
+mod kubelet;
 pub mod requirement;
 
 use choice::Choice;
@@ -46,6 +48,8 @@ pub struct Group<'a> {
     pub spec: &'a NodeGroup,
     /// The configuration of its exporters, with defaults filled in.
     pub config: NodeGroupConfig,
+    /// Its kubelets.
+    pub kubelet: Kubelet,
     /// Its pools, at least one.
     pub pools: Vec<Pool<'a>>,
 }
@@ -83,16 +87,17 @@ impl<'a> Groups<'a> {
             return Err(lost.join("\n"));
         }
         refuse_shared_pools(&names)?;
+        let kubelets = kubelets(cluster, operator)?;
         let mut all = Vec::new();
         let mut before: Vec<&str> = Vec::new();
-        for (group, names) in groups.iter().zip(&names) {
+        for ((group, names), kubelet) in groups.iter().zip(&names).zip(kubelets) {
             let mut pools = Vec::new();
             for name in names {
                 let nodes = nodes(cluster, group, groups, name, &before);
                 pools.push(Pool { name, machine_config_pool: cluster.pools.get(*name), nodes });
                 before.push(name);
             }
-            all.push(Group { spec: group, config: group.normalized_config(), pools });
+            all.push(Group { spec: group, config: group.normalized_config(), kubelet, pools });
         }
         let objection = objection(operator, &all);
         Ok(Self { all, objection })
@@ -101,6 +106,12 @@ impl<'a> Groups<'a> {
     /// All pools with their groups, in order.
     pub fn pools(&self) -> impl Iterator<Item = (&Group<'a>, &Pool<'a>)> {
         self.all.iter().flat_map(|group| group.pools.iter().map(move |pool| (group, pool)))
+    }
+
+    /// The kubelets of a pool.
+    #[must_use]
+    pub fn kubelet(&self, pool: &str) -> Option<&Kubelet> {
+        self.pools().find(|(_, one)| one.name == pool).map(|(group, _)| &group.kubelet)
     }
 
     /// The pool that a node with these labels is in.
@@ -116,6 +127,20 @@ impl Group<'_> {
     pub fn has_custom_policy(&self) -> bool {
         self.spec.annotations.get(SELINUX_POLICY).is_some_and(|value| value == CUSTOM)
     }
+}
+
+/// The kubelets of each group, or all mistakes in them.
+fn kubelets(cluster: &ClusterState, operator: &NumaResourcesOperator) -> Result<Vec<Kubelet>, String> {
+    let groups = operator.spec.node_groups.iter().enumerate();
+    let (mut good, mut mistakes) = (Vec::new(), Vec::new());
+    for group in groups {
+        match kubelet::kubelet(&cluster.environment, operator, group) {
+            Ok(kubelet) => good.push(kubelet),
+            Err(mistake) => mistakes.push(mistake),
+        }
+    }
+    mistakes.dedup();
+    if mistakes.is_empty() { Ok(good) } else { Err(mistakes.join("\n")) }
 }
 
 /// The names of a group's pools that exist.

@@ -144,7 +144,7 @@ fn written(cluster: &ClusterState, pool: &str) -> Option<String> {
 }
 
 /// The data of a ConfigMap in the operator's namespace.
-fn data(cluster: &ClusterState, name: &str) -> Option<BTreeMap<String, String>> {
+pub(crate) fn data(cluster: &ClusterState, name: &str) -> Option<BTreeMap<String, String>> {
     let key = ObjectKey::of::<ConfigMap>(Some(&cluster.environment.namespace), name);
     cluster.observed.get(&key).map(|map| texts(&map["data"]))
 }

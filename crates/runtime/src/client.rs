@@ -24,6 +24,9 @@ use std::time::Duration;
 /// a live watch is never this silent; a half-open connection would stay silent for ever.
 const WATCH_SILENCE: Duration = Duration::from_secs(150);
 
+/// The file of pods with the cluster's authority.
+pub const CLUSTER_AUTHORITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
+
 /// How to reach the API server.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -42,9 +45,26 @@ pub struct KubeletEndpoint {
     pub url: String,
     /// File with the bearer token, read again when it changes.
     pub token: Option<PathBuf>,
-    /// PEM file of the authority that signed the kubelet's certificate. `None`: the certificate is not verified, as
-    /// most kubelets sign their own.
-    pub authority: Option<PathBuf>,
+    /// The check of the kubelet's certificate.
+    pub trust: KubeletTrust,
+}
+
+/// The check of a kubelet's certificate. The token goes to any server that passes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KubeletTrust {
+    /// An authority in this PEM file signed it.
+    File(PathBuf),
+    /// An authority in this PEM text signed it.
+    Pem(String),
+    /// None, on explicit request: any server at the kubelet's address gets the token.
+    Unchecked,
+}
+
+impl Default for KubeletTrust {
+    /// The cluster's authority, which every pod has.
+    fn default() -> Self {
+        Self::File(PathBuf::from(CLUSTER_AUTHORITY))
+    }
 }
 
 /// The configuration of one API server, from which clients are built. Clones of a client share its connections; bulk
@@ -83,14 +103,16 @@ impl Connection {
         let uri = kubelet.url.parse().map_err(|error| Error::Url(kubelet.url.clone(), chain(&error)))?;
         let mut config = Config::new(uri);
         config.auth_info.token_file = kubelet.token.as_ref().map(|path| path.display().to_string());
-        match &kubelet.authority {
-            None => config.accept_invalid_certs = true,
-            Some(path) => {
-                let unreadable = |reason| Error::Authority { path: path.clone(), reason };
-                let pem = std::fs::read(path).map_err(|error| unreadable(error.to_string()))?;
-                let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-                let certificates = certificates.map_err(|error| unreadable(chain(&error)))?;
-                config.root_cert = Some(certificates.iter().map(|der| der.to_vec()).collect());
+        match &kubelet.trust {
+            KubeletTrust::Unchecked => config.accept_invalid_certs = true,
+            KubeletTrust::Pem(pem) => {
+                config.root_cert = Some(authorities(pem.as_bytes(), Path::new("text"))?)
+            }
+            KubeletTrust::File(path) => {
+                let pem = std::fs::read(path);
+                let pem =
+                    pem.map_err(|error| Error::Authority { path: path.clone(), reason: error.to_string() })?;
+                config.root_cert = Some(authorities(&pem, path)?);
             }
         }
         let value = HeaderValue::from_str(user_agent).map_err(|_| Error::UserAgent(user_agent.to_owned()))?;
@@ -138,6 +160,17 @@ impl Connection {
         config.read_timeout = Some(silence);
         config
     }
+}
+
+/// The certificates of a PEM text, at least one.
+fn authorities(pem: &[u8], path: &Path) -> Result<Vec<Vec<u8>>, Error> {
+    let unreadable = |reason| Error::Authority { path: path.to_owned(), reason };
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    let certificates = certificates.map_err(|error| unreadable(chain(&error)))?;
+    if certificates.is_empty() {
+        return Err(unreadable("there is no certificate in it".to_owned()));
+    }
+    Ok(certificates.iter().map(|der| der.to_vec()).collect())
 }
 
 async fn configure(options: &Options) -> Result<Config, Error> {
@@ -300,6 +333,8 @@ pub enum Error {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     fn api(code: u16, reason: &str, message: &str) -> kube::Error {
@@ -382,6 +417,59 @@ mod tests {
             let options = Options { kubeconfig: Some(path.clone()), ..Options::default() };
             let error = Connection::open(&options).await.unwrap_err().to_string();
             assert!(error.starts_with(&format!("kubeconfig {}: ", path.display())), "{error}");
+        }
+    }
+
+    /// A kubelet of these files, and how often it was sent a token.
+    async fn kubelet(files: &crate::tls::Settings) -> (String, std::sync::Arc<AtomicUsize>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let tokens = std::sync::Arc::new(AtomicUsize::new(0));
+        let count = std::sync::Arc::clone(&tokens);
+        let configz = axum::routing::get(async move |headers: axum::http::HeaderMap| {
+            count.fetch_add(usize::from(headers.contains_key("authorization")), Ordering::SeqCst);
+            "{}"
+        });
+        let router = axum::Router::new().route("/configz", configz);
+        let server = crate::tls::CertWatcher::new(files).unwrap();
+        tokio::spawn(crate::tls::serve(listener, router, Default::default(), server));
+        (url, tokens)
+    }
+
+    /// A token reaches servers whose certificate was checked, and others only on explicit request.
+    #[tokio::test]
+    async fn a_token_reaches_no_unchecked_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = || rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let (own, other) = (made(), made());
+        let [certificate, key, token] = ["crt", "key", "token"].map(|name| dir.path().join(name));
+        std::fs::write(&certificate, own.cert.pem()).unwrap();
+        std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+        std::fs::write(&token, "secret").unwrap();
+        let (url, tokens) = kubelet(&crate::tls::Settings::new(certificate.clone(), key)).await;
+        for (trust, wanted) in [
+            (KubeletTrust::default(), Err("ca.crt: No such file")),
+            (KubeletTrust::Pem(String::new()), Err("there is no certificate in it")),
+            (KubeletTrust::Pem(other.cert.pem()), Err("certificate")),
+            (KubeletTrust::File(certificate), Ok(1)),
+            (KubeletTrust::Pem(own.cert.pem()), Ok(1)),
+            (KubeletTrust::Unchecked, Ok(1)),
+        ] {
+            let endpoint = KubeletEndpoint { url: url.clone(), token: Some(token.clone()), trust };
+            let connection = Connection::for_kubelet(&endpoint, "test");
+            let client = connection.and_then(|one| one.client_with_timeout(Duration::from_secs(5)));
+            let answer = match client {
+                Ok(client) => get_text(&client, "/configz", 100).await.map_err(|error| brief(&error)),
+                Err(error) => Err(error.to_string()),
+            };
+            let sent = tokens.swap(0, Ordering::SeqCst);
+            match wanted {
+                Ok(wanted) => assert_eq!((answer, sent), (Ok("{}".to_owned()), wanted), "{endpoint:?}"),
+                Err(words) => {
+                    let error = answer.unwrap_err();
+                    assert!(error.contains(words) && sent == 0, "{sent} {endpoint:?}: {error}");
+                }
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "schema")]
 use super::schema;
-use super::{LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference};
+use super::{Kubelets, LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference};
 use crate::null::null_as_default;
 
 /// The kind.
@@ -58,6 +58,9 @@ pub struct Spec {
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     #[cfg_attr(feature = "schema", schemars(extend("maxItems" = 1024)))]
     pub pod_excludes: Vec<PodExclude>,
+    /// The kubelets of all groups that state none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<Kubelets>,
 }
 
 /// Pods that no exporter counts. Both patterns have to match; an absent one matches nothing.

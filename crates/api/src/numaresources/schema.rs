@@ -7,6 +7,10 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
+/// The distributions whose kubelets have known paths. The deployer has the paths.
+const DISTRIBUTIONS: [&str; 10] =
+    ["kubeadm", "k3s", "rke2", "microk8s", "talos", "kind", "eks", "gke", "aks", "openshift"];
+
 /// Rules, each with its message.
 fn rules<const N: usize>(rules: [(&str, &str); N]) -> Value {
     rules.map(|(rule, message)| json!({"rule": rule, "message": message})).to_vec().into()
@@ -34,6 +38,19 @@ pub(super) fn group_rules() -> Value {
             "nodeSelector stands beside poolName, not beside machineConfigPoolSelector",
         ),
     ])
+}
+
+/// The rule for the check of kubelets' certificates.
+pub(super) fn kubelet_rules() -> Value {
+    rules([(
+        "!(has(self.certificateAuthority) && has(self.insecure) && self.insecure)",
+        "certificateAuthority has no effect where insecure is true",
+    )])
+}
+
+/// The schema of the name of a distribution.
+pub(super) fn distribution(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": DISTRIBUTIONS})
 }
 
 /// The rule for the number of annotations.

@@ -11,15 +11,17 @@ use std::path::PathBuf;
 use api::schedulerconfig::{InformerMode, PreemptionMode};
 use k8s_openapi::api::core::v1::Toleration;
 
+use super::kubelet::KubeletLayoutFlags;
 use super::values::{
-    Period, Replicas, bool_word, distribution, from_file, image, kubelet_config, label, lease, namespace,
-    period, replicas, toleration, word,
+    Period, Replicas, bool_word, from_file, image, label, lease, namespace, period, replicas, toleration,
+    word,
 };
 use crate::detect::PlatformSpec;
 use crate::images::{self, Images, Pullspec, USE_SHA};
+use crate::manifests;
 use crate::options::{
-    Distribution, KubeletConfig, LeaseName, Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions,
-    Updater, UpdaterOptions, files,
+    Kubelet, LeaseName, Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions, Updater,
+    UpdaterOptions, files,
 };
 use crate::platform::Platform;
 
@@ -116,16 +118,8 @@ struct UpdaterFlags {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Kubelets")]
 struct KubeletFlags {
-    /// Paths of the distribution: kubeadm, k3s, rke2, microk8s, talos, kind, eks, gke, aks or openshift [default: from
-    /// the platform]
-    #[arg(long, value_name = "DISTRIBUTION", value_parser = distribution)]
-    kubelet_profile: Option<Distribution>,
-    /// Root directory of the kubelets
-    #[arg(long, value_name = "DIR")]
-    kubelet_root: Option<String>,
-    /// Source of their configuration: a file, configz[:PORT] (asks the kubelet), or POLICY/SCOPE (stated here)
-    #[arg(long, value_name = "SOURCE", value_parser = kubelet_config)]
-    kubelet_config: Option<KubeletConfig>,
+    #[command(flatten)]
+    layout: KubeletLayoutFlags,
     /// Mount the root directory into our exporter, so that it notices changes at once
     #[arg(long, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
@@ -291,27 +285,15 @@ impl InstallFlags {
         Ok(options)
     }
 
-    /// The flags about kubelets over the profile of the distribution; `None` if there is no such flag.
-    fn kubelet(&self) -> Option<crate::options::Kubelet> {
-        let flags = &self.kubelet;
-        if flags.kubelet_profile.is_none() && flags.kubelet_root.is_none() && flags.kubelet_config.is_none() {
-            return None;
-        }
+    /// A warning about the check of kubelets' certificates.
+    pub(super) fn certificate_note(&self, options: &Options) -> Option<String> {
+        manifests::kubelet::certificate_note(options, self.kubelet.layout.kubelet_profile)
+    }
+
+    /// The kubelets of the flags; `None` if there is no such flag.
+    fn kubelet(&self) -> Option<Kubelet> {
         let platform = self.platform.as_ref().and_then(|stated| stated.platform);
-        let usual = Distribution::usual(platform.unwrap_or(Platform::Kubernetes));
-        let mut kubelet = flags.kubelet_profile.unwrap_or(usual).kubelet();
-        if let Some(root) = &flags.kubelet_root {
-            let root = root.trim_end_matches('/').to_owned();
-            // The file stays at the same place relative to the root.
-            if let KubeletConfig::File { path, .. } = &mut kubelet.config
-                && let Some(rest) = path.strip_prefix(&kubelet.root)
-            {
-                *path = format!("{root}{rest}");
-            }
-            kubelet.root = root;
-        }
-        set(&mut kubelet.config, flags.kubelet_config.clone());
-        Some(kubelet)
+        self.kubelet.layout.kubelet(platform.unwrap_or(Platform::Kubernetes))
     }
 }
 

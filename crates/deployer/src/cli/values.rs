@@ -8,12 +8,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use api::goduration::GoDuration;
 use api::schedulerconfig::Word;
-use clap::ValueEnum as _;
 use k8s_openapi::api::core::v1::Toleration;
-use topology::policy::{Policy, Scope};
 
 use crate::manifests::{self, pod};
-use crate::options::{Distribution, KubeletConfig, LeaseName, Options, files};
+use crate::options::{LeaseName, Options, files};
 use crate::part::{Component, Part};
 
 /// The number of schedulers.
@@ -41,11 +39,6 @@ pub(super) fn word<T: Word>(text: &str) -> Result<T, String> {
 
 pub(super) fn bool_word(text: &str) -> Result<bool, String> {
     runtime::goflag::parse_bool(text).ok_or_else(|| "it must be true or false".to_owned())
-}
-
-pub(super) fn distribution(text: &str) -> Result<Distribution, String> {
-    let known = "kubeadm, k3s, rke2, microk8s, talos, kind, eks, gke, aks, openshift";
-    Distribution::from_str(text, true).map_err(|_| format!("distribution {text:?} is none of {known}"))
 }
 
 /// A duration in Go's text form; not negative.
@@ -140,29 +133,6 @@ pub(super) fn parts(options: &Options, components: &[Component]) -> anyhow::Resu
             anyhow::anyhow!("--kubelet-config: {error}{hint}")
         }
         error => error.into(),
-    })
-}
-
-/// A path, `configz[:PORT]`, or `POLICY/SCOPE`.
-pub(super) fn kubelet_config(text: &str) -> Result<KubeletConfig, String> {
-    if text.starts_with('/') {
-        return Ok(KubeletConfig::File { path: text.to_owned(), drop_ins: None });
-    }
-    if let Some(port) = text.strip_prefix("configz") {
-        let port = match port.strip_prefix(':') {
-            Some(port) => port.parse().ok().filter(|port| *port > 0),
-            None => Some(10250).filter(|_| port.is_empty()),
-        };
-        return port
-            .map(|port| KubeletConfig::Configz { port })
-            .ok_or_else(|| "it must be configz:PORT".to_owned());
-    }
-    let stated = text.split_once('/').and_then(|(policy, scope)| {
-        Some(KubeletConfig::Stated { policy: Policy::parse(policy)?, scope: Scope::parse(scope)? })
-    });
-    stated.ok_or_else(|| {
-        "it must be a path that begins with /, configz[:PORT], or a policy and a scope such as single-numa-node/pod"
-            .to_owned()
     })
 }
 

@@ -18,7 +18,7 @@ use super::access::{ServiceAccountRef, cluster_role, role};
 use super::meta::PodSecurityLevel::Privileged;
 use super::meta::{self, labels, within};
 use super::network::{AllowedPorts, only_api_server, policy};
-use super::{openshift, pod};
+use super::{kubelet, openshift, pod};
 use crate::options::{KubeletConfig, Options};
 use objects::Object;
 
@@ -174,20 +174,11 @@ fn flags(options: &Options) -> Vec<String> {
     }
     flags.push(format!("--pods-fingerprint={}", updater.fingerprint));
     let kubelet = options.kubelet();
-    match &kubelet.config {
-        KubeletConfig::File { path, .. } => {
-            let (dir, name) = match kubelet.below_root(path) {
-                Some(below) => ("/host-var-lib-kubelet", below),
-                None => ("/host-kubelet-config", path.rsplit('/').next().unwrap_or_default()),
-            };
-            flags.push(format!("--kubelet-config-file={dir}/{name}"));
-        }
-        // RTE cannot ask the kubelet; its own configuration file has to state the policy.
-        KubeletConfig::Configz { .. } => {}
-        KubeletConfig::Stated { policy, scope } => {
-            flags.push(format!("--topology-manager-policy={}", policy.as_str()));
-            flags.push(format!("--topology-manager-scope={}", scope.as_str()));
-        }
+    flags.extend(kubelet::rte_file_flags(&kubelet, false));
+    // RTE cannot ask the kubelet; then its own configuration file has to state the policy.
+    if let KubeletConfig::Stated { policy, scope } = &kubelet.config {
+        flags.push(format!("--topology-manager-policy={}", policy.as_str()));
+        flags.push(format!("--topology-manager-scope={}", scope.as_str()));
     }
     flags
 }
@@ -210,12 +201,10 @@ fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
         mounts.push((pod::mount("host-run-rte", "/host-run-rte"), volume));
     }
     if let KubeletConfig::File { path, .. } = &kubelet.config {
-        let parent = path.rsplit_once('/').map_or("/", |(parent, _)| parent);
-        mounts.push(match kubelet.below_root(path) {
-            Some(_) => read_only("host-var-lib-kubelet", &kubelet.root),
-            None => read_only("host-kubelet-config", parent),
-        });
+        let below = kubelet.below_root(path).is_some();
+        mounts.extend(below.then(|| read_only(&kubelet::RTE_ROOT[1..], &kubelet.root)));
     }
+    mounts.extend(kubelet::rte_file_mounts(&kubelet, false));
     mounts
 }
 

@@ -93,6 +93,7 @@ const CHANGES: [(&str, Change); 8] = [
                 path: "/etc/kubelet/config.json".to_owned(),
                 drop_ins: Some("/etc/kubelet/config.d".to_owned()),
             },
+            certificate: crate::options::KubeletCertificate::Cluster,
         });
     }),
 ];
@@ -169,6 +170,7 @@ fn what_makes_no_sense_is_refused() {
                         policy: topology::policy::Policy::Restricted,
                         scope: topology::policy::Scope::Pod,
                     },
+                    certificate: crate::options::KubeletCertificate::Cluster,
                 });
             },
             "kubelet configuration: stated is not allowed; it must be a file or configz",

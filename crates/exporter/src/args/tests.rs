@@ -65,7 +65,20 @@ const LINES: &[(&str, Show, &str, &str)] = &[
         "--kubelet-config-uri https://h:10250/configz --kubelet-config-token= --kubelet-config-ca /ca",
         |s| format!("{:?}", s.sources.kubelet_config),
         "File { path: \"/var/lib/kubelet/config.yaml\", drop_ins: None }",
-        "Configz { url: \"https://h:10250/configz\", token: None, ca: Some(\"/ca\") }",
+        "Configz { url: \"https://h:10250/configz\", token: None, trust: File(\"/ca\") }",
+    ),
+    (
+        "--kubelet-config-uri https://h:10250/configz --kubelet-config-token=/t",
+        |s| format!("{:?}", s.sources.kubelet_config),
+        "File { path: \"/var/lib/kubelet/config.yaml\", drop_ins: None }",
+        "Configz { url: \"https://h:10250/configz\", token: Some(\"/t\"), \
+        trust: File(\"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt\") }",
+    ),
+    (
+        "--kubelet-config-uri https://h:10250/configz --kubelet-config-token=/t --kubelet-config-insecure",
+        |s| format!("{:?}", s.sources.kubelet_config),
+        "File { path: \"/var/lib/kubelet/config.yaml\", drop_ins: None }",
+        "Configz { url: \"https://h:10250/configz\", token: Some(\"/t\"), trust: Unchecked }",
     ),
     (
         "--kubelet-config-uri file:///f",

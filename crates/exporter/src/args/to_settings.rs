@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use runtime::client::KubeletTrust;
 use runtime::tls;
 use topology::policy::{Policy, Scope};
 
@@ -84,8 +85,12 @@ fn sources(node: Node, extra: &Extra, problems: &mut Vec<Problem>) -> Option<Sou
             drop_ins: node.kubelet_config_dir,
         }),
         Some(uri) => {
-            let found =
-                KubeletConfigSource::parse(&uri, nonempty(node.kubelet_config_token), node.kubelet_config_ca);
+            let trust = match node.kubelet_config_ca {
+                _ if node.kubelet_config_insecure => KubeletTrust::Unchecked,
+                Some(file) => KubeletTrust::File(file),
+                None => KubeletTrust::default(),
+            };
+            let found = KubeletConfigSource::parse(&uri, nonempty(node.kubelet_config_token), trust);
             if found.is_none() {
                 let allowed = "https://HOST:PORT/configz or file:///PATH";
                 problems.push(Problem::value("--kubelet-config-uri", format!("{uri:?}"), allowed));

@@ -9,6 +9,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use runtime::client::KubeletTrust;
 use runtime::goflag::{Flag, FlagSet, KLOG, Kind, Parsed, flag};
 use topology::fingerprint::Method;
 
@@ -48,6 +49,12 @@ const FLAGS: &[Flag] = &[
         Kind::Text,
         "/var/run/secrets/kubernetes.io/serviceaccount/token",
         "token for the kubelet's https endpoint",
+    ),
+    flag(
+        "kubelet-config-insecure",
+        Kind::Bool,
+        "false",
+        "do not check the kubelet's certificate, as NFD: any server at its address gets the token",
     ),
     flag(
         "podresources-socket",
@@ -187,7 +194,9 @@ impl Planner<'_> {
             }
         };
         let token = Some(self.text("api-auth-token-file")).filter(|text| !text.is_empty()).map(PathBuf::from);
-        let found = KubeletConfigSource::parse(&url, token, None);
+        let unchecked = self.bool("kubelet-config-insecure");
+        let trust = if unchecked { KubeletTrust::Unchecked } else { KubeletTrust::default() };
+        let found = KubeletConfigSource::parse(&url, token, trust);
         if found.is_none() {
             let allowed = "https://host:port/configz or file:///path";
             self.problems.push(Problem::value("-kubelet-config-uri", format!("{url:?}"), allowed));

@@ -21,6 +21,7 @@ fn cluster(platform: Platform, pools: &[(&str, Value)]) -> ClusterState {
         trusted_schedulers: None,
         forward_pool_conditions: false,
         api_server_ports: Vec::new(),
+        kubelet: None,
         only_own_scheduler: false,
     });
     for (name, selector) in pools {

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use api::numaresources::{NumaResourcesOperator, keys};
+use deployer::options::KubeletConfig;
 use deployer::platform::Platform;
 use runtime::yaml::{self, Mode};
 use serde_json::Value;
@@ -13,7 +14,12 @@ use topology::policy::{Policy, Scope};
 
 use super::{Warning, data, payload, written};
 use crate::cluster_state::{ClusterState, KubeletSettings, Rank};
-use crate::group::selects;
+use crate::group::{Groups, selects};
+
+/// A reason: no kubelet of a pool answered.
+pub const SILENT: &str = "KubeletsSilent";
+/// The ways to a kubelet whose certificate the cluster's authority did not sign.
+const WAY_OUT: &str = "; name its authority in spec.kubelet.certificateAuthority, or leave out the check with spec.kubelet.insecure: true";
 
 /// The settings of a pool's kubelets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +139,11 @@ fn by_kubelets(cluster: &ClusterState, operator: &NumaResourcesOperator, pool: &
             read.map_err(|error| format!("ConfigMap {name:?}: {error}")),
         );
     }
+    let kubelet = Groups::new(cluster, operator).ok().and_then(|groups| groups.kubelet(pool).cloned());
+    if let Some(KubeletConfig::Stated { policy, scope }) = kubelet.map(|kubelet| kubelet.config) {
+        let [policy, scope] = [policy.as_str(), scope.as_str()].map(|text| Some(text.to_owned()));
+        return PoolSettings::new(Some(KubeletSettings { policy, scope }), None);
+    }
     let Some(answers) = cluster.kubelets.get(pool) else {
         let settings = remembered(cluster, pool);
         return PoolSettings { pending: settings.is_none(), settings, warnings: Vec::new() };
@@ -151,8 +162,11 @@ fn by_kubelets(cluster: &ClusterState, operator: &NumaResourcesOperator, pool: &
         }
         (None, _) => {
             let failed = answers.iter().find_map(|(node, answer)| Some((node, answer.as_ref().err()?)));
-            let message = |(node, error)| format!("no kubelet said how it aligns ({node}: {error})");
-            let warning = failed.map(message).map(|message| warning("KubeletsSilent", pool, message));
+            let message = |(node, error): (&String, &String)| {
+                let way_out = if error.contains("certificate") { WAY_OUT } else { "" };
+                format!("no kubelet said how it aligns ({node}: {error}){way_out}")
+            };
+            let warning = failed.map(message).map(|message| warning(SILENT, pool, message));
             PoolSettings::new(remembered(cluster, pool), warning)
         }
     }

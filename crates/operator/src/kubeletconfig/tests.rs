@@ -24,6 +24,7 @@ fn cluster(platform: Platform) -> ClusterState {
         trusted_schedulers: None,
         forward_pool_conditions: false,
         api_server_ports: vec![6443],
+        kubelet: None,
         only_own_scheduler: false,
     });
     if platform == Platform::OpenShift {

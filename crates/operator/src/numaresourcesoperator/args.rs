@@ -5,11 +5,11 @@
 
 use api::numaresources::{InfoRefreshMode, NodeGroupConfig, PodsFingerprinting, Switch};
 
+use deployer::manifests::kubelet::{self, RTE_ROOT};
+use deployer::options::{Kubelet, KubeletConfig};
+
 use super::daemonset::Exporters;
 use crate::cluster_state::TlsProfile;
-
-/// The mount path of the kubelet's root directory.
-pub(super) const KUBELET: &str = "/host-var-lib-kubelet";
 
 /// The arguments of a pool's exporters.
 pub(super) fn args(exporters: &Exporters<'_>) -> Vec<String> {
@@ -38,12 +38,19 @@ pub(super) fn args(exporters: &Exporters<'_>) -> Vec<String> {
     }
     if exporters.own {
         // An empty path disables events: only the period was requested.
-        args.push(format!("--kubelet-state-dir={}", if events { KUBELET } else { "" }));
+        args.push(format!("--kubelet-state-dir={}", if events { RTE_ROOT } else { "" }));
     }
-    if !exporters.environment().platform.is_openshift() {
-        args.push(format!("--kubelet-config-file={KUBELET}/config.yaml"));
-    }
+    args.extend(exporters.kubelet().into_iter().flat_map(|kubelet| kubelet_config(kubelet, exporters.own)));
     args
+}
+
+/// The source of the kubelet's configuration. The file of `--config` has the settings of a kubelet that the Go exporter
+/// cannot ask, and those that users state.
+fn kubelet_config(kubelet: &Kubelet, own: bool) -> Vec<String> {
+    match kubelet.config {
+        KubeletConfig::Configz { port } if own => kubelet::configz_flags(kubelet, port),
+        _ => kubelet::rte_file_flags(kubelet, own),
+    }
 }
 
 /// Whether the pods' fingerprint is published.

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use api::numaresources::InfoRefreshMode;
 use api::numaresources::keys::{CONFIG_HASH, LABEL_POOL};
+use deployer::manifests::kubelet::{self, RTE_ROOT};
 use deployer::manifests::{exporter, meta, openshift, pod, rte};
+use deployer::options::{Kubelet, KubeletConfig};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::api::core::v1::{
     Affinity, Container, EnvVar, PodAffinityTerm, PodAntiAffinity, PodSpec, Probe, SecurityContext, Volume,
@@ -19,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use objects::ObjectKey;
 
-use super::args::{KUBELET, args, has_fingerprint};
+use super::args::{args, has_fingerprint};
 use super::desired::{CERTIFICATE, PORT};
 use super::{Request, set_name};
 use crate::cluster_state::{Environment, TlsProfile};
@@ -101,6 +103,17 @@ impl Exporters<'_> {
         &self.request.cluster.environment
     }
 
+    /// The kubelets that exporters read the configuration of. On OpenShift its objects state the settings.
+    pub(super) fn kubelet(&self) -> Option<&Kubelet> {
+        (!self.environment().platform.is_openshift()).then_some(&self.group.kubelet)
+    }
+
+    /// Whether exporters ask their kubelet.
+    fn asks_kubelet(&self) -> bool {
+        let config = self.kubelet().map(|kubelet| &kubelet.config);
+        self.own && matches!(config, Some(KubeletConfig::Configz { .. }))
+    }
+
     fn annotations(&self, pool: &str) -> BTreeMap<String, String> {
         let config = kubeletconfig::config(self.request.cluster, pool);
         let hash = config.map_or_else(String::new, |text| pod::config_hash(&text).1);
@@ -173,6 +186,9 @@ impl Exporters<'_> {
         if !self.own {
             variables.push(pod::variable("REFERENCE_CONTAINER_NAME", rte::SHARED_POOL));
         }
+        if self.asks_kubelet() {
+            variables.push(pod::field("NODE_IP", "status.hostIP"));
+        }
         if has_fingerprint(&self.group.config) {
             variables.push(pod::variable("PFP_STATUS_DUMP", STATUS));
         }
@@ -180,12 +196,12 @@ impl Exporters<'_> {
     }
 
     fn mounts(&self) -> Vec<(VolumeMount, Volume)> {
-        let kubelet = self.request.options().kubelet();
+        let root = &self.group.kubelet.root;
         let read_only = |name: &str, path: &str| {
             let volume = pod::node_directory(name, path, Some("Directory"));
             (pod::mount_read_only(name, &format!("/{name}")), volume)
         };
-        let podresources = format!("{}/pod-resources", kubelet.root);
+        let podresources = format!("{root}/pod-resources");
         let mut mounts = vec![
             read_only("host-sys", "/sys"),
             read_only("host-podresources", &podresources),
@@ -198,12 +214,15 @@ impl Exporters<'_> {
             let volume = pod::node_directory("host-run-rte", "/run/rte", Some("DirectoryOrCreate"));
             mounts.push((pod::mount("host-run-rte", "/run/rte"), volume));
         }
-        let kubernetes = !self.environment().platform.is_openshift();
-        if kubernetes || (self.own && self.events()) {
-            let (mount, volume) = read_only(&KUBELET[1..], &kubelet.root);
+        if self.has_file_below_root() || (self.own && self.events()) {
+            let (mount, volume) = read_only(&RTE_ROOT[1..], root);
             // Pods' volumes are mounted in there. They must be unmounted here with the kubelet's.
             let mount_propagation = Some("HostToContainer".to_owned());
             mounts.push((VolumeMount { mount_propagation, ..mount }, volume));
+        }
+        if let Some(kubelet) = self.kubelet() {
+            mounts.extend(kubelet::rte_file_mounts(kubelet, self.own));
+            mounts.extend(kubelet::authority_mount(kubelet).filter(|_| self.own));
         }
         if has_fingerprint(&self.group.config) {
             let volume = pod::memory_directory("run-pfpstatus", STATUS_SIZE);
@@ -215,6 +234,14 @@ impl Exporters<'_> {
             mounts.push((pod::mount_read_only(CERTIFICATE, "/etc/secrets/rte/"), volume));
         }
         mounts
+    }
+
+    /// Whether the kubelet's configuration is a file in its root directory, or drop-ins there.
+    fn has_file_below_root(&self) -> bool {
+        let Some(kubelet) = self.kubelet() else { return false };
+        let KubeletConfig::File { path, drop_ins } = &kubelet.config else { return false };
+        let drop_ins = drop_ins.as_ref().filter(|_| self.own);
+        std::iter::once(path).chain(drop_ins).any(|path| kubelet.below_root(path).is_some())
     }
 
     fn security(&self) -> SecurityContext {

@@ -3,13 +3,16 @@
 //! In: a request. Out: objects, each after those that it needs, DaemonSets last. Never: a name that depends on anything
 //! but the pool.
 
+use std::collections::BTreeSet;
+
 use api::nrt;
 use api::numaresources::keys::{CLUSTER, NRT_API};
 use api::rbac::rule;
 use deployer::manifests::access::ServiceAccountRef;
 use deployer::manifests::meta::within;
 use deployer::manifests::{access, controller, openshift, rte};
-use deployer::options::{Options, SccVersion, Updater};
+use deployer::options::{KubeletConfig, Options, SccVersion, Updater};
+use deployer::platform::Platform;
 use exporter::rbac::{Needs, Rules};
 use exporter::settings::{Mode, OwnerKind};
 use objects::Object;
@@ -61,7 +64,8 @@ fn shared(request: &Request<'_>) -> Vec<Object> {
     let options = &request.options();
     let account = rte::account(options);
     let rules = rules(request, options);
-    let [deny_all, egress, metrics] = rte::network_policies(options);
+    let [deny_all, _, metrics] = rte::network_policies(options);
+    let [_, egress, _] = rte::network_policies(&with_kubelets(request, options));
     let mut objects = vec![
         Object::new(&rte::service_account(options)),
         Object::new(&access::role(account.namespace, account.name, rules.namespaced)),
@@ -126,7 +130,8 @@ pub(super) fn untied(request: &Request<'_>) -> Option<Warning> {
 /// Go exporters write with `update`. They run until their DaemonSet has rolled, and again after a return to the Go
 /// operator; next to `patch` it gives nothing more.
 fn rules(request: &Request<'_>, options: &Options) -> Rules {
-    let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Leave, conditions: true, configz: false };
+    let configz = !kubelet_ports(request).is_empty();
+    let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Leave, conditions: true, configz };
     let mut rules = exporter::rbac::rules(needs, rte::account(options).namespace);
     if request.image().own {
         rules.cluster.push(rule(nrt::GROUP, &[nrt::PLURAL], &["update"]));
@@ -136,6 +141,25 @@ fn rules(request: &Request<'_>, options: &Options) -> Rules {
         rules.namespaced.extend(rte::pod_role(options).rules.unwrap_or_default());
     }
     rules
+}
+
+/// The ports at which exporters ask their kubelets.
+fn kubelet_ports(request: &Request<'_>) -> BTreeSet<u16> {
+    let kubernetes = request.cluster.environment.platform == Platform::Kubernetes;
+    let groups = request.groups.all.iter().filter(|_| kubernetes && request.image().own);
+    groups
+        .filter_map(|group| match group.kubelet.config {
+            KubeletConfig::Configz { port } => Some(port),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The same options where exporters may reach their kubelets as they reach the API server.
+fn with_kubelets(request: &Request<'_>, options: &Options) -> Options {
+    let mut options = options.clone();
+    options.api_server_ports.extend(kubelet_ports(request));
+    options
 }
 
 impl Request<'_> {

@@ -25,6 +25,7 @@ use objects::ObjectKey;
 mod args;
 mod golden;
 mod groups;
+mod kubelets;
 mod machineconfig;
 mod own_node;
 mod rounds;
@@ -49,6 +50,7 @@ fn cluster(platform: Platform) -> ClusterState {
         trusted_schedulers: None,
         forward_pool_conditions: false,
         api_server_ports: vec![6443],
+        kubelet: None,
         only_own_scheduler: false,
     });
     if platform == Platform::OpenShift {

@@ -43,6 +43,7 @@ fn cluster() -> ClusterState {
         }),
         forward_pool_conditions: false,
         api_server_ports: vec![6443, 443],
+        kubelet: None,
         only_own_scheduler: false,
     });
     cluster.nodes = control_planes(3);

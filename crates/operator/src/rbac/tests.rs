@@ -98,6 +98,7 @@ fn cluster(platform: Platform, others: bool) -> ClusterState {
         trusted_schedulers: None,
         forward_pool_conditions: false,
         api_server_ports: vec![6443],
+        kubelet: None,
         only_own_scheduler: false,
     });
     let selector = |key: &str, value: &str| LabelSelector {

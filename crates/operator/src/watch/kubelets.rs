@@ -16,17 +16,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::numaresources::keys;
+use deployer::options::{KubeletCertificate, KubeletConfig};
 use deployer::platform::Platform;
 use futures::StreamExt as _;
 use futures::stream;
-use runtime::client::{self, Connection, KubeletEndpoint};
+use runtime::client::{self, Connection, KubeletEndpoint, KubeletTrust};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::cluster_state::{ClusterState, KubeletAnswers, KubeletSettings};
 use crate::desired::Controller;
-use crate::group::{Groups, Pool};
-use crate::kubeletconfig::payload;
+use crate::group::{Group, Groups, Pool};
+use crate::kubeletconfig::{self, payload};
 use crate::reconcile::{ControllerSet, Shared};
 
 /// The kubelets of a group that are asked, at most.
@@ -54,23 +55,34 @@ pub struct Trust {
     #[arg(long = "kubelet-token", value_name = "FILE")]
     pub token: Option<PathBuf>,
     /// File with the authority of kubelets' certificates [default: the service account's]
-    #[arg(long = "kubelet-authority", value_name = "FILE", conflicts_with = "insecure")]
+    #[arg(long = "kubelet-authority", value_name = "FILE", conflicts_with = "kubelet_insecure")]
     pub authority: Option<PathBuf>,
-    /// Do not check kubelets' certificates: any server at a node's address gets the token
-    #[arg(long = "kubelet-insecure")]
-    pub insecure: bool,
 }
 
 impl Trust {
-    /// The same with missing files from the service account. Without a token, certificates are checked only if an
-    /// authority is configured.
+    /// The same with a missing token from the service account.
     #[must_use]
     pub fn with_service_account(self) -> Self {
-        let own = |file: &str| Some(Path::new(SERVICE_ACCOUNT).join(file)).filter(|path| path.exists());
-        let token = self.token.or_else(|| own("token"));
-        let usual = || token.is_some().then(|| Path::new(SERVICE_ACCOUNT).join("ca.crt"));
-        let authority = if self.insecure { None } else { self.authority.or_else(usual) };
-        Self { token, authority, insecure: self.insecure }
+        let token = || Some(Path::new(SERVICE_ACCOUNT).join("token")).filter(|path| path.exists());
+        Self { token: self.token.or_else(token), authority: self.authority }
+    }
+
+    /// The check of a certificate. Without a token nothing secret is sent, so none is needed.
+    fn of(&self, certificate: &KubeletCertificate, cluster: &ClusterState) -> Result<KubeletTrust, String> {
+        match certificate {
+            KubeletCertificate::Unchecked => Ok(KubeletTrust::Unchecked),
+            KubeletCertificate::ConfigMap(name) => {
+                let data = kubeletconfig::data(cluster, name);
+                let pem = data.and_then(|mut data| data.remove("ca.crt"));
+                let missing = || format!("ConfigMap {name:?} with its authority, key ca.crt, is missing");
+                pem.map(KubeletTrust::Pem).ok_or_else(missing)
+            }
+            KubeletCertificate::Cluster => Ok(match &self.authority {
+                Some(file) => KubeletTrust::File(file.clone()),
+                None if self.token.is_none() => KubeletTrust::Unchecked,
+                None => KubeletTrust::default(),
+            }),
+        }
     }
 }
 
@@ -112,7 +124,8 @@ impl KubeletPoller {
 
     /// Asks all kubelets that are due, and publishes the answers in the cluster state.
     pub async fn ask(&mut self) {
-        let samples = self.shared.read(|cluster| samples(cluster, &self.known));
+        let (samples, trusts) =
+            self.shared.read(|cluster| (samples(cluster, &self.known), trusts(cluster, &self.trust)));
         let now = Instant::now();
         self.keep(&samples);
         let due: Vec<_> = samples
@@ -120,9 +133,13 @@ impl KubeletPoller {
             .flat_map(|(group, sample)| sample.iter().map(move |one| (group.clone(), one.clone())))
             .filter(|(group, one)| one.ready && self.is_due(group, &one.node, now))
             .collect();
-        let trust = &self.trust;
+        let (token, trusts) = (&self.trust.token, &trusts);
         let answers = stream::iter(due).map(async |(group, one)| {
-            let answer = ask(trust, one.address.as_ref()).await;
+            let trust = trusts.get(&group).cloned().unwrap_or_else(|| Ok(KubeletTrust::default()));
+            let answer = match trust {
+                Ok(trust) => ask(token.clone(), trust, one.address.as_ref()).await,
+                Err(reason) => Err(reason),
+            };
             ((group, one.node), answer)
         });
         let answers: Vec<_> = answers.buffer_unordered(AT_ONCE).collect().await;
@@ -202,7 +219,10 @@ fn samples(cluster: &ClusterState, known: &BTreeMap<NodeKey, Known>) -> BTreeMap
     let Some(Ok(groups)) = operator.map(|operator| Groups::new(cluster, operator)) else {
         return BTreeMap::new();
     };
-    let asking = groups.pools().filter(|(group, _)| group.spec.kubelet_config_map.is_none());
+    let asking = groups.pools().filter(|(group, _)| {
+        let stated = matches!(group.kubelet.config, KubeletConfig::Stated { .. });
+        group.spec.kubelet_config_map.is_none() && !stated
+    });
     let empty = |(_, pool): (_, &Pool<'_>)| (pool.name.to_owned(), Vec::new());
     let mut samples: BTreeMap<String, Vec<Candidate>> = asking.map(empty).collect();
     for (name, node) in &cluster.nodes {
@@ -220,6 +240,18 @@ fn samples(cluster: &ClusterState, known: &BTreeMap<NodeKey, Known>) -> BTreeMap
     samples
 }
 
+/// The check of certificates in each group.
+fn trusts(cluster: &ClusterState, trust: &Trust) -> BTreeMap<String, Result<KubeletTrust, String>> {
+    let operator = cluster.operators.get(keys::OPERATOR);
+    let Some(Ok(groups)) = operator.map(|operator| Groups::new(cluster, operator)) else {
+        return BTreeMap::new();
+    };
+    let of = |(group, pool): (&Group<'_>, &Pool<'_>)| {
+        (pool.name.to_owned(), trust.of(&group.kubelet.certificate, cluster))
+    };
+    groups.pools().map(of).collect()
+}
+
 /// Keeps the best nodes: ready ones that have answered, then other ready ones, then unready ones that have answered.
 fn choose(sample: &mut Vec<Candidate>, answered: impl Fn(&str) -> bool) {
     let rank = |one: &Candidate| match (one.ready, answered(&one.node)) {
@@ -234,14 +266,14 @@ fn choose(sample: &mut Vec<Candidate>, answered: impl Fn(&str) -> bool) {
 }
 
 /// Reads the configuration of a kubelet.
-async fn ask(trust: &Trust, address: Option<&(String, u16)>) -> Result<KubeletSettings, String> {
+async fn ask(
+    token: Option<PathBuf>,
+    trust: KubeletTrust,
+    address: Option<&(String, u16)>,
+) -> Result<KubeletSettings, String> {
     let (address, port) = address.ok_or("its node has no internal address")?;
     let host = if address.contains(':') { format!("[{address}]") } else { address.clone() };
-    let kubelet = KubeletEndpoint {
-        url: format!("https://{host}:{port}"),
-        token: trust.token.clone(),
-        authority: trust.authority.clone(),
-    };
+    let kubelet = KubeletEndpoint { url: format!("https://{host}:{port}"), token, trust };
     let agent = concat!("tholepin-operator/", env!("CARGO_PKG_VERSION"));
     let connection = Connection::for_kubelet(&kubelet, agent);
     let client = connection.and_then(|connection| connection.client_with_timeout(DEADLINE));
@@ -292,16 +324,35 @@ mod tests {
 
     #[test]
     fn a_token_needs_an_authority_unless_the_check_is_off() {
-        let [token, authority] = ["token", "ca"].map(|file| Some(PathBuf::from(file)));
-        let usual = Some(Path::new(SERVICE_ACCOUNT).join("ca.crt"));
-        let resolved = |token: &Option<PathBuf>, authority: &Option<PathBuf>, insecure| {
-            Trust { token: token.clone(), authority: authority.clone(), insecure }.with_service_account()
-        };
+        let [token, file] = ["token", "ca"].map(|file| Some(PathBuf::from(file)));
+        let mut cluster = ClusterState::default();
+        let map = serde_json::json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "there", "namespace": "" },
+            "data": { "ca.crt": "PEM" },
+        });
+        let key = objects::ObjectKey::of::<k8s_openapi::api::core::v1::ConfigMap>(Some(""), "there");
+        cluster.observed.insert(key, map);
+        let map = |name: &str| KubeletCertificate::ConfigMap(name.to_owned());
+        let (checked, own) = (KubeletTrust::default(), KubeletTrust::File("ca".into()));
         // No test runs in a pod.
-        assert_eq!(resolved(&None, &None, false), Trust::default());
-        assert_eq!(resolved(&token, &None, false).authority, usual);
-        assert_eq!(resolved(&token, &authority, false).authority, authority);
-        assert_eq!(resolved(&token, &None, true), Trust { token, authority: None, insecure: true });
+        assert_eq!(Trust::default().with_service_account(), Trust::default());
+        for (token, authority, certificate, wanted) in [
+            (&token, &None, KubeletCertificate::Cluster, Ok(checked)),
+            (&token, &file, KubeletCertificate::Cluster, Ok(own)),
+            (&None, &None, KubeletCertificate::Cluster, Ok(KubeletTrust::Unchecked)),
+            (&token, &file, KubeletCertificate::Unchecked, Ok(KubeletTrust::Unchecked)),
+            (&token, &file, map("there"), Ok(KubeletTrust::Pem("PEM".to_owned()))),
+            (
+                &token,
+                &file,
+                map("gone"),
+                Err("ConfigMap \"gone\" with its authority, key ca.crt, is missing"),
+            ),
+        ] {
+            let trust = Trust { token: token.clone(), authority: authority.clone() };
+            let wanted = wanted.map_err(str::to_owned);
+            assert_eq!(trust.of(&certificate, &cluster), wanted, "{trust:?} {certificate:?}");
+        }
     }
 
     fn poller() -> KubeletPoller {

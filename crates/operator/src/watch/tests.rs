@@ -22,6 +22,7 @@ fn environment(platform: Platform) -> Environment {
         trusted_schedulers: None,
         forward_pool_conditions: false,
         api_server_ports: vec![6443],
+        kubelet: None,
         only_own_scheduler: false,
     }
 }

@@ -169,6 +169,7 @@ fn environment() -> Environment {
         trusted_schedulers: None,
         forward_pool_conditions: false,
         api_server_ports: vec![6443],
+        kubelet: None,
         only_own_scheduler: false,
     }
 }

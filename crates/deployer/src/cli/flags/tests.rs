@@ -2,7 +2,7 @@ use clap::Parser;
 use topology::policy::{Policy, Scope};
 
 use super::*;
-use crate::options::Kubelet;
+use crate::options::{Distribution, Kubelet, KubeletCertificate, KubeletConfig};
 
 #[derive(Parser)]
 struct Cli {
@@ -72,7 +72,7 @@ fn kubelet_flags_override_the_profile() {
     let kubelet = |words: &str| options(words).updater.kubelet;
     let file = |root: &str, path: &str| {
         let config = KubeletConfig::File { path: path.to_owned(), drop_ins: None };
-        Some(Kubelet { root: root.to_owned(), config })
+        Some(Kubelet { root: root.to_owned(), config, certificate: KubeletCertificate::Cluster })
     };
     assert_eq!(kubelet(""), None);
     assert_eq!(kubelet("--kubelet-profile kind"), Some(Distribution::Kind.kubelet()));
@@ -82,6 +82,34 @@ fn kubelet_flags_override_the_profile() {
     assert_eq!(kubelet("--kubelet-config configz").map(|kubelet| kubelet.config), configz);
     let stated = kubelet("--kubelet-config single-numa-node/pod").unwrap().config;
     assert_eq!(stated, KubeletConfig::Stated { policy: Policy::SingleNumaNode, scope: Scope::Pod });
+    let certificate = |words: &str| kubelet(words).unwrap().certificate;
+    assert_eq!(certificate("--kubelet-profile talos"), KubeletCertificate::Cluster);
+    assert_eq!(certificate("--kubelet-insecure"), KubeletCertificate::Unchecked);
+    assert_eq!(certificate("--kubelet-ca-config-map m"), KubeletCertificate::ConfigMap("m".to_owned()));
+}
+
+#[test]
+fn people_are_told_of_certificates() {
+    for (words, wanted) in [
+        ("", None),
+        ("--kubelet-profile k3s", None),
+        ("--kubelet-profile talos", Some("give --kubelet-ca-config-map or --kubelet-insecure")),
+        ("--kubelet-profile talos --kubelet-ca-config-map m", None),
+        (
+            "--kubelet-profile k3s --kubelet-insecure",
+            Some("any server at a node's address gets the exporter's token"),
+        ),
+        ("--kubelet-insecure", None),
+        (
+            "--updater-type nfd --kubelet-profile k3s",
+            Some("nfd-topology-updater checks no kubelet's certificate"),
+        ),
+    ] {
+        let flags = flags(words).unwrap();
+        let note = flags.certificate_note(&flags.options(&|_| None).unwrap());
+        assert_eq!(note.is_some(), wanted.is_some(), "{words}: {note:?}");
+        assert!(note.unwrap_or_default().contains(wanted.unwrap_or_default()), "{words}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use api::goduration::GoDuration;
 use k8s_openapi::api::core::v1::{Volume, VolumeMount};
 
 use super::account;
-use crate::manifests::{Error, pod};
+use crate::manifests::{Error, kubelet, pod};
 use crate::options::{Kubelet, KubeletConfig, Options};
 
 /// The key in the ConfigMap, which is the file's name.
@@ -80,7 +80,7 @@ fn config_flags(options: &Options, kubelet: &Kubelet) -> Result<Vec<String>, Err
                               configz permits to run commands in any pod of the node",
                 });
             }
-            vec![format!("--kubelet-config-uri=https://$(NODE_IP):{port}/configz")]
+            kubelet::configz_flags(kubelet, *port)
         }
         KubeletConfig::Stated { policy, scope } => vec![
             format!("--topology-manager-policy={}", policy.as_str()),
@@ -117,6 +117,7 @@ pub fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
             mounts.push(directory("kubelet-config-drop-ins", dir, DROP_INS));
         }
     }
+    mounts.extend(kubelet::authority_mount(&kubelet));
     if updater.config.is_some() {
         let volume = pod::config_directory("config", account(options).name, None);
         mounts.push((pod::mount_read_only("config", CONFIG), volume));

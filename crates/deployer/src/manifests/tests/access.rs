@@ -5,7 +5,7 @@ use ::exporter::rbac::Needs;
 use clap::{Parser, ValueEnum as _};
 
 use super::*;
-use crate::options::{Distribution, Kubelet, KubeletConfig};
+use crate::options::{Distribution, Kubelet, KubeletCertificate, KubeletConfig};
 
 #[derive(Parser)]
 struct Exporter {
@@ -45,6 +45,7 @@ fn the_exporters_role_is_what_its_flags_need() {
             policy: topology::policy::Policy::Restricted,
             scope: topology::policy::Scope::Pod,
         },
+        certificate: KubeletCertificate::Cluster,
     }]);
     for kubelet in kubelets {
         let mut options = Options::default();

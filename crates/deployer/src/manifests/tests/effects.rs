@@ -7,7 +7,9 @@ use api::schedulerconfig::{
 };
 
 use super::*;
-use crate::options::{Distribution, Kubelet, KubeletConfig, PullPolicy, SccVersion, Scoring};
+use crate::options::{
+    Distribution, Kubelet, KubeletCertificate, KubeletConfig, PullPolicy, SccVersion, Scoring,
+};
 
 /// The differences between two sets of objects, one a line: an object that is new (`+`) or gone (`-`), or `object:
 /// path: old -> new`. Of lists what is gone and what is new; of pods the path within the pod.
@@ -113,7 +115,7 @@ const COMMON: [Choice; 6] = [
 ];
 
 /// Of what publishes.
-const UPDATING: [Choice; 11] = [
+const UPDATING: [Choice; 13] = [
     ("verbosity", |o| o.updater.verbosity = 5),
     ("no fingerprint", |o| o.updater.fingerprint = false),
     ("period", |o| o.updater.sync_period = Some(Duration::from_millis(1500))),
@@ -129,6 +131,14 @@ const UPDATING: [Choice; 11] = [
     ("SELinux type", |o| o.updater.selinux_type = Some("spc_t".to_owned())),
     ("no admission policy", |o| o.updater.admission_policy = false),
     ("kubelet of MicroK8s", |o| o.updater.kubelet = Some(Distribution::Microk8s.kubelet())),
+    ("kubelet of Talos, unchecked", |o| {
+        let certificate = KubeletCertificate::Unchecked;
+        o.updater.kubelet = Some(Kubelet { certificate, ..Distribution::Talos.kubelet() });
+    }),
+    ("kubelet of Talos, authority in a ConfigMap", |o| {
+        let certificate = KubeletCertificate::ConfigMap("kubelets".to_owned());
+        o.updater.kubelet = Some(Kubelet { certificate, ..Distribution::Talos.kubelet() });
+    }),
 ];
 
 /// Of RTE on OpenShift.
@@ -185,6 +195,7 @@ fn choices() -> Vec<(String, Usual, Change)> {
                 policy: topology::policy::Policy::Restricted,
                 scope: topology::policy::Scope::Pod,
             },
+            certificate: KubeletCertificate::Cluster,
         });
     });
     let bases: [(&str, Usual, &[&[Choice]]); 5] = [

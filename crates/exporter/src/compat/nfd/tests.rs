@@ -24,7 +24,7 @@ fn plain(arguments: &[&str]) -> Result<Plan, Ending> {
 type Show = fn(&Settings) -> String;
 
 const CONFIGZ: &str = "Configz { url: \"https://10.0.0.5:10250/configz\", \
-        token: Some(\"/var/run/secrets/kubernetes.io/serviceaccount/token\"), ca: None }";
+        token: Some(\"/var/run/secrets/kubernetes.io/serviceaccount/token\"), trust: File(\"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt\") }";
 
 /// Flags, what is asked of their settings, the answer without them, and with them.
 const LINES: &[(&str, Show, &str, &str)] = &[
@@ -57,13 +57,20 @@ const LINES: &[(&str, Show, &str, &str)] = &[
         "-kubelet-config-uri=https://h/configz",
         |s| format!("{:?}", s.sources.kubelet_config),
         CONFIGZ,
-        "Configz { url: \"https://h/configz\", token: Some(\"/var/run/secrets/kubernetes.io/serviceaccount/token\"), ca: None }",
+        "Configz { url: \"https://h/configz\", token: Some(\"/var/run/secrets/kubernetes.io/serviceaccount/token\"), trust: File(\"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt\") }",
     ),
     (
         "-api-auth-token-file=/t",
         |s| format!("{:?}", s.sources.kubelet_config),
         CONFIGZ,
-        "Configz { url: \"https://10.0.0.5:10250/configz\", token: Some(\"/t\"), ca: None }",
+        "Configz { url: \"https://10.0.0.5:10250/configz\", token: Some(\"/t\"), trust: File(\"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt\") }",
+    ),
+    (
+        "-kubelet-config-insecure",
+        |s| format!("{:?}", s.sources.kubelet_config),
+        CONFIGZ,
+        "Configz { url: \"https://10.0.0.5:10250/configz\", \
+        token: Some(\"/var/run/secrets/kubernetes.io/serviceaccount/token\"), trust: Unchecked }",
     ),
     (
         "-podresources-socket=unix:///s",

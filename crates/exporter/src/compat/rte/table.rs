@@ -28,6 +28,11 @@ pub(super) enum Key {
     Scope,
     KubeletConfig,
     KubeletState,
+    KubeletDropIns,
+    KubeletUri,
+    KubeletToken,
+    KubeletAuthority,
+    KubeletInsecure,
     PodResources,
     Sleep,
     Readiness,
@@ -232,6 +237,46 @@ pub(super) const SETTINGS: &[Setting] = &[
         "the kubelet's root directory, watched for changes; none: do not watch; not given: detected",
     )
     .flag("kubelet-state-dir"),
+    row(
+        Key::KubeletDropIns,
+        "topologyExporter.kubeletConfigDir",
+        Kind::Text,
+        "",
+        "the directory of drop-ins to the kubelet's configuration file",
+    )
+    .flag("kubelet-config-dir"),
+    row(
+        Key::KubeletUri,
+        "topologyExporter.kubeletConfigURI",
+        Kind::Text,
+        "",
+        "the kubelet's configuration instead of a file: https://host:port/configz or file:///path",
+    )
+    .flag("kubelet-config-uri"),
+    row(
+        Key::KubeletToken,
+        "topologyExporter.kubeletConfigToken",
+        Kind::Text,
+        "",
+        "token for the kubelet's https endpoint; empty: the service account's",
+    )
+    .flag("kubelet-config-token"),
+    row(
+        Key::KubeletAuthority,
+        "topologyExporter.kubeletConfigCA",
+        Kind::Text,
+        "",
+        "authority of the kubelet's certificate; empty: the service account's",
+    )
+    .flag("kubelet-config-ca"),
+    row(
+        Key::KubeletInsecure,
+        "topologyExporter.kubeletConfigInsecure",
+        Kind::Bool,
+        "",
+        "do not check the kubelet's certificate: any server at its address gets the token",
+    )
+    .flag("kubelet-config-insecure"),
     row(
         Key::PodResources,
         "topologyExporter.podResourcesSocketPath",

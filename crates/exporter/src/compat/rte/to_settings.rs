@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use runtime::client::KubeletTrust;
 use runtime::tls;
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
@@ -23,6 +24,9 @@ use crate::settings::{
 
 /// A file that every kubelet keeps in its root directory, whatever its policies.
 const ROOT_MARK: &str = "cpu_manager_state";
+
+/// The service account's token.
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 /// Where numaresources-operator mounts the values of KubeletConfigs; empty without any.
 const OPERATORS_MOUNT: &str = "/etc/resource-topology-exporter";
@@ -96,18 +100,39 @@ impl Planner<'_> {
         }
         let (podresources, sysfs) = (podresources.ok()?, sysfs?);
         let file = self.path(Key::KubeletConfig).unwrap_or_default();
+        let kubelet_config = self.kubelet_config(&file);
         let (policy, scope) = self.rules(&file);
         Some(Sources {
             kubelet_root: self.kubelet_root(&podresources, &file),
             podresources,
             sysfs,
-            kubelet_config: KubeletConfigSource::File { path: file, drop_ins: None },
+            kubelet_config: kubelet_config?,
             policy,
             scope,
         })
     }
 
-    /// Policy and scope, unless the kubelet's file decides.
+    /// The kubelet's own answer where a flag asks for it, else its file.
+    fn kubelet_config(&mut self, file: &Path) -> Option<KubeletConfigSource> {
+        let uri = self.config.text(Key::KubeletUri);
+        if uri.is_empty() {
+            let drop_ins = self.path(Key::KubeletDropIns);
+            return Some(KubeletConfigSource::File { path: file.to_owned(), drop_ins });
+        }
+        let trust = match self.path(Key::KubeletAuthority) {
+            _ if self.config.bool(Key::KubeletInsecure) => KubeletTrust::Unchecked,
+            Some(file) => KubeletTrust::File(file),
+            None => KubeletTrust::default(),
+        };
+        let token = self.path(Key::KubeletToken).unwrap_or_else(|| PathBuf::from(TOKEN));
+        let found = KubeletConfigSource::parse(&uri, Some(token), trust);
+        if found.is_none() {
+            self.wrong(Key::KubeletUri, "https://host:port/configz or file:///path");
+        }
+        found
+    }
+
+    /// Policy and scope, unless the kubelet's file or its answer decides.
     ///
     /// Numaresources-operator extracts them from the cluster's KubeletConfig into a file with a section `kubelet`, in
     /// which missing values mean the kubelet's defaults. It mounts no file of the kubelet. So where no file of the
@@ -120,6 +145,7 @@ impl Planner<'_> {
         let scope = Scope::parse(&config.text(Key::Scope));
         if (policy.is_some() && scope.is_some())
             || config.is_explicit(Key::KubeletConfig)
+            || config.is_explicit(Key::KubeletUri)
             || self.env.exists(file)
         {
             return (policy, scope);

@@ -184,7 +184,7 @@ fn a_tls_profile_that_cannot_be_followed_holds_the_exporters() {
 }
 
 /// What our exporter makes of its pod: its arguments and variables, with nothing mounted but what `mounted` says.
-fn understood(cluster: &ClusterState, pool: &str, mounted: &[&str]) -> Settings {
+pub(super) fn understood(cluster: &ClusterState, pool: &str, mounted: &[&str]) -> Settings {
     let pod = pod(&set(cluster, pool));
     let container = &pod.containers[0];
     let root = tempfile::tempdir().unwrap();
@@ -195,6 +195,7 @@ fn understood(cluster: &ClusterState, pool: &str, mounted: &[&str]) -> Settings 
         "spec.nodeName" => "node-a",
         "metadata.namespace" => NAMESPACE,
         "metadata.name" => "pod-a",
+        "status.hostIP" => "10.0.0.5",
         other => panic!("{other}"),
     };
     let variable = |variable: &k8s_openapi::api::core::v1::EnvVar| {

@@ -6,6 +6,9 @@ type Show = fn(&Settings) -> String;
 
 const HTTP: &[&str] = &["--metrics-mode=http"];
 const TLS: &[&str] = &["--metrics-mode=httptls"];
+/// The kubelet's own answer, whose certificate is checked without a flag too.
+const CONFIGZ: &str = "Configz { url: \"https://h/configz\", token: Some(\"/t\"), \
+    trust: File(\"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt\") }";
 
 fn serving(settings: &Settings) -> String {
     settings.serving.as_ref().map_or("off".to_owned(), |serving| serving.address.to_string())
@@ -79,6 +82,42 @@ const FLAGS: &[(&[&str], &str, Show, &str, &str)] = &[
         |s| format!("{:?}", s.sources.kubelet_config),
         "File { path: \"/podresources/config.yaml\", drop_ins: None }",
         "File { path: \"/c\", drop_ins: None }",
+    ),
+    (
+        &["--kubelet-config-file=/c"],
+        "--kubelet-config-dir=/d",
+        |s| format!("{:?}", s.sources.kubelet_config),
+        "File { path: \"/c\", drop_ins: None }",
+        "File { path: \"/c\", drop_ins: Some(\"/d\") }",
+    ),
+    (
+        &["--kubelet-config-token=/t"],
+        "--kubelet-config-uri=https://h/configz",
+        |s| format!("{:?}", s.sources.kubelet_config),
+        "File { path: \"/podresources/config.yaml\", drop_ins: None }",
+        CONFIGZ,
+    ),
+    (
+        &["--kubelet-config-uri=https://h/configz"],
+        "--kubelet-config-token=/t",
+        |s| format!("{:?}", s.sources.kubelet_config),
+        "Configz { url: \"https://h/configz\", token: Some(\"/var/run/secrets/kubernetes.io/serviceaccount/token\"), \
+        trust: File(\"/var/run/secrets/kubernetes.io/serviceaccount/ca.crt\") }",
+        CONFIGZ,
+    ),
+    (
+        &["--kubelet-config-uri=https://h/configz", "--kubelet-config-token=/t"],
+        "--kubelet-config-ca=/ca",
+        |s| format!("{:?}", s.sources.kubelet_config),
+        CONFIGZ,
+        "Configz { url: \"https://h/configz\", token: Some(\"/t\"), trust: File(\"/ca\") }",
+    ),
+    (
+        &["--kubelet-config-uri=https://h/configz", "--kubelet-config-token=/t"],
+        "--kubelet-config-insecure",
+        |s| format!("{:?}", s.sources.kubelet_config),
+        CONFIGZ,
+        "Configz { url: \"https://h/configz\", token: Some(\"/t\"), trust: Unchecked }",
     ),
     (
         &[],
