@@ -28,10 +28,10 @@ pub struct Args {
     #[command(flatten)]
     pub settings: Settings,
     /// Verbosity as in klog: 2 is info, 4 is debug, 6 is trace
-    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", env = "THOLEPIN_V", default_value_t = 2)]
     pub verbosity: u8,
     /// Format of log lines
-    #[arg(long, value_parser = ["text", "json"], default_value = "text")]
+    #[arg(long, value_parser = ["text", "json"], env = "THOLEPIN_LOGGING_FORMAT", default_value = "text")]
     pub logging_format: String,
 }
 

@@ -8,7 +8,7 @@
 use deployer::manifests::access::ServiceAccountRef;
 use deployer::manifests::controller::{self, Program};
 use deployer::manifests::meta::PodSecurityLevel;
-use deployer::options;
+use deployer::options::{self, Distribution, Kubelet, KubeletCertificate};
 use deployer::platform::Platform;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Namespace;
@@ -64,18 +64,33 @@ pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
     controller::network::policies(options, &OPERATOR.pod_labels(), kubelets)
 }
 
-/// The Deployment. The operator is told the ports of API servers, for the policies of its operands.
+/// The Deployment. The operator is told what holds for its operands too: the ports of API servers, and the kubelets.
 #[must_use]
 pub fn deployment(options: &Options) -> Deployment {
-    let mut deployment = controller::deployment(options, &OPERATOR);
     let ports = &options.common.api_server_ports;
     let usual = *ports == options::Options::default().api_server_ports;
-    let flags = ports.iter().filter(|_| !usual).map(|port| format!("--api-server-port={port}"));
-    let pod = deployment.spec.as_mut().and_then(|spec| spec.template.spec.as_mut());
-    if let Some(args) = pod.and_then(|pod| pod.containers.first_mut()?.args.as_mut()) {
-        args.extend(flags);
+    let ports = ports.iter().filter(|_| !usual).map(|port| format!("--api-server-port={port}"));
+    let flags = ports.chain(kubelet_flags(&options.common)).chain(options.flags.clone()).collect();
+    controller::deployment(&Options { flags, ..options.clone() }, &OPERATOR)
+}
+
+/// The flags for kubelets that are not as the platform usually has them.
+fn kubelet_flags(options: &options::Options) -> Vec<String> {
+    let usual = Distribution::usual(options.platform).kubelet();
+    let Kubelet { root, config, certificate } = options.kubelet();
+    let mut flags = Vec::new();
+    if root != usual.root {
+        flags.push(format!("--kubelet-root={root}"));
     }
-    deployment
+    if config != usual.config {
+        flags.push(format!("--kubelet-config={config}"));
+    }
+    match certificate {
+        KubeletCertificate::Cluster => {}
+        KubeletCertificate::ConfigMap(name) => flags.push(format!("--kubelet-ca-config-map={name}")),
+        KubeletCertificate::Unchecked => flags.push("--kubelet-insecure".to_owned()),
+    }
+    flags
 }
 
 /// All objects, in the order in which they are made.

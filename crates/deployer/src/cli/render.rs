@@ -50,6 +50,9 @@ pub struct Args {
     #[arg(long, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub monitoring: Option<bool>,
+    /// A flag of tholepin operator, such as --operator-flag=--leader-elect=false; can be repeated (operator, hardware)
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    pub operator_flag: Vec<String>,
     #[command(flatten)]
     pub(super) install: InstallFlags,
     #[command(flatten)]
@@ -137,9 +140,9 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let parts = values::parts(&options, components)?;
     if components.contains(&Component::TopologyUpdater) {
-        manifests::exporter::policy_left_out(&options)
-            .iter()
-            .for_each(|note| stderr::line(format_args!("warning: {note}")));
+        let left_out = manifests::exporter::policy_left_out(&options);
+        let notes = left_out.into_iter().chain(args.install.certificate_note(&options));
+        notes.for_each(|note| stderr::line(format_args!("warning: {note}")));
     }
     args.print(parts.iter().flat_map(Part::objects))
 }
@@ -150,6 +153,9 @@ impl Args {
         if self.namespace.is_some() && self.target != Some(RenderTarget::ResourceClaims) {
             let ours = "--updater-namespace and --sched-namespace";
             anyhow::bail!("--namespace is for operator, hardware and resource-claims; here there are {ours}");
+        }
+        if !self.operator_flag.is_empty() {
+            anyhow::bail!("--operator-flag is for operator and hardware");
         }
         if self.monitoring.is_some() {
             anyhow::bail!(

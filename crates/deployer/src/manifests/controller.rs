@@ -45,6 +45,8 @@ pub struct Options {
     pub common: crate::options::Options,
     /// Create objects for the Prometheus operator, which OpenShift has.
     pub monitoring: bool,
+    /// Further flags of the process.
+    pub flags: Vec<String>,
 }
 
 impl Options {
@@ -52,7 +54,7 @@ impl Options {
     #[must_use]
     pub fn new(namespace: &str) -> Self {
         let common = crate::options::Options::default();
-        Self { namespace: namespace.to_owned(), common, monitoring: false }
+        Self { namespace: namespace.to_owned(), common, monitoring: false, flags: Vec::new() }
     }
 }
 
@@ -153,7 +155,7 @@ fn container(options: &Options, program: &Program) -> Container {
     let common = &options.common;
     let probe = |path: &str| pod::probe(path, IntOrString::String("health".to_owned()), None);
     Container {
-        args: Some(program.args.iter().map(|word| (*word).to_owned()).collect()),
+        args: Some(program.args.iter().map(|word| (*word).to_owned()).chain(options.flags.clone()).collect()),
         env: Some(vec![
             pod::field("NAMESPACE", "metadata.namespace"),
             // The pod reads its own image, which is also that of its operands.

@@ -44,20 +44,20 @@ pub struct Settings {
     #[command(flatten)]
     pub environment: EnvironmentOptions,
     /// Whether to manage the scheduler; with false an existing one stays as it is
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", env = "THOLEPIN_SCHEDULER", default_value_t = true, action = ArgAction::Set)]
     pub scheduler: bool,
     /// Controllers that run, separated by commas: numaresources, deviceconfig
     #[arg(long, value_name = "NAMES", default_value = "numaresources", value_parser = controllers)]
     pub controllers: BTreeSet<Part>,
     /// Time for a DeviceConfig's nodes to get ready before a condition reports a problem, such as 90s or 5m
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", env = "THOLEPIN_DRIVER_PATIENCE", default_value = "1m", value_parser = duration)]
     pub driver_patience: Duration,
     /// Time for pods to be bound after a DeviceConfig's node is closed, before the use of its devices is checked
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", env = "THOLEPIN_BINDING_PATIENCE", default_value = "1s", value_parser = duration)]
     pub binding_patience: Duration,
     /// Whether to work only while holding the lease
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_value_t = true, default_missing_value = "true")]
-    #[arg(require_equals = true, action = ArgAction::Set)]
+    #[arg(require_equals = true, env = "THOLEPIN_LEADER_ELECT", action = ArgAction::Set)]
     pub leader_elect: bool,
     /// Address for metrics: :PORT, ADDRESS:PORT, or 0 for none
     #[arg(long = "metrics-bind-address", value_name = "ADDRESS", default_value = ":8080")]
