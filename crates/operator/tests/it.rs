@@ -24,6 +24,8 @@ mod go_operator;
 mod hardware;
 #[path = "it/killed.rs"]
 mod killed;
+#[path = "it/layouts.rs"]
+mod layouts;
 #[path = "it/openshift.rs"]
 mod openshift;
 #[path = "it/own_node.rs"]
