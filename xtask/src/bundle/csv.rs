@@ -40,6 +40,10 @@ It has the API of the Go NUMA Resources Operator, and takes over what that has i
 
 Pods are scheduled by it when they say `schedulerName: topo-aware-scheduler`. Nodes need a kubelet with a Topology Manager policy such as \
 `single-numa-node`, and the static CPU and memory managers.
+
+Kubelets elsewhere than kubeadm has them, or with certificates of their own, are described in `spec.kubelet` of the NUMAResourcesOperator. \
+Each flag of the operator has a variable `THOLEPIN_...` for `spec.config.env` of the Subscription; without a check of kubelets' certificates \
+it is `THOLEPIN_KUBELET_INSECURE=true`.
 ";
 /// Two tholepins and an oar.
 const ICON: &str = "\
@@ -210,7 +214,8 @@ fn metadata(options: &Options) -> anyhow::Result<ObjectMeta> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     };
     let mut annotations = words(&[
-        ("capabilities", "Seamless Upgrades"),
+        // There is one version, so upgrades are not proven yet.
+        ("capabilities", "Basic Install"),
         ("categories", "OpenShift Optional"),
         ("containerImage", &options.common.images.tholepin),
         ("description", SUMMARY),

@@ -1,7 +1,7 @@
 //! How exporters read the configuration of their kubelet: flags of our exporter and of RTE, and the mounts for them.
 //!
-//! In: a [`Kubelet`]. Out: flags, mounts, notes for people. Never: a read of a node; a token for a server that nobody
-//! checked, unless that was asked for.
+//! In: a [`Kubelet`]. Out: flags, mounts, notes for people. Never: a read of a node; a token for a server whose
+//! certificate is not checked, unless that was requested.
 
 use k8s_openapi::api::core::v1::{Volume, VolumeMount};
 
