@@ -202,6 +202,10 @@ impl Reader {
             }
         };
         let text = client::get_text(client, path, LIMIT).await;
+        if text.is_err() {
+            // A new client reads the authority again, which may have been replaced.
+            self.kubelet = None;
+        }
         let text = text.map_err(|error| failed(with_way_out(client::brief(&error))))?;
         Ok(Configuration::from_configz(&text, Path::new(&url))?)
     }
