@@ -161,6 +161,11 @@ pub struct Spec {
     /// Secret in this namespace for pulling the images, and for pushing what is built.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_secret: Option<NameRef>,
+    /// A number whose change makes KMM look again for all images, and build those that are not there. It needs a KMM
+    /// whose Modules have the field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(extend("format" = "int32")))]
+    pub image_rebuild_trigger_generation: Option<i32>,
     /// How to speak to the registry of the driver's images.
     #[serde(rename = "registryTLS", skip_serializing_if = "Option::is_none")]
     pub registry_tls: Option<RegistryTls>,

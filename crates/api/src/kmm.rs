@@ -56,6 +56,9 @@ pub struct ModuleSpec {
     /// Secret for pulling and pushing images.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_repo_secret: Option<NameRef>,
+    /// A number whose change makes KMM look again for all images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_rebuild_trigger_generation: Option<i32>,
     /// The loader of the module.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub module_loader: Option<ModuleLoader>,

@@ -114,6 +114,7 @@ impl Desired<'_> {
                 selector: BTreeMap::from([(keys::LABEL_DRIVER.to_owned(), self.names.claim.clone())]),
                 tolerations,
                 image_repo_secret: spec.image_pull_secret.clone(),
+                image_rebuild_trigger_generation: spec.image_rebuild_trigger_generation,
                 module_loader: Some(kmm::ModuleLoader {
                     service_account_name: Some(account),
                     container: container(spec),

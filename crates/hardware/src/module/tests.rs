@@ -69,6 +69,7 @@ fn fields_of_the_spec_are_passed_on() {
         "moduleName": "acc",
         "imagePullPolicy": "Always",
         "imagePullSecret": { "name": "pull" },
+        "imageRebuildTriggerGeneration": 3,
         "serviceAccountName": "mine",
         "registryTLS": { "insecure": true },
         "inTreeModulesToRemove": ["old"],
@@ -98,6 +99,7 @@ fn fields_of_the_spec_are_passed_on() {
         assert_eq!(container.pointer(pointer), Some(&wanted), "{pointer}: {container:#}");
     }
     assert_eq!(body["spec"]["imageRepoSecret"], json!({ "name": "pull" }));
+    assert_eq!(body["spec"]["imageRebuildTriggerGeneration"], 3);
     assert_eq!(body["spec"]["moduleLoader"]["serviceAccountName"], "mine");
     assert_eq!(body["spec"]["tolerations"][0], json!({ "operator": "Exists" }));
 }
