@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use api::numaresources::Kubelets;
 use api::numaresources::keys;
 use api::numaresources::operator::PodExclude;
 use api::rbac::{covers, missing};
@@ -128,6 +129,9 @@ fn cluster(platform: Platform, others: bool) -> ClusterState {
     operator.spec.pod_excludes = vec![PodExclude { namespace: "a".to_owned(), name: "*".to_owned() }];
     let custom = meta::labels([(keys::SELINUX_POLICY, keys::CUSTOM)]);
     operator.spec.node_groups.iter_mut().for_each(|group| group.annotations.clone_from(&custom));
+    // Exporters that ask their kubelets need the most.
+    let k3s = Kubelets { distribution: Some("k3s".to_owned()), ..Kubelets::default() };
+    operator.spec.kubelet = (platform == Platform::Kubernetes).then_some(k3s);
     let mut scheduler = samples::numa_resources_scheduler();
     scheduler.metadata.uid = Some("2".to_owned());
     if others {
