@@ -141,7 +141,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let parts = values::parts(&options, components)?;
     if components.contains(&Component::TopologyUpdater) {
         let left_out = manifests::exporter::policy_left_out(&options);
-        let notes = left_out.into_iter().chain(args.install.certificate_note(&options));
+        let notes = left_out.into_iter().chain(args.certificate_note(&options));
         notes.for_each(|note| stderr::line(format_args!("warning: {note}")));
     }
     args.print(parts.iter().flat_map(Part::objects))
@@ -174,6 +174,12 @@ impl Args {
         let options = self.install.options(&variable)?;
         let platform = stated.platform.unwrap_or(Platform::Kubernetes);
         Ok(Options { platform, version: stated.version, ..options })
+    }
+
+    /// A warning about the check of kubelets' certificates.
+    #[must_use]
+    pub fn certificate_note(&self, options: &Options) -> Option<String> {
+        self.install.certificate_note(options)
     }
 
     /// Prints objects in the format of `--output`.

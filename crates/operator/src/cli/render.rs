@@ -38,8 +38,12 @@ const FIXED: [(&str, &str); 16] = [
 /// When a flag's value is invalid, or standard output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let options = options(args, NAMESPACE)?;
-    if options.common.platform.is_openshift() && options.common.updater.kubelet.is_some() {
-        bail!("flags about kubelets are for Kubernetes; on {} pools state them", options.common.platform);
+    let platform = options.common.platform;
+    if platform.is_openshift() && options.common.updater.kubelet.is_some() {
+        bail!("flags about kubelets are for Kubernetes; on {platform} pools state them");
+    }
+    if !platform.is_openshift() {
+        args.certificate_note(&options.common).iter().for_each(|note| eprintln!("warning: {note}"));
     }
     args.print(&manifests::objects(&options))
 }
