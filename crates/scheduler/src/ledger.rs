@@ -187,6 +187,18 @@ impl Ledger {
         Ok(())
     }
 
+    /// Whether `needs` would be admitted on a node without other pods. Allocates a table of the node.
+    #[must_use]
+    pub fn could_fit(&self, needs: &PodNeeds, scratch: &mut Scratch) -> bool {
+        let Some(topology) = self.topology.as_ref().filter(|topology| topology.rules.policy.enforces())
+        else {
+            return !(self.report_lost && needs.may_align());
+        };
+        let free = topology.allocatable();
+        !admit::needs_alignment(topology.rules, &free, needs)
+            || (self.is_trusted() && admit::admit(topology.rules, &free, needs, scratch).is_ok())
+    }
+
     /// Whether an exporter has ever reported the node, readable or not.
     #[must_use]
     pub fn is_reported(&self) -> bool {
@@ -262,14 +274,21 @@ impl Ledger {
         self.settle(next, scratch);
     }
 
-    /// The kubelet has admitted the pod.
+    /// The kubelet has admitted the pod. From now on a pod that finishes by itself may be gone before the kubelet admits
+    /// those that are pending now.
     pub fn admitted(&mut self, id: PodId, scratch: &mut Scratch) {
         self.revision += 1;
-        let Some(row) = self.rows.iter_mut().find(|row| row.id == id) else { return };
+        let Some(index) = self.index(id) else { return };
+        let others_pend = self.rows.iter().any(|row| row.stage == Stage::Pending && row.id != id);
+        let row = &mut self.rows[index];
         match &mut row.stage {
             Stage::Pending => {
                 row.stage = Stage::Admitted;
-                self.explain_report(scratch);
+                if row.finishes && others_pend {
+                    self.fork(index, scratch, |world| charge(&mut world.free, &world.locations[index]));
+                } else {
+                    self.explain_report(scratch);
+                }
             }
             Stage::Leaving { admitted } => *admitted = true,
             Stage::Admitted | Stage::Released => {}
@@ -338,10 +357,11 @@ impl Ledger {
         self.explain_report(scratch);
     }
 
-    /// The report object was deleted. The worlds still hold, but no report will correct them.
+    /// The report object was deleted. The worlds still hold, but no report will correct them. A node whose reports were
+    /// never readable has an exporter, and may well enforce alignment.
     pub fn report_deleted(&mut self) {
         self.revision += 1;
-        self.report_lost = self.topology.as_ref().is_some_and(|t| t.rules.policy.enforces());
+        self.report_lost = self.topology.as_ref().map_or(self.report_lost, |t| t.rules.policy.enforces());
         self.unexplained = None;
     }
 

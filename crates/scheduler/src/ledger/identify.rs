@@ -17,6 +17,7 @@ use super::location::{charge, charge_all_zones, possible_locations, widen};
 use super::{Ledger, Location, Stage, World};
 
 mod assign;
+mod by_value;
 
 /// Most leaving and released pods whose membership is tried in every combination: 2^n fingerprints for each prefix of
 /// the staying pods.
@@ -48,7 +49,8 @@ impl Ledger {
     pub(super) fn explain_report(&mut self, scratch: &mut Scratch) {
         let Some(report) = self.unexplained.clone() else { return };
         let free = report.available();
-        let Some(members) = self.members(&report, &free) else { return };
+        let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(&report, &free, row)).collect();
+        let Some(members) = self.members(&report, &free, &counted) else { return };
         self.unexplained = None;
         let agreeing: Vec<_> = self
             .worlds
@@ -62,45 +64,32 @@ impl Ledger {
         } else {
             agreeing.into_iter().map(|world| world.locations).collect()
         };
-        self.adopt(&report, &free, &members, bases, scratch);
+        let released_unannounced = self.describe(&counted, &members);
+        let (rules, free, members) = (report.rules, &free, members.as_slice());
+        self.adopt(&Understood { rules, free, members, released_unannounced }, bases, scratch);
     }
 
     /// The rows that the report counts, or `None` if no set of known pods explains the report.
-    fn members(&mut self, report: &NodeTopology, free: &Free) -> Option<Vec<bool>> {
-        let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(report, free, row)).collect();
+    fn members(&mut self, report: &NodeTopology, free: &Free, counted: &[bool]) -> Option<Vec<bool>> {
         let expected =
-            self.select(&counted, |row| matches!(row.stage, Stage::Admitted | Stage::Leaving { .. }));
+            self.select(counted, |row| matches!(row.stage, Stage::Admitted | Stage::Leaving { .. }));
         let Some((fingerprint, _)) = report.fingerprint else {
-            return self.agrees_by_value(free, &expected).then_some(expected);
+            return self.agrees_by_value(report, free, &expected).then_some(expected);
         };
         let hashes = Vec::with_capacity(self.rows.len());
         let mut trials = Trials { rows: &self.rows, fingerprint, hashes, left: MAX_HASHES };
         if trials.test(&expected) {
-            return Some(expected);
+            return self.tell_namesakes_apart(report, free, counted, expected);
         }
         if self.search_pause > 0 {
             self.search_pause -= 1;
             return None;
         }
-        let found = self.search(&counted, &mut trials);
+        let found = self.search(counted, &mut trials);
         if found.is_none() && trials.left == 0 {
             self.search_pause = PAUSE;
         }
-        found
-    }
-
-    /// Whether a report without a fingerprint can be believed by its numbers alone: they are those expected of the
-    /// settled pods, or, on a node where nothing changes, they promise no more than was known. A report that promises
-    /// more may precede the latest admissions.
-    fn agrees_by_value(&self, free: &Free, expected: &[bool]) -> bool {
-        let mut tables = self.worlds.iter().filter_map(|world| self.predicted(world, expected)).peekable();
-        if self.worlds.is_empty() || tables.peek().is_none() {
-            return true;
-        }
-        let quiet = self.rows.iter().all(|row| row.stage == Stage::Admitted);
-        let promises_no_more =
-            |table: &Free| free.cells().iter().zip(table.cells()).all(|(new, old)| new <= old);
-        tables.any(|table| table == *free || (quiet && promises_no_more(&table)))
+        self.tell_namesakes_apart(report, free, counted, found?)
     }
 
     /// Whether the exporter's fingerprint method counts a pod.
@@ -183,24 +172,15 @@ impl Ledger {
         Some(free)
     }
 
-    /// Starts from the report's numbers: members are where each of `bases` has them (one world each), the other pods
-    /// are replayed on top.
-    fn adopt(
-        &mut self,
-        report: &NodeTopology,
-        free: &Free,
-        members: &[bool],
-        bases: Vec<Vec<Location>>,
-        scratch: &mut Scratch,
-    ) {
+    /// Notes the pods that an understood report counts; returns whether it shows a release that was not announced.
+    ///
+    /// Reports come in order, so a pod that was counted before and no longer is has been released, whatever the API
+    /// server says by now. A pod that was never counted may simply have been admitted after this report's scan. Of pods
+    /// that the report's fingerprint method does not count it says nothing.
+    fn describe(&mut self, counted: &[bool], members: &[bool]) -> bool {
         let mut released_unannounced = false;
-        let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(report, free, row)).collect();
         let rows = self.rows.iter_mut().zip(members).zip(counted);
-        // A report by another fingerprint method says nothing about pods that the method does not count.
-        for ((row, member), _) in rows.filter(|(_, counted)| *counted) {
-            // Reports come in order, so a pod that was counted before and no longer is has been released, whatever the
-            // API server says by now. A pod that was never counted may simply have been admitted after this report's
-            // scan.
+        for ((row, member), _) in rows.filter(|(_, counted)| **counted) {
             let left = !*member && row.described;
             if left {
                 released_unannounced |= matches!(row.stage, Stage::Pending | Stage::Admitted);
@@ -209,12 +189,17 @@ impl Ledger {
             }
             row.described = *member;
         }
-        let understood = Understood { rules: report.rules, free, members, released_unannounced };
-        let rebuilt = bases.into_iter().flat_map(|base| self.rebuild(&understood, base, scratch));
+        released_unannounced
+    }
+
+    /// Starts from the report's numbers: members are where each of `bases` has them (one world each), the other pods
+    /// are replayed on top.
+    fn adopt(&mut self, understood: &Understood<'_>, bases: Vec<Vec<Location>>, scratch: &mut Scratch) {
+        let rebuilt = bases.into_iter().flat_map(|base| self.rebuild(understood, base, scratch));
         self.worlds = rebuilt.collect();
         for at in (0..self.rows.len()).rev() {
             // Later reports cannot count a released pod again once one does not.
-            if self.rows[at].stage == Stage::Released && !members[at] {
+            if self.rows[at].stage == Stage::Released && !understood.members[at] {
                 self.drop_row(at);
             }
         }

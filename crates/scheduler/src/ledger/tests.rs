@@ -12,6 +12,7 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 use super::*;
 
 mod restart;
+mod stale;
 
 const CPUS: i64 = 8_000;
 const MEMORY: i64 = 8;

@@ -28,6 +28,8 @@ struct Item {
 struct Search<'a> {
     items: &'a [Item],
     residual: Free,
+    /// By column: amounts of pods that may be anywhere, which are left over in the end.
+    anywhere: Vec<i64>,
     chosen: Vec<usize>,
     solutions: Vec<Vec<usize>>,
     steps: usize,
@@ -53,15 +55,15 @@ impl Ledger {
             })
             .collect();
         let used = used(report, free);
-        if let Some(worlds) = self.solve(report, free, &used, members, &known) {
+        if let Some(worlds) = self.solve(report, &used, members, &known) {
             return worlds;
         }
         known.fill(Location::Unknown);
-        self.solve(report, free, &used, members, &known).unwrap_or_else(|| vec![known])
+        self.solve(report, &used, members, &known).unwrap_or_else(|| vec![known])
     }
 
     /// The location on which all worlds agree.
-    fn agreed_location(&self, at: usize) -> Location {
+    pub(super) fn agreed_location(&self, at: usize) -> Location {
         let mut locations = self.worlds.iter().map(|world| &world.locations[at]);
         match locations.next() {
             Some(first @ Location::Charged { exact: true, .. })
@@ -73,53 +75,66 @@ impl Ledger {
         }
     }
 
+    /// Pods that no single zone can hold, and pods whose parts cannot be told apart, stay unknown. They hide no other
+    /// pod: their amounts are what is left over.
     fn solve(
         &self,
         report: &NodeTopology,
-        free: &Free,
         used: &Free,
         members: &[bool],
         known: &[Location],
     ) -> Option<Vec<Vec<Location>>> {
+        let allocatable = report.allocatable();
+        let (mut items, mut searched) = (Vec::new(), Vec::new());
         let mut residual = used.clone();
-        let mut items = Vec::new();
+        let mut anywhere = vec![0_i64; allocatable.layout().resources().len()];
         for at in (0..self.rows.len()).filter(|at| members[*at]) {
-            match &known[at] {
-                Location::Charged { placement, .. } => {
-                    placement
-                        .grants
-                        .iter()
-                        .for_each(|grant| residual.add(grant.cell as usize, -grant.visible));
+            let needs = &self.rows[at].needs;
+            if let Location::Charged { placement, .. } = &known[at] {
+                placement.grants.iter().for_each(|grant| residual.add(grant.cell as usize, -grant.visible));
+                continue;
+            }
+            let own = items_of(report, &allocatable, needs, at);
+            match own.filter(|own| own.iter().all(|item| item.fits_a_zone(&allocatable))) {
+                Some(own) => {
+                    items.extend(own);
+                    searched.push((at, has_init(report, &allocatable, needs)));
                 }
-                Location::Unknown => items.extend(items_of(report, free, &self.rows[at].needs, at)?),
+                None => visible_amounts(report, &allocatable, needs)
+                    .iter()
+                    .for_each(|(column, amount)| anywhere[*column] += amount),
             }
         }
-        let mut search =
-            Search { items: &items, residual, chosen: Vec::new(), solutions: Vec::new(), steps: 0 };
+        let (chosen, solutions) = (Vec::new(), Vec::new());
+        let mut search = Search { items: &items, residual, anywhere, chosen, solutions, steps: 0 };
         search.run();
         let solved = !search.solutions.is_empty()
             && search.solutions.len() <= MAX_SOLUTIONS
             && search.steps < MAX_STEPS;
-        solved.then(|| {
-            search
-                .solutions
-                .iter()
-                .map(|zones| {
-                    let mut locations = known.to_vec();
-                    for at in
-                        (0..self.rows.len()).filter(|at| members[*at] && known[*at] == Location::Unknown)
-                    {
-                        locations[at] = location_of(report, &items, zones, (at, &self.rows[at].needs));
-                    }
-                    locations
-                })
-                .collect()
-        })
+        let solutions = search.solutions;
+        let locate = |zones: Vec<usize>| {
+            let mut locations = known.to_vec();
+            for (at, has_init) in &searched {
+                let own = items.iter().zip(&zones).filter(|(item, _)| item.row == *at);
+                let held = has_init.then_some(&*self.rows[*at].needs);
+                locations[*at] = location_of(report, &allocatable, own, held);
+            }
+            locations
+        };
+        solved.then(|| solutions.into_iter().map(locate).collect())
+    }
+}
+
+impl Item {
+    fn fits_a_zone(&self, allocatable: &Free) -> bool {
+        let fits =
+            |zone| self.amounts.iter().all(|(column, amount)| allocatable.get(zone, *column) >= *amount);
+        (0..allocatable.layout().zones().len()).any(fits)
     }
 }
 
 /// The amounts in use according to the report.
-fn used(report: &NodeTopology, free: &Free) -> Free {
+pub(super) fn used(report: &NodeTopology, free: &Free) -> Free {
     let mut used = report.allocatable();
     for (cell, available) in free.cells().iter().enumerate() {
         used.add(cell, -available);
@@ -169,6 +184,12 @@ fn has_init(report: &NodeTopology, free: &Free, needs: &PodNeeds) -> bool {
     init.any(|container| !charged_amounts(report, free, needs, container).is_empty())
 }
 
+/// The amounts of a pod, by column, that a report shows once the pod runs.
+pub(super) fn visible_amounts(report: &NodeTopology, free: &Free, needs: &PodNeeds) -> Vec<(usize, i64)> {
+    let running = needs.containers.iter().filter(|container| container.kind.keeps_running());
+    running.flat_map(|container| charged_amounts(report, free, needs, container)).collect()
+}
+
 fn charged_amounts(
     report: &NodeTopology,
     free: &Free,
@@ -179,32 +200,31 @@ fn charged_amounts(
     container.needs.iter().filter_map(|need| Some((column(need)?, need.amount))).collect()
 }
 
-/// The location of a row whose items are in these zones. What init containers keep beside what a report shows follows
-/// from the model.
-fn location_of(report: &NodeTopology, items: &[Item], zones: &[usize], at: (usize, &PodNeeds)) -> Location {
-    let free = report.allocatable();
-    let (row, needs) = at;
-    let mut own = items.iter().zip(zones).filter(|(item, _)| item.row == row);
-    if let Some((_, zone)) = own.clone().next()
-        && has_init(report, &free, needs)
-    {
-        let only = only_zone(&free, *zone);
-        if let Ok(placement) = admit::admit(report.rules, &only, needs, &mut Scratch::default()) {
-            return Location::Charged { placement, exact: true };
-        }
-    }
+/// The location of a row with these items, each in a zone. With init containers (`with_init` has the pod's needs) the
+/// model says what they keep beside what a report shows.
+fn location_of<'a>(
+    report: &NodeTopology,
+    allocatable: &Free,
+    own: impl Iterator<Item = (&'a Item, &'a usize)>,
+    with_init: Option<&PodNeeds>,
+) -> Location {
     let mut grants: SmallVec<[Grant; 2]> = SmallVec::new();
-    for (column, amount, zone) in own
-        .by_ref()
-        .flat_map(|(item, zone)| item.amounts.iter().map(move |(column, amount)| (*column, *amount, *zone)))
-    {
-        let cell = u32::try_from(free.index(zone, column)).unwrap_or(u32::MAX);
-        match grants.iter_mut().find(|grant| grant.cell == cell) {
-            Some(grant) => {
-                grant.held += amount;
-                grant.visible += amount;
+    for (item, zone) in own {
+        if let Some(needs) = with_init {
+            let only = only_zone(allocatable, *zone);
+            if let Ok(placement) = admit::admit(report.rules, &only, needs, &mut Scratch::default()) {
+                return Location::Charged { placement, exact: true };
             }
-            None => grants.push(Grant { cell, held: amount, visible: amount }),
+        }
+        for (column, amount) in &item.amounts {
+            let cell = u32::try_from(allocatable.index(*zone, *column)).unwrap_or(u32::MAX);
+            match grants.iter_mut().find(|grant| grant.cell == cell) {
+                Some(grant) => {
+                    grant.held += amount;
+                    grant.visible += amount;
+                }
+                None => grants.push(Grant { cell, held: *amount, visible: *amount }),
+            }
         }
     }
     grants.sort_unstable_by_key(|grant| grant.cell);
@@ -229,7 +249,7 @@ impl Search<'_> {
             return;
         }
         let Some(item) = self.items.get(self.chosen.len()) else {
-            if self.residual.cells().iter().all(|left| *left == 0) {
+            if self.is_used_up() {
                 self.solutions.push(self.chosen.clone());
             }
             return;
@@ -245,6 +265,14 @@ impl Search<'_> {
                 self.shift(item, zone, 1);
             }
         }
+    }
+
+    /// Whether nothing is left over but the amounts of pods that may be anywhere.
+    fn is_used_up(&self) -> bool {
+        let zones = 0..self.residual.layout().zones().len();
+        let left = |column: usize| zones.clone().map(|zone| self.residual.get(zone, column)).sum::<i64>();
+        !self.residual.has_debt()
+            && self.anywhere.iter().enumerate().all(|(column, amount)| left(column) == *amount)
     }
 
     fn shift(&mut self, item: &Item, zone: usize, sign: i64) {

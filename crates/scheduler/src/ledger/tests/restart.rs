@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn pod(id: u64, containers: &[(ContainerKind, i64, i64)]) -> BoundPod {
+pub(super) fn pod(id: u64, containers: &[(ContainerKind, i64, i64)]) -> BoundPod {
     let containers: Vec<ContainerNeeds> = containers
         .iter()
         .map(|(kind, milli, memory)| ContainerNeeds {
@@ -19,7 +19,7 @@ fn pod(id: u64, containers: &[(ContainerKind, i64, i64)]) -> BoundPod {
 }
 
 /// A report of these pods, with so many CPUs and so much memory available in each zone.
-fn report(available: [(i64, i64); 2], pods: &[BoundPod], method: Method) -> Arc<NodeTopology> {
+pub(super) fn report(available: [(i64, i64); 2], pods: &[BoundPod], method: Method) -> Arc<NodeTopology> {
     let mut free = topology(Scope::Container, None, None).available();
     for (zone, (cpus, memory)) in available.into_iter().enumerate() {
         free.add(free.index(zone, 0), cpus * 1_000 - CPUS);
@@ -31,7 +31,7 @@ fn report(available: [(i64, i64); 2], pods: &[BoundPod], method: Method) -> Arc<
     Arc::new(report)
 }
 
-fn restarted(pods: &[BoundPod], report: Arc<NodeTopology>) -> Ledger {
+pub(super) fn restarted(pods: &[BoundPod], report: Arc<NodeTopology>) -> Ledger {
     let (mut ledger, mut scratch) = (Ledger::default(), Scratch::default());
     for pod in pods {
         ledger.bound(pod, &mut scratch);
@@ -41,7 +41,7 @@ fn restarted(pods: &[BoundPod], report: Arc<NodeTopology>) -> Ledger {
     ledger
 }
 
-fn fits(ledger: &Ledger, cpus: i64) -> bool {
+pub(super) fn fits(ledger: &Ledger, cpus: i64) -> bool {
     ledger.check(&needs(cpus, 1, 1), &mut Scratch::default()).is_ok()
 }
 

@@ -1,0 +1,106 @@
+//! Reports that only numbers can explain: without a fingerprint, or with one that two pods share.
+//!
+//! In: a report, and the pods it may count. Out: whether its numbers prove that it counts them. Never: a report believed
+//! that may be older than one of these pods.
+
+use topology::zone::{Free, NodeTopology};
+
+use super::assign::{used, visible_amounts};
+use crate::ledger::{Ledger, Location, Stage};
+
+/// Most pairs of namesakes that are told apart, in every combination.
+const MAX_NAMESAKES: usize = 5;
+
+impl Ledger {
+    /// Whether a report without a fingerprint can be believed by its numbers alone: they are those expected of the
+    /// settled pods, or, on a node where nothing changes, they promise no more than was known. A report that promises
+    /// more may precede the latest admissions.
+    pub(super) fn agrees_by_value(&self, report: &NodeTopology, free: &Free, expected: &[bool]) -> bool {
+        if self.worlds.is_empty() {
+            return true;
+        }
+        let mut tables = self.worlds.iter().filter_map(|world| self.predicted(world, expected)).peekable();
+        if tables.peek().is_none() {
+            return self.counts_all(report, free, expected);
+        }
+        let quiet = self.rows.iter().all(|row| row.stage == Stage::Admitted);
+        let promises_no_more =
+            |table: &Free| free.cells().iter().zip(table.cells()).all(|(new, old)| new <= old);
+        tables.any(|table| table == *free || (quiet && promises_no_more(&table)))
+    }
+
+    /// Of a pod and its former namesake, which have one hash, the one that the report counts by its numbers. `None`: the
+    /// numbers do not tell. (No wire field of a report carries the uid.)
+    pub(super) fn tell_namesakes_apart(
+        &self,
+        report: &NodeTopology,
+        free: &Free,
+        counted: &[bool],
+        found: Vec<bool>,
+    ) -> Option<Vec<bool>> {
+        let going = self.indices(|stage| stage == Stage::Released || stage.is_leaving());
+        let pairs: Vec<(usize, usize)> = going
+            .filter_map(|old| Some((old, self.successor(old)?)))
+            .filter(|(old, new)| counted[*old] && counted[*new] && found[*old] != found[*new])
+            .collect();
+        if pairs.is_empty() || self.worlds.is_empty() {
+            return Some(found);
+        }
+        if pairs.len() > MAX_NAMESAKES {
+            return None;
+        }
+        let swapped = |mask: usize| {
+            let mut members = found.clone();
+            let chosen = pairs.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1);
+            chosen.for_each(|(_, (old, new))| members.swap(*old, *new));
+            members
+        };
+        (0..1_usize << pairs.len()).map(swapped).find(|members| self.is_evident(report, free, members))
+    }
+
+    /// A later row with the hash of this one.
+    fn successor(&self, old: usize) -> Option<usize> {
+        let later = self.rows.iter().enumerate().skip(old + 1);
+        later.rev().find(|(_, row)| row.hash == self.rows[old].hash).map(|(at, _)| at)
+    }
+
+    fn is_evident(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {
+        let mut tables = self.worlds.iter().filter_map(|world| self.predicted(world, members)).peekable();
+        match tables.peek() {
+            Some(_) => tables.any(|table| table == *free),
+            None => self.counts_all(report, free, members),
+        }
+    }
+
+    /// Whether the amounts in use prove that the report counts all `members`: nothing else can explain them.
+    ///
+    /// Members whose zones are known must be there. Of the others those that were counted before still are, because
+    /// reports come in order. The rest must be in the sums, and no released pod may stand for one of them.
+    fn counts_all(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {
+        let mut used = used(report, free);
+        let visible = |at: usize| visible_amounts(report, free, &self.rows[at].needs);
+        let columns = free.layout().resources().len();
+        let (mut elsewhere, mut new) = (vec![0_i64; columns], Vec::new());
+        for at in (0..self.rows.len()).filter(|at| members[*at]) {
+            if let Location::Charged { placement, .. } = self.agreed_location(at) {
+                placement.grants.iter().for_each(|grant| used.add(grant.cell as usize, -grant.visible));
+                continue;
+            }
+            visible(at).iter().for_each(|(column, amount)| elsewhere[*column] += amount);
+            if !self.rows[at].described {
+                new.push(at);
+            }
+        }
+        let mut released = vec![0_i64; columns];
+        for at in self.indices(|stage| stage == Stage::Released).filter(|at| !members[*at]) {
+            visible(at).iter().for_each(|(column, amount)| released[*column] += amount);
+        }
+        let zones = 0..free.layout().zones().len();
+        let sum = |column: usize| zones.clone().map(|zone| used.get(zone, column)).sum::<i64>();
+        let is_irreplaceable =
+            |at: usize| visible(at).iter().any(|(column, amount)| *amount > released[*column]);
+        !used.has_debt()
+            && (0..columns).all(|column| sum(column) >= elsewhere[column])
+            && new.into_iter().all(is_irreplaceable)
+    }
+}
