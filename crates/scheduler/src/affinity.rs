@@ -193,21 +193,31 @@ impl Taint {
 }
 
 impl Toleration {
-    pub(crate) fn read(toleration: &wire::Toleration) -> Self {
-        let exists = toleration.operator.as_deref() == Some("Exists");
-        Self {
-            key: toleration.key.clone().unwrap_or_default(),
-            value: (!exists).then(|| toleration.value.clone().unwrap_or_default()),
-            effect: toleration.effect.as_deref().and_then(Effect::parse),
-        }
+    /// Reads a toleration; `None` for one that covers nothing, because its operator or effect is unknown. So are `Gt`
+    /// and `Lt`: they are alpha in Kubernetes 1.35, and its documents differ on which side is the greater.
+    pub(crate) fn read(toleration: &wire::Toleration) -> Option<Self> {
+        let value = match toleration.operator.as_deref().unwrap_or_default() {
+            "Exists" => None,
+            "" | "Equal" => Some(toleration.value.clone().unwrap_or_default()),
+            _ => return None,
+        };
+        let effect = match toleration.effect.as_deref().unwrap_or_default() {
+            "" => None,
+            effect => Some(Effect::parse(effect)?),
+        };
+        Some(Self { key: toleration.key.clone().unwrap_or_default(), value, effect })
     }
 
     /// Whether the toleration covers a taint. An empty key with `Exists` covers every key.
     #[must_use]
     pub fn covers(&self, taint: &Taint) -> bool {
-        self.effect.is_none_or(|effect| effect == taint.effect)
-            && (self.key == taint.key || (self.key.is_empty() && self.value.is_none()))
-            && self.value.as_ref().is_none_or(|value| *value == taint.value)
+        self.covers_parts(&taint.key, &taint.value, taint.effect)
+    }
+
+    fn covers_parts(&self, key: &str, value: &str, effect: Effect) -> bool {
+        self.effect.is_none_or(|known| known == effect)
+            && (self.key == key || (self.key.is_empty() && self.value.is_none()))
+            && self.value.as_ref().is_none_or(|known| known == value)
     }
 }
 
@@ -218,6 +228,13 @@ pub fn tolerates(tolerations: &[Toleration], taints: &[Taint]) -> bool {
         .iter()
         .filter(|taint| taint.effect != Effect::PreferNoSchedule)
         .all(|taint| tolerations.iter().any(|toleration| toleration.covers(taint)))
+}
+
+/// Whether a cordoned node is tolerated, by the taint that stands for `spec.unschedulable`.
+#[must_use]
+pub fn tolerates_cordon(tolerations: &[Toleration]) -> bool {
+    let key = "node.kubernetes.io/unschedulable";
+    tolerations.iter().any(|toleration| toleration.covers_parts(key, "", Effect::NoSchedule))
 }
 
 /// The number of `PreferNoSchedule` taints that are not tolerated.
@@ -304,9 +321,13 @@ mod tests {
             (toleration("", "Exists", "", ""), true),
             (toleration("", "Equal", "v", ""), false),
             (toleration("other", "Exists", "", ""), false),
+            (toleration("k", "Gt", "v", ""), false),
+            (toleration("k", "Lt", "v", ""), false),
+            (toleration("k", "Maybe", "v", ""), false),
+            (toleration("k", "Exists", "", "NoRunning"), false),
         ] {
-            assert_eq!(toleration.covers(&taint), expected, "{toleration:?}");
-            assert_eq!(tolerates(std::slice::from_ref(&toleration), std::slice::from_ref(&taint)), expected);
+            let tolerations: Vec<Toleration> = toleration.into_iter().collect();
+            assert_eq!(tolerates(&tolerations, std::slice::from_ref(&taint)), expected, "{tolerations:?}");
         }
         let soft = Taint { effect: Effect::PreferNoSchedule, ..taint };
         assert!(tolerates(&[], std::slice::from_ref(&soft)));

@@ -35,6 +35,9 @@ pub struct Args {
     /// Seed of the choice among equally good nodes [default: random]
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Time after which one node is held for a pod that could fit there once others leave; 0s: no node is ever held
+    #[arg(long, value_name = "DURATION", default_value = "1m")]
+    pub hold_node_after: GoDuration,
     /// Verbosity as in klog: 2 is info, 4 is debug, 6 is trace
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
     pub verbosity: u8,
@@ -98,12 +101,20 @@ impl Args {
     /// When the file cannot be read or is invalid, or asks for an unsupported feature; the file is named.
     pub fn load(&self) -> anyhow::Result<(SchedulerConfig, Settings)> {
         let seed = self.seed.unwrap_or_else(random_seed);
-        let (mut file, settings) = match &self.config {
+        let (mut file, mut settings) = match &self.config {
             Some(path) => read(path, seed)?,
             None => (default_file(), config::default_settings(seed)),
         };
         self.election.apply(&mut file);
+        settings.hold_after_ms = self.hold_after_ms()?;
         Ok((file, settings))
+    }
+
+    fn hold_after_ms(&self) -> anyhow::Result<Option<u64>> {
+        let after = self.hold_node_after.to_std();
+        let after =
+            after.with_context(|| format!("--hold-node-after: {} is negative", self.hold_node_after))?;
+        Ok((!after.is_zero()).then(|| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)))
     }
 
     /// The kubeconfig: the flag's, else the file's; `None`: the usual places.
@@ -156,4 +167,31 @@ fn default_file() -> SchedulerConfig {
 
 fn random_seed() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_nanosecond()).unwrap_or(0) ^ u64::from(std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn the_flag_says_after_which_time_a_node_is_held() {
+        for (flags, wanted) in [
+            (vec![], Some(Some(config::HOLD_AFTER_MS))),
+            (vec!["--hold-node-after=90s"], Some(Some(90_000))),
+            (vec!["--hold-node-after=0s"], Some(None)),
+            (vec!["--hold-node-after=-1s"], None),
+        ] {
+            let args = Cli::parse_from(std::iter::once("scheduler").chain(flags.iter().copied())).args;
+            let found = args.load().ok().map(|(_, settings)| settings.hold_after_ms);
+            assert_eq!(found, wanted, "{flags:?}");
+        }
+    }
 }

@@ -9,11 +9,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use runtime::goflag::{Error, FlagSet, KLOG, Outcome, Parsed};
 use runtime::tls;
 
 use crate::args::{Args, ElectionFlags, Serving};
+use crate::config::HOLD_AFTER_MS;
 
 mod table;
 
@@ -119,6 +121,7 @@ fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<Ar
         leader_elect: parsed.bool("leader-elect"),
         http_bind_address,
         seed: None,
+        hold_node_after: Duration::from_millis(HOLD_AFTER_MS).into(),
         verbosity: parsed.int("v").map_or(2, |level| u8::try_from(level.max(0)).unwrap_or(u8::MAX)),
         logging_format: format.to_owned(),
         pods_fingerprint_status_dir: variable("PFP_STATUS_DUMP").map(PathBuf::from),

@@ -75,6 +75,9 @@ pub enum ConfigError {
     },
 }
 
+/// How long a pod waits before a node is held for it, unless a flag says otherwise.
+pub const HOLD_AFTER_MS: u64 = 60_000;
+
 /// Settings without a file: one profile with zones.
 #[must_use]
 pub fn default_settings(seed: u64) -> Settings {
@@ -84,6 +87,7 @@ pub fn default_settings(seed: u64) -> Settings {
         profiles: vec![Profile { name: DEFAULT_SCHEDULER_NAME.into(), numa: Some(numa), percentage: 0 }],
         backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
         seed,
+        hold_after_ms: Some(HOLD_AFTER_MS),
     }
 }
 
@@ -110,7 +114,7 @@ pub fn settings(config: &SchedulerConfig, seed: u64) -> Result<Settings, ConfigE
         initial_ms: config.pod_initial_backoff_seconds.saturating_mul(1_000),
         max_ms: config.pod_max_backoff_seconds.saturating_mul(1_000),
     };
-    Ok(Settings { profiles, backoff, seed })
+    Ok(Settings { profiles, backoff, seed, hold_after_ms: Some(HOLD_AFTER_MS) })
 }
 
 /// Refuses unknown plugins, and arguments of known ones that would have no effect.

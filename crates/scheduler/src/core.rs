@@ -13,15 +13,18 @@ use topology::fingerprint::status::Status;
 use topology::request::PodNeeds;
 use topology::zone::NodeTopology;
 
-use crate::anti_affinity::{AntiAffinity, Domains};
+use crate::anti_affinity::AntiAffinity;
 use crate::cycle::{self, Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::ledger::PodId;
 use crate::node::{Node, NodeView};
 use crate::pod::{PodView, Spec};
-use crate::queue::{BackoffLimits, Queue};
+use crate::queue::{BackoffLimits, Queue, Rank};
 use crate::reason::{Reason, Refusals};
 
 mod accounting;
+mod hold;
+
+use hold::Hold;
 
 /// A scheduler name that this process serves.
 #[derive(Clone, Debug)]
@@ -43,6 +46,8 @@ pub struct Settings {
     pub backoff: BackoffLimits,
     /// Seed of the choice among equally good nodes.
     pub seed: u64,
+    /// How long a pod waits before a node is held for it; `None`: none ever is.
+    pub hold_after_ms: Option<u64>,
 }
 
 /// An input of the core.
@@ -156,6 +161,7 @@ pub struct Core {
     /// The anti-affinity of pods on nodes.
     anti_affinity: AntiAffinity,
     queue: Queue,
+    hold: Hold,
     /// Nodes on which a waiting pod may fit by now.
     changed: BTreeSet<usize>,
     timers: BTreeSet<(u64, Timer)>,
@@ -185,6 +191,7 @@ impl Core {
             search_start: 0,
             anti_affinity: AntiAffinity::default(),
             queue: Queue::default(),
+            hold: Hold::default(),
             changed: BTreeSet::new(),
             timers: BTreeSet::new(),
             random,
@@ -216,6 +223,7 @@ impl Core {
             Event::ReportGone(name) => {
                 let slot = self.slot(&name);
                 self.nodes[slot].ledger.report_deleted();
+                self.changed.insert(slot);
                 self.reclaim(slot);
             }
             Event::ReportUnreadable(name) => {
@@ -319,9 +327,12 @@ impl Core {
         self.timers.insert((now_ms + VANISHED_MS, Timer::Vanished(id)));
     }
 
-    fn node(&mut self, view: NodeView, now_ms: u64) {
+    fn node(&mut self, mut view: NodeView, now_ms: u64) {
         let slot = self.slot(&view.name);
         let node = &mut self.nodes[slot];
+        // The API server's clock may be ahead of ours. No node is younger than our first sight of it.
+        let known = node.view.as_ref().filter(|old| old.uid == view.uid);
+        view.created_ms = view.created_ms.min(known.map_or(now_ms, |old| old.created_ms));
         if node.view.is_none() {
             self.node_order.push(slot);
         } else if node.view.as_ref().is_some_and(|old| old.uid != view.uid) {
@@ -368,6 +379,7 @@ impl Core {
     pub fn next(&mut self, now_ms: u64) -> Option<Decision> {
         self.run_timers(now_ms);
         self.queue.tick(now_ms);
+        self.run_hold(now_ms);
         self.wake(now_ms);
         let id = self.queue.pop()?;
         let entry = self.pods.get(&id)?;
@@ -380,8 +392,9 @@ impl Core {
             self.queue.wait(id, now_ms);
             return Some(Decision::Refuse(Refused { pod, message, refusals: Refusals::default() }));
         }
-        match self.choose(&pod, &profile, now_ms) {
+        match self.choose(id, &pod, &profile, now_ms) {
             Ok(slot) => {
+                self.end_hold_of(id, now_ms);
                 let attempts = self.queue.attempts(id);
                 let node = Arc::clone(&self.nodes[slot].name);
                 self.place(id, &node);
@@ -406,7 +419,7 @@ impl Core {
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(due, _)| *due);
-        timer.into_iter().chain(self.queue.due()).min()
+        timer.into_iter().chain(self.queue.due()).chain(self.hold_due()).min()
     }
 
     /// Wakes the first waiting pod that fits on a changed node. One at a time: its placement decides what the next one
@@ -422,15 +435,16 @@ impl Core {
         while let Some(slot) = self.changed.first().copied() {
             let node = &self.nodes[slot];
             let fits = node.view.as_ref().and_then(|view| {
-                heads.iter().find(|(rank, spec)| {
+                heads.iter().find_map(|(rank, spec)| {
                     let numa = self.profile_of(rank.pod).and_then(|profile| profile.numa.as_ref());
-                    spec.unsupported.is_empty()
-                        && cycle::filter(node, view, spec, numa, now_ms, &mut scratch).is_ok()
-                        && !self.domains(rank.pod).contain(&view.labels)
+                    let fits = spec.unsupported.is_empty()
+                        && !self.hold.keeps_off(slot, *rank)
+                        && cycle::filter(node, view, spec, numa, now_ms, &mut scratch).is_ok();
+                    if fits { self.first_allowed(*rank, slot, view) } else { None }
                 })
             });
             match fits {
-                Some((rank, _)) => {
+                Some(rank) => {
                     self.queue.wake(rank.pod);
                     break;
                 }
@@ -442,16 +456,31 @@ impl Core {
         self.scratch = scratch;
     }
 
-    /// The domains that pods there keep this pod away from.
-    fn domains(&self, id: PodId) -> Domains {
-        let view = self.pods.get(&id).map(|entry| &entry.view).filter(|_| !self.anti_affinity.is_empty());
-        let Some(PodView { namespace, labels, .. }) = view else {
-            return Domains::default();
-        };
-        self.anti_affinity.domains(namespace, labels, &self.nodes)
+    /// The first pod of a class that pods on nodes do not keep away from this node. Equal labels are looked at once.
+    fn first_allowed(&self, head: Rank, slot: usize, view: &NodeView) -> Option<Rank> {
+        if self.anti_affinity.is_empty() {
+            return Some(head);
+        }
+        let mut kept_away = BTreeSet::new();
+        self.queue.peers(head.pod).find(|peer| {
+            let Some(PodView { namespace, labels, .. }) = self.pods.get(&peer.pod).map(|entry| &entry.view)
+            else {
+                return false;
+            };
+            !self.hold.keeps_off(slot, *peer)
+                && kept_away.insert((namespace, labels))
+                && !self.anti_affinity.domains(namespace, labels, &self.nodes).contain(&view.labels)
+        })
     }
 
-    fn choose(&mut self, pod: &PodView, profile: &Profile, now_ms: u64) -> Result<usize, Refusals> {
+    fn choose(
+        &mut self,
+        id: PodId,
+        pod: &PodView,
+        profile: &Profile,
+        now_ms: u64,
+    ) -> Result<usize, Refusals> {
+        let rank = self.queue.rank(id);
         let spec = &pod.spec;
         let domains = self.anti_affinity.domains(&pod.namespace, &pod.labels, &self.nodes);
         let count = self.node_order.len();
@@ -468,6 +497,9 @@ impl Core {
             let Some(view) = &node.view else { continue };
             match cycle::filter(node, view, spec, numa, now_ms, &mut self.scratch) {
                 Ok(()) if domains.contain(&view.labels) => refusals.add(Reason::ExistingAntiAffinity),
+                Ok(()) if rank.is_some_and(|rank| self.hold.keeps_off(slot, rank)) => {
+                    refusals.add(Reason::Held)
+                }
                 Ok(()) => {
                     self.feasible.push(slot);
                     self.raw.push(cycle::raw_score(node, view, spec, numa));

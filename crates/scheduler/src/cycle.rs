@@ -3,8 +3,8 @@
 //! In: a pod's [`Spec`] and the nodes. Out: the scores of the nodes that fit, or the reason why a node does not. Never:
 //! I/O, a lock, or a dependence on anything but the arguments. The order of checks is kube-scheduler's
 //! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodeResourcesFit, then the zones), so the reasons agree
-//! with its own. Cost: nodes x (taints + selector labels + resources + one admission for each possible world); no
-//! allocation per node.
+//! with its own. Cost: nodes x (taints + selector labels + resources + one admission for each possible world). A
+//! node with one world and an understood report takes no memory, but for pods of several aligned containers.
 
 use topology::admit::Scratch;
 use topology::request::{PodNeeds, Qos};
@@ -57,7 +57,7 @@ pub fn filter(
     now_ms: u64,
     scratch: &mut Scratch,
 ) -> Result<(), Reason> {
-    if view.unschedulable && !tolerates_unschedulable(spec) {
+    if view.unschedulable && !affinity::tolerates_cordon(&spec.tolerations) {
         return Err(Reason::Unschedulable);
     }
     if !affinity::tolerates(&spec.tolerations, &view.taints) {
@@ -80,6 +80,23 @@ pub fn filter(
         Refusal::Misfit(misfit) => Reason::misaligned(&misfit),
         Refusal::Stale => Reason::StaleTopology,
     })
+}
+
+/// Whether the pod fits on a node once all its pods but these have left.
+#[must_use]
+pub fn could_fit(
+    node: &Node,
+    staying: &Node,
+    spec: &Spec,
+    numa: Option<&Numa>,
+    scratch: &mut Scratch,
+) -> bool {
+    let Some(view) = &node.view else { return false };
+    (!view.unschedulable || affinity::tolerates_cordon(&spec.tolerations))
+        && affinity::tolerates(&spec.tolerations, &view.taints)
+        && spec.affinity.allows(&view.name, &view.labels)
+        && staying.shortages(view, &spec.needs).next().is_none()
+        && (!numa.is_some_and(|numa| numa.filters) || node.ledger.could_fit(&spec.needs, scratch))
 }
 
 /// The part of a node's score that does not depend on the other nodes.
@@ -135,13 +152,4 @@ pub fn feasible_nodes_to_find(nodes: usize, percentage: usize) -> usize {
     }
     let percent = if percentage == 0 { 50_usize.saturating_sub(nodes / 125).max(5) } else { percentage };
     (nodes * percent / 100).max(100)
-}
-
-fn tolerates_unschedulable(spec: &Spec) -> bool {
-    let taint = affinity::Taint {
-        key: "node.kubernetes.io/unschedulable".to_owned(),
-        value: String::new(),
-        effect: affinity::Effect::NoSchedule,
-    };
-    spec.tolerations.iter().any(|toleration| toleration.covers(&taint))
 }

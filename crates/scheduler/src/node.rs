@@ -146,8 +146,8 @@ impl Node {
             })
         };
         let parts = [
-            part(view.allocatable(ResourceName::CPU), self.used_nonzero.0 + cpu),
-            part(view.allocatable(ResourceName::MEMORY), self.used_nonzero.1 + memory),
+            part(view.allocatable(ResourceName::CPU), self.used_nonzero.0.saturating_add(cpu)),
+            part(view.allocatable(ResourceName::MEMORY), self.used_nonzero.1.saturating_add(memory)),
         ];
         let count = i64::from(parts[0].is_some()) + i64::from(parts[1].is_some());
         if count == 0 { 0 } else { parts.iter().flatten().sum::<i64>() / count }

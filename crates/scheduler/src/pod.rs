@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as wire;
 use topology::fingerprint::PodHash;
-use topology::request::PodNeeds;
+use topology::request::{PodNeeds, PodRequest};
 
 use crate::affinity::{Labels, NodeAffinity, Toleration};
 use crate::anti_affinity::Term;
@@ -44,6 +44,8 @@ pub enum Unsupported {
     ResourceClaims,
     /// Resources that cannot be read, with the reason.
     Resources(String),
+    /// A field that cannot be read, with the reason.
+    Unreadable(String),
 }
 
 /// The progress of a pod, as its object shows it.
@@ -87,6 +89,8 @@ pub struct PodView {
     pub labels: Labels,
     /// The pods that it keeps away from its domain while it is on a node.
     pub anti_affinity: Vec<Arc<Term>>,
+    /// Whether it stays as long as its node: a pod of a DaemonSet, or a static one.
+    pub stays: bool,
     /// The progress of the pod.
     pub progress: Progress,
     /// The message of its condition `PodScheduled`, while that is `False`.
@@ -101,8 +105,17 @@ impl PodView {
         let text = |value: Option<&String>| -> Arc<str> { value.map_or("", String::as_str).into() };
         let namespace = text(meta.namespace.as_ref());
         let name = text(meta.name.as_ref());
-        let charged = Arc::new(api::convert::charged_request(pod).needs());
-        let parsed = Spec::read(pod, &charged);
+        let stated = api::convert::pod_request(pod);
+        let charged = api::convert::charged_request(pod, stated.as_ref().ok());
+        let charged = charged.map(|request| Arc::new(request.needs()));
+        let nothing = || Arc::new(PodRequest::default().needs());
+        let (needs, problem) = match stated {
+            Ok(request) => (Arc::new(request.needs()), None),
+            // Of requests that cannot be read in full, what can be is charged.
+            Err(error) => (charged.clone().unwrap_or_else(nothing), Some(error.to_string())),
+        };
+        let charged = charged.filter(|charged| *charged != needs).unwrap_or_else(|| Arc::clone(&needs));
+        let parsed = Spec::read(pod, needs, problem);
         let spec = pod.spec.as_ref();
         let node = spec.and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty()).map(Arc::from);
         Self {
@@ -112,15 +125,25 @@ impl PodView {
             priority: spec.and_then(|s| s.priority).unwrap_or(0),
             labels: if node.is_none() { meta.labels.clone().unwrap_or_default() } else { Labels::default() },
             anti_affinity: Term::read(pod),
+            stays: meta.owner_references.iter().flatten().any(|owner| {
+                owner.controller == Some(true) && matches!(owner.kind.as_str(), "DaemonSet" | "Node")
+            }),
             node,
             hash: PodHash::of(&namespace, &name),
-            charged: if *charged == *parsed.needs { Arc::clone(&parsed.needs) } else { charged },
+            charged,
             spec: Arc::new(parsed),
             progress: Progress::read(pod),
             unschedulable: unschedulable(pod),
             namespace,
             name,
         }
+    }
+
+    /// The pod has a field that cannot be read: it counts where it is, and is not placed.
+    #[must_use]
+    pub fn with_unreadable_field(mut self, reason: String) -> Self {
+        Arc::make_mut(&mut self.spec).unsupported.push(Unsupported::Unreadable(reason));
+        self
     }
 
     /// `namespace/name`.
@@ -131,22 +154,16 @@ impl PodView {
 }
 
 impl Spec {
-    /// Reads the constraints. Of requests that cannot be read in full, `charged` has what can.
-    fn read(pod: &wire::Pod, charged: &Arc<PodNeeds>) -> Self {
+    /// Reads the constraints. `problem`: the reason for which the requests could not be read in full.
+    fn read(pod: &wire::Pod, needs: Arc<PodNeeds>, problem: Option<String>) -> Self {
         let nothing = wire::PodSpec::default();
         let spec = pod.spec.as_ref().unwrap_or(&nothing);
         let mut unsupported = unsupported_features(spec);
-        let needs = match api::convert::pod_request(pod) {
-            Ok(request) => Arc::new(request.needs()),
-            Err(error) => {
-                unsupported.push(Unsupported::Resources(error.to_string()));
-                Arc::clone(charged)
-            }
-        };
+        unsupported.extend(problem.map(Unsupported::Resources));
         Self {
             needs,
             affinity: NodeAffinity::read(spec),
-            tolerations: spec.tolerations.iter().flatten().map(Toleration::read).collect(),
+            tolerations: spec.tolerations.iter().flatten().filter_map(Toleration::read).collect(),
             gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect(),
             unsupported,
             finishes: spec.restart_policy.as_deref().unwrap_or("Always") != "Always",
@@ -234,6 +251,7 @@ impl std::fmt::Display for Unsupported {
             Self::Volume(name) => write!(f, "volume {name:?} (claims and attachable volumes)"),
             Self::ResourceClaims => f.write_str("resource claims"),
             Self::Resources(reason) => f.write_str(reason),
+            Self::Unreadable(reason) => write!(f, "the pod's {reason}"),
         }
     }
 }

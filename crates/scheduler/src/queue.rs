@@ -25,7 +25,8 @@ pub struct Rank {
     pub pod: PodId,
 }
 
-/// Pods of one profile with equal specs, which fit or do not fit together.
+/// Pods of one profile with equal specs, which fit or do not fit together, but for anti-affinity: that of other pods
+/// tells them apart by their labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class(u64);
 
@@ -50,6 +51,10 @@ struct Entry {
     state: QueueState,
     errors: u32,
     attempts: u32,
+    /// The first refusal.
+    refused_ms: Option<u64>,
+    /// Number of times that a node was held for the pod.
+    holds: u32,
 }
 
 /// The pods to be scheduled.
@@ -60,6 +65,8 @@ pub struct Queue {
     /// Pods in backoff and waiting pods, by the time at which they are tried again in any case.
     timed: BTreeSet<(u64, Rank)>,
     waiting: BTreeMap<Class, BTreeSet<Rank>>,
+    /// Waiting pods by their first refusal.
+    refused: BTreeSet<(u64, PodId)>,
     /// Each class with the number of its pods.
     classes: HashMap<ClassKey, (Class, usize)>,
     next_class: u64,
@@ -90,9 +97,14 @@ impl Queue {
         let rank = Rank { priority: std::cmp::Reverse(priority), arrival, pod };
         let key = (Arc::clone(profile), Arc::clone(spec));
         let class = self.class_of(&key);
-        let (errors, attempts) = previous.map_or((0, 0), |entry| (entry.errors, entry.attempts));
         self.active.insert(rank);
-        let entry = Entry { rank, class, key, state: QueueState::Active, errors, attempts };
+        let entry = match previous {
+            Some(previous) => Entry { rank, class, key, state: QueueState::Active, ..previous },
+            None => {
+                let (state, refused_ms) = (QueueState::Active, None);
+                Entry { rank, class, key, state, errors: 0, attempts: 0, refused_ms, holds: 0 }
+            }
+        };
         self.entries.insert(pod, entry);
     }
 
@@ -108,6 +120,9 @@ impl Queue {
 
     /// The pod fits no node, and waits for nodes to change.
     pub fn wait(&mut self, pod: PodId, now_ms: u64) {
+        if let Some(entry) = self.entries.get_mut(&pod) {
+            entry.refused_ms.get_or_insert(now_ms);
+        }
         self.move_to(pod, QueueState::Waiting(now_ms + MAX_WAIT_MS));
     }
 
@@ -137,6 +152,38 @@ impl Queue {
             .collect();
         heads.sort_unstable_by_key(|(rank, _)| *rank);
         heads
+    }
+
+    /// Waiting pods of the class of this one, in order of attempts.
+    pub fn peers(&self, pod: PodId) -> impl Iterator<Item = Rank> + '_ {
+        let class = self.entries.get(&pod).and_then(|entry| self.waiting.get(&entry.class));
+        class.into_iter().flatten().copied()
+    }
+
+    /// The place of a pod in the order of attempts; `None`: it is not queued.
+    #[must_use]
+    pub fn rank(&self, pod: PodId) -> Option<Rank> {
+        self.entries.get(&pod).map(|entry| entry.rank)
+    }
+
+    /// The earliest first refusal of the waiting pods.
+    #[must_use]
+    pub fn longest_refused_ms(&self) -> Option<u64> {
+        self.refused.first().map(|(since, _)| *since)
+    }
+
+    /// The time of a pod's first refusal.
+    #[must_use]
+    pub fn refused_ms(&self, pod: PodId) -> Option<u64> {
+        self.entries.get(&pod)?.refused_ms
+    }
+
+    /// Counts that a node is held for the pod; returns how often one was before.
+    pub fn count_hold(&mut self, pod: PodId) -> u32 {
+        self.entries.get_mut(&pod).map_or(0, |entry| {
+            entry.holds = entry.holds.saturating_add(1);
+            entry.holds - 1
+        })
     }
 
     /// Whether any pod waits for nodes to change.
@@ -179,7 +226,9 @@ impl Queue {
     fn move_to(&mut self, pod: PodId, to: QueueState) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
         let (from, rank, class) = (std::mem::replace(&mut entry.state, to), entry.rank, entry.class);
+        let refused_ms = entry.refused_ms;
         self.remove_from(from, rank, class);
+        self.refused.remove(&(refused_ms.unwrap_or(0), pod));
         match to {
             QueueState::Active => {
                 self.active.insert(rank);
@@ -190,6 +239,7 @@ impl Queue {
             QueueState::Waiting(due) => {
                 self.timed.insert((due, rank));
                 self.waiting.entry(class).or_default().insert(rank);
+                self.refused.extend(refused_ms.map(|since| (since, pod)));
             }
             QueueState::Popped => {}
         }
@@ -219,6 +269,7 @@ impl Queue {
     fn remove(&mut self, pod: PodId) -> Option<Entry> {
         let entry = self.entries.remove(&pod)?;
         self.remove_from(entry.state, entry.rank, entry.class);
+        self.refused.remove(&(entry.refused_ms.unwrap_or(0), pod));
         if let Some((_, members)) = self.classes.get_mut(&entry.key) {
             *members -= 1;
             if *members == 0 {

@@ -28,6 +28,8 @@ pub enum Reason {
     Misaligned(Part, Option<ResourceName>),
     /// The state of the node's zones is not known for certain.
     StaleTopology,
+    /// The node is held for a pod that comes first.
+    Held,
 }
 
 impl Reason {
@@ -47,7 +49,7 @@ impl Reason {
         if resource == ResourceName::PODS { Self::TooManyPods } else { Self::Insufficient(resource) }
     }
 
-    /// kube-scheduler's plugin for this check, for metrics.
+    /// kube-scheduler's plugin for this check, for metrics; it has none that holds nodes.
     #[must_use]
     pub fn plugin(self) -> &'static str {
         match self {
@@ -57,6 +59,7 @@ impl Reason {
             Self::TooManyPods | Self::Insufficient(_) => "NodeResourcesFit",
             Self::ExistingAntiAffinity => "InterPodAffinity",
             Self::Misaligned(..) | Self::StaleTopology => "NodeResourceTopologyMatch",
+            Self::Held => "NodeHold",
         }
     }
 }
@@ -75,6 +78,7 @@ impl fmt::Display for Reason {
             Self::Misaligned(part, None) => f.write_str(part.text()),
             Self::Misaligned(part, Some(resource)) => write!(f, "{} ({resource})", part.text()),
             Self::StaleTopology => f.write_str("invalid node topology data"),
+            Self::Held => f.write_str("node(s) were held for a pod that waits longer or is more important"),
         }
     }
 }

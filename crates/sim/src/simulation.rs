@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
+use scheduler::config::HOLD_AFTER_MS;
 use scheduler::core::{Core, Decision, Event, Profile, Settings};
 use scheduler::cycle::Numa;
 use scheduler::ledger::PodId;
@@ -343,6 +344,7 @@ impl<'a> Simulation<'a> {
             }],
             backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
             seed: self.setup.seed,
+            hold_after_ms: Some(HOLD_AFTER_MS),
         });
         for machine in self.setup.machines {
             core.handle(Event::Node(machine.view.clone()), self.now_ms);
@@ -375,6 +377,7 @@ impl<'a> Simulation<'a> {
             charged: Arc::clone(&self.specs[number].needs),
             labels: BTreeMap::new(),
             anti_affinity: Vec::new(),
+            stays: false,
             progress: Progress::default(),
             unschedulable: None,
             name: name.into(),

@@ -153,13 +153,17 @@ fn zone(id: ZoneId, i: usize, wire: &nrt::Zone, warnings: &mut Vec<Warning>) -> 
     let mut resources: Vec<ZoneResource> = Vec::with_capacity(wire.resources.len());
     for (j, entry) in wire.resources.iter().enumerate() {
         let at = |error: ConvertError| error.within(&format!("zones[{i}].resources[{j}]."));
-        // One name too many is no reason to lose the report.
-        if let Err(problem @ ResourceNameError::TooMany(_)) = ResourceName::new(&entry.name) {
-            let path = format!("zones[{i}].resources[{j}].name");
-            warnings.push(Warning { path, problem: problem.into() });
-            continue;
-        }
-        let resource = resource(entry, |problem| {
+        let name = match ResourceName::new(&entry.name) {
+            Ok(name) => name,
+            // One name too many is no reason to lose the report.
+            Err(problem @ ResourceNameError::TooMany(_)) => {
+                let path = format!("zones[{i}].resources[{j}].name");
+                warnings.push(Warning { path, problem: problem.into() });
+                continue;
+            }
+            Err(error) => return Err(at(Problem::from(error).at("name"))),
+        };
+        let resource = resource(name, entry, |problem| {
             warnings.push(Warning { path: format!("zones[{i}].resources[{j}].available"), problem });
         });
         let resource = resource.map_err(at)?;
@@ -172,8 +176,11 @@ fn zone(id: ZoneId, i: usize, wire: &nrt::Zone, warnings: &mut Vec<Warning>) -> 
     Ok(Zone { id, resources, distances: distances(i, wire, warnings) })
 }
 
-fn resource(wire: &nrt::Resource, mut warn: impl FnMut(Problem)) -> Result<ZoneResource, ConvertError> {
-    let name = ResourceName::new(&wire.name).map_err(|error| Problem::from(error).at("name"))?;
+fn resource(
+    name: ResourceName,
+    wire: &nrt::Resource,
+    mut warn: impl FnMut(Problem),
+) -> Result<ZoneResource, ConvertError> {
     let read = |amount: &nrt::Amount, field: &str| zone_amount(name, amount).map_err(|p| p.at(field));
     let capacity = read(&wire.capacity, "capacity")?;
     let allocatable = read(&wire.allocatable, "allocatable")?;

@@ -34,8 +34,10 @@ pub fn pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
     }
     let namespace = namespace(pod);
     let mut containers = Vec::new();
-    for (wire, kind, path) in members(pod) {
-        containers.push(container(wire, kind, namespace).map_err(|error| error.within(&format!("{path}.")))?);
+    for (wire, kind, at) in members(pod) {
+        let list = if kind == ContainerKind::App { "containers" } else { "initContainers" };
+        let request = container(wire, kind, namespace);
+        containers.push(request.map_err(|error| error.within(&format!("spec.{list}[{at}].")))?);
     }
     let overhead = list(spec.and_then(|spec| spec.overhead.as_ref()), namespace);
     let overhead = overhead.map_err(|error| error.within("spec.overhead"))?;
@@ -48,15 +50,19 @@ pub fn pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
 ///
 /// With pod-level resources the kubelet pins neither CPUs nor memory (1.36, gate `PodLevelResourceManagers` off), so
 /// such a pod is never Guaranteed here.
+///
+/// `stated`: the answer of [`pod_request`], so that nothing is read twice. `None`: exactly these requests count.
 #[must_use]
-pub fn charged_request(pod: &Pod) -> PodRequest {
+pub fn charged_request(pod: &Pod, stated: Option<&PodRequest>) -> Option<PodRequest> {
+    if stated.is_some() && !has_amounts_in_status(pod) {
+        return None;
+    }
     let namespace = namespace(pod);
     let infeasible = is_resize_infeasible(pod);
-    let containers = members(pod).map(|(wire, kind, _)| {
-        let resources = wire.resources.as_ref();
-        let limits = readable(resources.and_then(|resources| resources.limits.as_ref()), namespace);
-        let mut stated = readable(resources.and_then(|resources| resources.requests.as_ref()), namespace);
-        add_missing(&mut stated, &limits);
+    let containers = members(pod).enumerate().map(|(at, (wire, kind, _))| {
+        let stated = stated.and_then(|stated| stated.containers.get(at)).cloned();
+        let ContainerRequest { name, requests: stated, limits, .. } =
+            stated.unwrap_or_else(|| readable_container(wire, kind, namespace));
         let status = status_of(pod, kind, &wire.name);
         let actual = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
         let allocated = status.and_then(|status| status.allocated_resources.as_ref());
@@ -65,30 +71,38 @@ pub fn charged_request(pod: &Pod) -> PodRequest {
         if !infeasible || requests.is_empty() {
             raise(&mut requests, stated);
         }
-        ContainerRequest { name: wire.name.as_str().into(), kind, requests, limits }
+        ContainerRequest { name, kind, requests, limits }
     });
     let containers = containers.collect();
     let overhead = readable(pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref()), namespace);
     let pod_level = pod_level(pod);
     let stated_qos = if pod_level.is_empty() { stated_qos(pod) } else { Some(Qos::Burstable) };
-    PodRequest { containers, overhead, stated_qos, pod_level }
+    Some(PodRequest { containers, overhead, stated_qos, pod_level })
+}
+
+/// Whether a status has amounts, as kubelets with in-place resize write them.
+fn has_amounts_in_status(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    let lists = [&status.container_statuses, &status.init_container_statuses];
+    let mut all = lists.into_iter().flatten().flatten();
+    all.any(|container| container.resources.is_some() || container.allocated_resources.is_some())
 }
 
 fn namespace(pod: &Pod) -> &str {
     pod.metadata.namespace.as_deref().unwrap_or_default()
 }
 
-/// Containers in the order in which the kubelet admits them, each with its path.
-fn members(pod: &Pod) -> impl Iterator<Item = (&Container, ContainerKind, String)> {
+/// Containers in the order in which the kubelet admits them, each with its place in its list.
+fn members(pod: &Pod) -> impl Iterator<Item = (&Container, ContainerKind, usize)> {
     let spec = pod.spec.as_ref();
     let init = spec.and_then(|spec| spec.init_containers.as_ref()).into_iter().flatten().enumerate();
     let init = init.map(|(i, wire)| {
         let sidecar = wire.restart_policy.as_deref() == Some("Always");
         let kind = if sidecar { ContainerKind::Sidecar } else { ContainerKind::Init };
-        (wire, kind, format!("spec.initContainers[{i}]"))
+        (wire, kind, i)
     });
     let app = spec.into_iter().flat_map(|spec| &spec.containers).enumerate();
-    init.chain(app.map(|(i, wire)| (wire, ContainerKind::App, format!("spec.containers[{i}]"))))
+    init.chain(app.map(|(i, wire)| (wire, ContainerKind::App, i)))
 }
 
 fn stated_qos(pod: &Pod) -> Option<Qos> {
@@ -142,6 +156,15 @@ fn container(
     let mut requests = read(resources.and_then(|r| r.requests.as_ref()), "resources.requests")?;
     add_missing(&mut requests, &limits);
     Ok(ContainerRequest { name: wire.name.as_str().into(), kind, requests, limits })
+}
+
+/// What can be read of a container's requests and limits.
+fn readable_container(wire: &Container, kind: ContainerKind, namespace: &str) -> ContainerRequest {
+    let resources = wire.resources.as_ref();
+    let limits = readable(resources.and_then(|resources| resources.limits.as_ref()), namespace);
+    let mut requests = readable(resources.and_then(|resources| resources.requests.as_ref()), namespace);
+    add_missing(&mut requests, &limits);
+    ContainerRequest { name: wire.name.as_str().into(), kind, requests, limits }
 }
 
 /// Takes requests that are missing from the limits.

@@ -14,6 +14,8 @@ use super::*;
 
 mod anti_affinity;
 mod charged;
+mod hold;
+mod knowledge;
 
 const GI: i64 = 1 << 30;
 /// Late enough that no node is young.
@@ -29,6 +31,7 @@ fn settings() -> Settings {
         ],
         backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
         seed: 7,
+        hold_after_ms: Some(60_000),
     }
 }
 

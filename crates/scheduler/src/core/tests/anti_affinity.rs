@@ -70,3 +70,24 @@ fn namespaces_and_selectors_decide_who_is_kept_away() {
         assert_eq!(decide(&mut core, LATER)[0] == "p -> b1", placed, "{term}");
     }
 }
+
+/// Pods of one spec wait as a class; labels tell apart those that are kept away.
+#[test]
+fn a_pod_that_is_kept_away_delays_no_other_of_its_class() {
+    let mut core = racks();
+    core.handle(Event::Pod(keeper("b1", &json!({"labelSelector": {"matchLabels": {"app": "web"}}}))), LATER);
+    let on_b = |name: &str, app: &str| {
+        let labels = json!({"app": app});
+        pod(name, 8, json!({"metadata": {"labels": labels}, "spec": {"nodeSelector": {"rack": "b"}}}))
+    };
+    core.handle(Event::Pod(on_b("x", "db")), LATER);
+    assert_eq!(decide(&mut core, LATER), ["x -> b1"]);
+    core.handle(Event::Pod(on_b("head", "web")), LATER);
+    core.handle(Event::Pod(on_b("next", "db")), LATER);
+    decide(&mut core, LATER);
+    for (name, more) in [("x", running("b1")), ("x", ended("b1"))] {
+        core.handle(Event::Pod(pod(name, 8, more)), LATER);
+    }
+    core.handle(Event::PodGone(pod("x", 8, ended("b1"))), LATER);
+    assert_eq!(decide(&mut core, LATER), ["next -> b1"]);
+}

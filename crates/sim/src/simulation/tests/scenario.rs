@@ -225,10 +225,16 @@ impl Simulation<'_> {
             tables[node].1 -= cpu_milli(&needs.totals);
         }
         let waits = |pod: &usize| self.pods[*pod].node.is_none() && !decided.contains(pod);
+        // A node that is held for a pod refuses others on purpose.
+        let held = self.scheduler.as_ref().and_then(Core::held);
         let mut fits = |pod: &usize| {
             let needs = &self.specs[*pod].needs;
+            let is_closed = |node: &str| {
+                held.is_some_and(|(held, other)| **held == *node && other.uid != self.pods[*pod].view.uid)
+            };
             tables.iter().zip(self.setup.machines).any(|((free, left), machine)| {
-                cpu_milli(&needs.totals) <= *left
+                !is_closed(&machine.view.name)
+                    && cpu_milli(&needs.totals) <= *left
                     && admit::admit(machine.topology.rules, free, needs, &mut scratch).is_ok()
             })
         };

@@ -1,0 +1,171 @@
+//! A node held for a pod that waits long, so that a stream of smaller pods cannot keep it waiting for ever.
+//!
+//! In: waiting pods, nodes, the time. Out: at most one node, on which nothing is placed but the pod it is held for and
+//! pods before that one in the queue. Never: a second node, a pod taken off its node, or a hold without an end.
+//!
+//! Of the pods that have waited long enough, the first in the queue that could fit some node without the pods there gets
+//! the emptiest such node, for a minute. Without success the next pod in the queue has its turn; each further hold for a
+//! pod lasts twice as long, up to an hour. After each hold no node is held for as long as that one was.
+//! - The pod is placed once the other pods of the node end within a hold, which sooner or later lasts long enough.
+//!   Nothing can fill the node meanwhile but pods before it: the more important, and finitely many older ones.
+//! - Nothing starves: of the whole cluster one node is closed, only to later pods, and then open for as long.
+//!
+//! The price is room that stays empty on one node. Cost, once a pod has waited long enough: a walk over all pods and at
+//! most [`MAX_CHECKS`] checks of nodes, every [`LOOK_MS`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use runtime::backoff;
+
+use super::{Core, PodId};
+use crate::cycle;
+use crate::node::Node;
+use crate::pod::{PodView, Spec};
+use crate::queue::Rank;
+
+/// Duration of the first hold for a pod, and of the longest.
+const FIRST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(3_600);
+/// Time between two looks for a pod that needs a hold.
+const LOOK_MS: u64 = 5_000;
+/// Most nodes checked in one look; the next look goes on with the next pod.
+const MAX_CHECKS: usize = 20_000;
+
+/// The node that is held, if one is.
+#[derive(Debug, Default)]
+pub(super) struct Hold {
+    held: Option<Held>,
+    /// No hold begins before.
+    rest_until_ms: u64,
+    /// The last pod in the queue that had its turn; later ones come next.
+    turn: Option<Rank>,
+}
+
+#[derive(Debug)]
+struct Held {
+    rank: Rank,
+    slot: usize,
+    node: Arc<str>,
+    since_ms: u64,
+    until_ms: u64,
+}
+
+impl Hold {
+    /// Whether the node in this slot is held for a pod before this one.
+    pub(super) fn keeps_off(&self, slot: usize, rank: Rank) -> bool {
+        self.held.as_ref().is_some_and(|held| held.slot == slot && rank > held.rank)
+    }
+}
+
+impl Core {
+    /// The node that is held, and the pod it is held for.
+    #[must_use]
+    pub fn held(&self) -> Option<(&Arc<str>, &PodView)> {
+        let held = self.hold.held.as_ref()?;
+        Some((&held.node, &self.pods.get(&held.rank.pod)?.view))
+    }
+
+    /// Ends a hold that is over, and begins one where a pod needs it.
+    pub(super) fn run_hold(&mut self, now_ms: u64) {
+        let Some(after_ms) = self.settings.hold_after_ms else { return };
+        if let Some(held) = &self.hold.held {
+            let is_queued = self.queue.rank(held.rank.pod) == Some(held.rank);
+            let exists = self.nodes.get(held.slot).is_some_and(|n| n.name == held.node && n.view.is_some());
+            if is_queued && exists && now_ms < held.until_ms {
+                return;
+            }
+            self.end_hold_of(held.rank.pod, now_ms);
+        }
+        if self.hold_due().is_none_or(|due| now_ms < due) {
+            return;
+        }
+        self.hold.rest_until_ms = now_ms + LOOK_MS;
+        if let Some((rank, slot)) = self.next_turn(now_ms.saturating_sub(after_ms)) {
+            let holds = self.queue.count_hold(rank.pod);
+            let lasts_ms = backoff::doubled(FIRST, LONGEST, holds).as_millis();
+            let until_ms = now_ms.saturating_add(u64::try_from(lasts_ms).unwrap_or(u64::MAX));
+            let node = Arc::clone(&self.nodes[slot].name);
+            self.hold.held = Some(Held { rank, slot, node, since_ms: now_ms, until_ms });
+        }
+    }
+
+    /// Ends the hold for this pod, if it has one.
+    pub(super) fn end_hold_of(&mut self, pod: PodId, now_ms: u64) {
+        if let Some(held) = self.hold.held.take_if(|held| held.rank.pod == pod) {
+            self.hold.rest_until_ms = now_ms + now_ms.saturating_sub(held.since_ms);
+            self.changed.insert(held.slot);
+        }
+    }
+
+    /// The time at which a hold ends, or may begin.
+    pub(super) fn hold_due(&self) -> Option<u64> {
+        let after_ms = self.settings.hold_after_ms?;
+        match &self.hold.held {
+            Some(held) => Some(held.until_ms),
+            None => {
+                let longest = self.queue.longest_refused_ms()?;
+                Some(self.hold.rest_until_ms.max(longest.saturating_add(after_ms)))
+            }
+        }
+    }
+
+    /// The next pod that was refused by then and could fit somewhere, with the slot of the node to hold.
+    fn next_turn(&mut self, refused_by_ms: u64) -> Option<(Rank, usize)> {
+        let heads = self.queue.waiting_heads();
+        let from = self.hold.turn.map_or(0, |turn| heads.partition_point(|(rank, _)| *rank <= turn));
+        let staying = self.staying();
+        let mut checks = MAX_CHECKS;
+        for (rank, spec) in &heads[from..] {
+            let waits_long = self.queue.refused_ms(rank.pod).is_some_and(|since| since <= refused_by_ms);
+            if !waits_long || !spec.unsupported.is_empty() {
+                continue;
+            }
+            if checks == 0 {
+                return None;
+            }
+            checks = checks.saturating_sub(self.node_order.len());
+            self.hold.turn = Some(*rank);
+            if let Some(slot) = self.emptiest(*rank, spec, &staying) {
+                return Some((*rank, slot));
+            }
+        }
+        self.hold.turn = None;
+        None
+    }
+
+    /// The totals of pods that stay as long as their nodes, by slot.
+    fn staying(&self) -> BTreeMap<usize, Node> {
+        let mut staying: BTreeMap<usize, Node> = BTreeMap::new();
+        for entry in self.pods.values().filter(|entry| entry.view.stays) {
+            if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), &entry.charged) {
+                staying.entry(slot).or_default().add(charged);
+            }
+        }
+        staying
+    }
+
+    /// The node with the most room among those that the pod could fit without the pods there.
+    fn emptiest(&mut self, rank: Rank, spec: &Spec, staying: &BTreeMap<usize, Node>) -> Option<usize> {
+        let nothing = Node::default();
+        let numa = self.profile_of(rank.pod).and_then(|profile| profile.numa.clone());
+        let view = &self.pods.get(&rank.pod)?.view;
+        let domains = self.anti_affinity.domains(&view.namespace, &view.labels, &self.nodes);
+        let mut best: Option<(i64, usize)> = None;
+        for slot in &self.node_order {
+            let node = &self.nodes[*slot];
+            let Some(view) = node.view.as_ref().filter(|view| !domains.contain(&view.labels)) else {
+                continue;
+            };
+            let staying = staying.get(slot).unwrap_or(&nothing);
+            if cycle::could_fit(node, staying, spec, numa.as_ref(), &mut self.scratch) {
+                let room = node.least_allocated(view, &spec.needs);
+                if best.is_none_or(|(most, _)| room > most) {
+                    best = Some((room, *slot));
+                }
+            }
+        }
+        best.map(|(_, slot)| slot)
+    }
+}

@@ -1,0 +1,35 @@
+//! What is known of a node: reports that go, and clocks that disagree.
+
+use super::*;
+
+#[test]
+fn a_deleted_report_after_an_unreadable_one_opens_nothing() {
+    for (first, opens) in [(None, false), (Some(Policy::SingleNumaNode), false), (Some(Policy::None), true)] {
+        let mut core = Core::new(settings());
+        core.handle(Event::Node(node("n")), LATER);
+        if let Some(policy) = first {
+            let mut topology = (*report([8, 8], &[])).clone();
+            topology.rules.policy = policy;
+            core.handle(Event::Report("n".into(), Arc::new(topology)), LATER);
+        }
+        core.handle(Event::ReportUnreadable("n".into()), LATER);
+        core.handle(Event::Pod(pod("a", 1, json!({}))), LATER);
+        let mut decisions = decide(&mut core, LATER);
+        core.handle(Event::ReportGone("n".into()), LATER);
+        decisions.extend(decide(&mut core, LATER));
+        assert_eq!(decisions.contains(&"a -> n".to_owned()), opens, "{first:?}: {decisions:?}");
+    }
+}
+
+/// A node made in the future of our clock is young for as long as any other.
+#[test]
+fn a_clock_that_is_behind_closes_no_node_for_long() {
+    let mut core = Core::new(settings());
+    let mut early = node("n");
+    early.created_ms = LATER + 3_600_000;
+    core.handle(Event::Node(early.clone()), LATER);
+    core.handle(Event::Pod(pod("a", 1, json!({}))), LATER);
+    assert_eq!(decide(&mut core, LATER), ["a: 0/1 nodes are available: 1 invalid node topology data."]);
+    core.handle(Event::Node(early), LATER + 30_000);
+    assert_eq!(decide(&mut core, LATER + UNREPORTED_GRACE_MS), ["a -> n"]);
+}
