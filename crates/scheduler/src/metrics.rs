@@ -40,6 +40,7 @@ pub struct Metrics {
     pending: Family<QueueLabel, Gauge>,
     rejections: Family<PluginLabel, Counter>,
     unusable_reports: Counter,
+    held: Gauge,
     worlds: Gauge,
     unexplained: Gauge,
     corrections: Gauge,
@@ -57,6 +58,7 @@ impl Metrics {
             pending: Family::default(),
             rejections: Family::default(),
             unusable_reports: Counter::default(),
+            held: Gauge::default(),
             worlds: Gauge::default(),
             unexplained: Gauge::default(),
             corrections: Gauge::default(),
@@ -87,6 +89,11 @@ impl Metrics {
             "tholepin_scheduler_unusable_reports",
             "Number of NodeResourceTopology objects that could not be used",
             m.unusable_reports.clone(),
+        );
+        registry.register(
+            "tholepin_scheduler_held_nodes",
+            "Number of nodes held for a pod that waits long, 0 or 1",
+            m.held.clone(),
         );
         registry.register(
             "tholepin_ledger_worlds",
@@ -144,6 +151,7 @@ impl Metrics {
             unexplained += i64::from(summary.unexplained);
             corrections += i64::try_from(summary.corrections).unwrap_or(i64::MAX);
         }
+        self.held.set(i64::from(core.held().is_some()));
         self.worlds.set(worlds);
         self.unexplained.set(unexplained);
         self.corrections.set(corrections);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use api::nrt::NodeResourceTopology;
 use api::schedulerconfig::SchedulerConfig;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher;
 use prometheus_client::registry::Registry;
@@ -31,13 +31,18 @@ mod event_loop;
 mod intake;
 mod outbox;
 mod status_dump;
+mod wire_pod;
 
 use event_loop::EventLoop;
 use intake::{ReportReader, Source};
 use outbox::Outbox;
+use wire_pod::{Warnings, WirePod};
 
 /// How long a binding or condition write may take before its result is looked up.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long everything may take to end: the last bindings, then the release of the lease.
+const GRACE: Duration = Duration::from_secs(14);
 
 /// Runs the scheduler until `token` is cancelled. `level` lets the log level be changed over HTTP.
 ///
@@ -71,7 +76,8 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let mut tasks = Tasks::new(token.clone());
     let (sender, receiver) = mpsc::unbounded_channel();
     spawn_watches(&mut tasks, &connection, &watch_metrics, &metrics, &sender)?;
-    let leadership = join_election(&mut tasks, &args, &file, &connection, &mut registry)?;
+    let release = CancellationToken::new();
+    let leadership = join_election(&mut tasks, (&args, &file), &connection, &mut registry, &release)?;
     tasks.spawn_draining("events", writer.run(token.clone()));
 
     let (dumper, writer) = status_dump::channel(args.pods_fingerprint_status_dir.as_deref()).unzip();
@@ -90,10 +96,13 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
         .check(Probe::Ready, "sched-handler-sync", move || gates.check());
     serve(&mut tasks, &args, surface).await?;
     tasks.spawn_draining("scheduling", async move {
-        event_loop.run(receiver, leadership, synced, token).await;
+        // With a binding in flight the lease is kept until it expires: the next leader has to see that binding.
+        if event_loop.run(receiver, leadership, synced, token).await {
+            release.cancel();
+        }
         Ok::<_, Infallible>(())
     });
-    tasks.run(Duration::from_secs(5)).await?;
+    tasks.run(GRACE).await?;
     Ok(())
 }
 
@@ -126,10 +135,13 @@ fn spawn_watches(
     // All pods, finished ones too, although those hold nothing. With a selection of unfinished pods the server
     // announces an end as a deletion that shows the state *before*, which looks like a forced deletion.
     let (out, m) = (sender.clone(), watch_metrics.clone());
-    let pods: Api<Pod> = Api::all(connection.watch_client()?);
+    let pods: Api<WirePod> = Api::all(connection.watch_client()?);
+    let mut warnings = Warnings::default();
     tasks.spawn("watch pods", async move {
         let forward = |event| drop(out.send((Source::Pods, intake::pod(event))));
-        Ok::<_, Infallible>(watch::run(pods, watcher::Config::default(), &m, forward).await)
+        let view = |pod: WirePod| Ok(warnings.view(pod));
+        let config = watcher::Config::default();
+        Ok::<_, Infallible>(watch::run_mapped(pods, "pods", config, &m, view, forward).await)
     });
     let (out, m) = (sender.clone(), watch_metrics.clone());
     let nodes: Api<Node> = Api::all(connection.watch_client()?);
@@ -151,12 +163,13 @@ fn spawn_watches(
 /// Whether this process leads; `None`: no election, it always does.
 type Leadership = Option<tokio::sync::watch::Receiver<lease::Status>>;
 
+/// Joins the election. The lease is given back when `release` is cancelled.
 fn join_election(
     tasks: &mut Tasks,
-    args: &Args,
-    file: &SchedulerConfig,
+    (args, file): (&Args, &SchedulerConfig),
     connection: &Connection,
     registry: &mut Registry,
+    release: &CancellationToken,
 ) -> anyhow::Result<Leadership> {
     let settings = &file.leader_election;
     if !args.leader_elect.unwrap_or(settings.leader_elect) {
@@ -171,7 +184,6 @@ fn join_election(
     let candidate = lease::Candidate::new(connection.client_with_timeout(WRITE_TIMEOUT)?, config)?;
     candidate.register(registry);
     let status = candidate.status();
-    let token = tasks.token().clone();
-    tasks.spawn_draining("leader election", candidate.run(token));
+    tasks.spawn_draining("leader election", candidate.run(release.clone()));
     Ok(Some(status))
 }

@@ -3,6 +3,7 @@
 //! In: changes from the watches, results of API calls, the time. Out: calls in the outbox, gauges. Never: a wait for an
 //! API call.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use runtime::ready;
@@ -14,10 +15,13 @@ use super::intake::{Change, Intake};
 use super::outbox::{CallResult, Outbox};
 use super::status_dump::Dumper;
 use crate::core::{Core, Decision, Event};
+use crate::ledger::PodId;
 use crate::metrics::Metrics;
 
 /// Time between two updates of the gauges.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long bindings in flight are waited for at the end: one call, and a look at its pod.
+const DRAIN: Duration = Duration::from_secs(8);
 /// The most decisions before events, results of calls, a shutdown and a lost lease are looked at again.
 const BATCH: usize = 64;
 
@@ -28,6 +32,10 @@ pub(super) struct EventLoop {
     outbox: Outbox,
     metrics: Metrics,
     dumper: Option<Dumper>,
+    /// Seconds that the decisions took whose bindings have not ended.
+    decided: BTreeMap<PodId, f64>,
+    /// The node held for a pod, as last logged.
+    held: Option<String>,
     started: Instant,
     /// The start in milliseconds since the epoch.
     started_ms: u64,
@@ -36,18 +44,20 @@ pub(super) struct EventLoop {
 impl EventLoop {
     pub(super) fn new(core: Core, outbox: Outbox, metrics: Metrics, dumper: Option<Dumper>) -> Self {
         let started_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
-        Self { core, intake: Intake::default(), outbox, metrics, dumper, started: Instant::now(), started_ms }
+        let (intake, started) = (Intake::default(), Instant::now());
+        let (decided, held) = (BTreeMap::new(), None);
+        Self { core, intake, outbox, metrics, dumper, decided, held, started, started_ms }
     }
 
     /// Runs until `token` is cancelled: decides while this process leads, and opens `synced` once all watches have
-    /// delivered their first lists.
+    /// delivered their first lists. Returns whether no binding is in flight any more, so that another process may lead.
     pub(super) async fn run(
         &mut self,
         mut changes: mpsc::UnboundedReceiver<Change>,
         mut leadership: Leadership,
         synced: ready::Gate,
         token: CancellationToken,
-    ) {
+    ) -> bool {
         let mut gauges = tokio::time::interval(GAUGE_INTERVAL);
         loop {
             if self.intake.is_synced() {
@@ -61,7 +71,7 @@ impl EventLoop {
             let due = due.map(|due| self.instant(due));
             tokio::select! {
                 biased;
-                () = token.cancelled() => return,
+                () = token.cancelled() => return self.outbox.stop(DRAIN).await,
                 Some(result) = self.outbox.next_result() => self.complete(result),
                 Some(change) = changes.recv() => {
                     self.take(change);
@@ -82,6 +92,14 @@ impl EventLoop {
     /// Updates gauges and status files.
     fn observe(&mut self) {
         self.metrics.observe(&self.core);
+        let held = self.core.held().map(|(node, pod)| format!("{node} for {}", pod.key()));
+        if held != self.held {
+            match &held {
+                Some(node) => tracing::info!(node, "holding a node for a pod that waits long"),
+                None => tracing::info!("no node is held any more"),
+            }
+            self.held = held;
+        }
         if let Some(dumper) = &mut self.dumper {
             dumper.collect(&self.core, jiff::Timestamp::now());
         }
@@ -109,8 +127,7 @@ impl EventLoop {
             let seconds = began.elapsed().as_secs_f64();
             match decision {
                 Decision::Bind(binding) => {
-                    self.metrics.attempt("scheduled", &binding.pod.scheduler, seconds);
-                    self.metrics.scheduled(binding.attempts);
+                    self.decided.insert(binding.id, seconds);
                     tracing::debug!(pod = binding.pod.key(), node = %binding.node, "binding");
                     self.outbox.bind(binding);
                 }
@@ -128,10 +145,16 @@ impl EventLoop {
     fn complete(&mut self, result: CallResult) {
         let now = self.now_ms();
         match result {
-            CallResult::Bound(id) => self.core.handle(Event::Bound(id), now),
-            CallResult::BindFailed { id, profile } => {
-                self.metrics.attempt("error", &profile, 0.0);
-                self.core.handle(Event::BindFailed(id), now);
+            CallResult::Bound(binding) => {
+                let seconds = self.decided.remove(&binding.id).unwrap_or(0.0);
+                self.metrics.attempt("scheduled", &binding.pod.scheduler, seconds);
+                self.metrics.scheduled(binding.attempts);
+                self.core.handle(Event::Bound(binding.id), now);
+            }
+            CallResult::BindFailed(binding) => {
+                let seconds = self.decided.remove(&binding.id).unwrap_or(0.0);
+                self.metrics.attempt("error", &binding.pod.scheduler, seconds);
+                self.core.handle(Event::BindFailed(binding.id), now);
             }
             CallResult::ConditionWritten => {}
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::nrt::NodeResourceTopology;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use runtime::watch::{self, Key};
 
 use crate::core::Event;
@@ -121,22 +121,19 @@ impl ReportReader {
 }
 
 /// Core events of the watch of pods.
-pub(super) fn pod(event: watch::Event<Pod>) -> Vec<Event> {
+pub(super) fn pod(event: watch::Event<PodView>) -> Vec<Event> {
     match event {
-        watch::Event::Reset { objects, vanished } => {
-            let mut views: Vec<_> = objects.iter().map(PodView::read).collect();
+        watch::Event::Reset { objects: mut views, vanished } => {
             // Bound pods that no kubelet has admitted yet were bound in the order of their versions, because nothing
             // but the binding has changed them since.
             views.sort_by_key(|view| view.version);
             let gone = vanished.into_iter().map(|key: Key| Event::PodVanished(key.uid.as_ref().into()));
             gone.chain(views.into_iter().map(Event::Pod)).collect()
         }
-        watch::Event::Applied(pod) => vec![Event::Pod(PodView::read(&pod))],
-        watch::Event::Deleted(pod) => vec![Event::PodGone(PodView::read(&pod))],
-        watch::Event::Unreadable { key, reason } => {
-            tracing::warn!(pod = %key, reason, "pod cannot be read");
-            vec![]
-        }
+        watch::Event::Applied(view) => vec![Event::Pod(view)],
+        watch::Event::Deleted(view) => vec![Event::PodGone(view)],
+        // Each pod is read as far as it can be.
+        watch::Event::Unreadable { .. } => vec![],
     }
 }
 

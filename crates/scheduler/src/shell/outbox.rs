@@ -1,7 +1,7 @@
 //! API calls for decisions.
 //!
 //! In: bindings and refusals. Out: the results of bindings. Never: two bindings to one node at a time, a result that is
-//! only likely (after a timeout the pod is looked up), or a condition older than the last decision about its pod.
+//! only likely (after a timeout the binding is sent again), or a condition older than the last decision about its pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use runtime::backoff::Backoff;
 use runtime::client;
 use runtime::events::{self, Recorder, Severity, Subject};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::core::{Binding, Refused};
-use crate::ledger::PodId;
 use crate::pod::PodView;
 
 mod bind_queue;
@@ -29,12 +29,14 @@ use bind_queue::BindQueue;
 
 /// Most condition writes in flight; only people read conditions, so they may be late.
 const MAX_CONDITIONS: usize = 8;
+/// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
+const MAX_ANSWERS: u32 = 5;
 
 /// The result of a call.
 #[derive(Debug)]
 pub(super) enum CallResult {
-    Bound(PodId),
-    BindFailed { id: PodId, profile: Arc<str> },
+    Bound(Box<Binding>),
+    BindFailed(Box<Binding>),
     ConditionWritten,
 }
 
@@ -51,6 +53,8 @@ pub(super) struct Outbox {
     binds: BindQueue,
     conditions: BTreeMap<Arc<str>, Refused>,
     busy_pods: BTreeSet<Arc<str>>,
+    /// Nothing is sent any more, but what is in flight.
+    stopped: CancellationToken,
 }
 
 impl Outbox {
@@ -62,7 +66,18 @@ impl Outbox {
             binds: BindQueue::default(),
             conditions: BTreeMap::new(),
             busy_pods: BTreeSet::new(),
+            stopped: CancellationToken::new(),
         }
+    }
+
+    /// Drops what was not sent yet, and waits until the bindings in flight have ended, at most for `limit`. Returns
+    /// whether they have.
+    pub(super) async fn stop(&mut self, limit: Duration) -> bool {
+        self.stopped.cancel();
+        self.binds.drop_waiting();
+        self.conditions.clear();
+        let ended = async { while self.binds.is_busy() && self.next_result().await.is_some() {} };
+        tokio::time::timeout(limit, ended).await.is_ok()
     }
 
     /// Binds a pod, after all earlier bindings to the same node.
@@ -105,13 +120,13 @@ impl Outbox {
                 self.binds.done(&binding.node);
                 let note = format!("Successfully assigned {} to {}", binding.pod.key(), binding.node);
                 self.record(&binding.pod, Severity::Normal, "Scheduled", "Binding", note);
-                CallResult::Bound(binding.id)
+                CallResult::Bound(binding)
             }
             Completed::Bind(binding, Err(reason)) => {
                 self.binds.done(&binding.node);
                 tracing::warn!(pod = binding.pod.key(), node = %binding.node, reason, "binding failed");
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
-                CallResult::BindFailed { id: binding.id, profile: Arc::clone(&binding.pod.scheduler) }
+                CallResult::BindFailed(binding)
             }
             Completed::Condition(uid) => {
                 self.busy_pods.remove(&uid);
@@ -124,7 +139,7 @@ impl Outbox {
 
     fn start(&mut self) {
         while let Some(binding) = self.binds.next() {
-            self.in_flight.push(Box::pin(bind(self.client.clone(), binding)));
+            self.in_flight.push(Box::pin(bind(self.client.clone(), binding, self.stopped.clone())));
         }
         while self.busy_pods.len() < MAX_CONDITIONS {
             let next = self.conditions.keys().find(|uid| !self.busy_pods.contains(*uid)).cloned();
@@ -148,12 +163,28 @@ impl Outbox {
     }
 }
 
-async fn bind(client: Client, binding: Binding) -> Completed {
-    let result = match post_binding(&client, &binding).await {
-        Ok(()) => Ok(()),
-        Err(error) if is_final(&error) => Err(client::brief(&error)),
-        // The server may or may not have stored the binding.
-        Err(error) => look_up(&client, &binding, client::brief(&error)).await,
+/// Binds a pod. A call without an answer may be stored later, which no reading can rule out. Only a second one can: the
+/// server stores one binding of a pod and refuses all others.
+async fn bind(client: Client, binding: Binding, stopped: CancellationToken) -> Completed {
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    let (mut sent, mut answers) = (0, 0);
+    let result = loop {
+        let Err(error) = post_binding(&client, &binding).await else { break Ok(()) };
+        let reason = client::brief(&error);
+        sent += 1;
+        answers += u32::from(client::code(&error).is_some());
+        match is_final(&error) {
+            true if sent == 1 => break Err(reason),
+            // The refusal may be due to an earlier call.
+            true => break look_up(&client, &binding, reason).await,
+            // A webhook that fails for this pod must not keep the node from others.
+            false if answers >= MAX_ANSWERS => break look_up(&client, &binding, reason).await,
+            false => {}
+        }
+        let stops = tokio::time::timeout(backoff.next_delay(), stopped.cancelled()).await.is_ok();
+        if stops {
+            break look_up(&client, &binding, reason).await;
+        }
     };
     Completed::Bind(Box::new(binding), result)
 }
@@ -184,7 +215,7 @@ fn is_final(error: &kube::Error) -> bool {
     client::code(error).is_some_and(|code| (400..500).contains(&code) && code != 408 && code != 429)
 }
 
-/// Reads the pod until the server answers, and so whether it is bound to the node.
+/// Reads the pod until the server answers: whether it is bound to the node by now.
 async fn look_up(client: &Client, binding: &Binding, reason: String) -> Result<(), String> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &binding.pod.namespace);
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));

@@ -58,6 +58,16 @@ impl BindQueue {
         self.busy.remove(node);
     }
 
+    /// Drops the bindings that were not sent yet.
+    pub(super) fn drop_waiting(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Whether any binding is in flight.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
     /// Whether decisions should pause.
     pub(super) fn is_full(&self) -> bool {
         self.waiting.values().map(VecDeque::len).sum::<usize>() >= MAX_WAITING
