@@ -6,6 +6,8 @@
 
 #[path = "it/cluster.rs"]
 mod cluster;
+#[path = "it/faults.rs"]
+mod faults;
 #[path = "it/garbage.rs"]
 mod garbage;
 #[path = "it/in_its_place.rs"]

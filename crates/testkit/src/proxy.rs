@@ -55,6 +55,10 @@ pub enum Fault {
     LateAnswer,
     /// It gets to the API server, but of the answer's body only this many bytes come; then the connection ends.
     Cut(usize),
+    /// It gets to the API server after so many milliseconds.
+    Slow(u64),
+    /// A watch of which all lines come twice: each event again, after others that are newer.
+    Twice,
 }
 
 /// A request as it came.

@@ -66,6 +66,7 @@ const LONG: &[Long] = &[
         "hardware: 200 aligned pods",
     ),
     long("sequences", &[("SEQUENCES", "500")], "-p exporter --test it -- sequences::", "sequences: "),
+    long("faults", &[("FAULT_ROUNDS", "20")], "-p scheduler --test it -- faults::", "faults: "),
     long("interruptions", &[("INTERRUPTIONS", "200")], "-p deployer --test it -- install::", "interrupted: "),
     long("kubelet-kills", &[("KILLS", "50")], "-p deviceplugin --test it -- kills::", "kill 50: "),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),

@@ -39,6 +39,11 @@ impl Running {
         Self { task: tokio::spawn(scheduler::shell::run(args, level(), token.clone())), token }
     }
 
+    /// Waits for its end, which something else brings about.
+    pub(crate) async fn ended(mut self) -> anyhow::Result<()> {
+        (&mut self.task).await.unwrap()
+    }
+
     /// Ends it in order.
     pub(crate) async fn stop(mut self) {
         self.token.cancel();

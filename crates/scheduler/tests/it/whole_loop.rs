@@ -18,7 +18,7 @@ struct Cli {
     args: exporter::Args,
 }
 
-fn export(cluster: &Cluster, node: &ClusterNode, token: &CancellationToken) {
+pub(crate) fn export(cluster: &Cluster, node: &ClusterNode, token: &CancellationToken) {
     let kubelet = node.kubelet();
     let flags = [
         "exporter".to_owned(),

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -50,8 +50,13 @@ async fn handle(State(handler): State<Handler>, request: Request) -> Response {
     let seen = seen(&head, body.len());
     let is_watch = seen.method == "WATCH";
     match handler.shared.take(seen) {
-        None => handler.pass(head, body, is_watch, None).await,
-        Some(Fault::Cut(bytes)) => handler.pass(head, body, is_watch, Some(bytes)).await,
+        passing @ (None | Some(Fault::Cut(_) | Fault::Twice)) => {
+            handler.pass(head, body, is_watch, passing).await
+        }
+        Some(Fault::Slow(millis)) => {
+            tokio::time::sleep(Duration::from_millis(millis)).await;
+            handler.pass(head, body, is_watch, None).await
+        }
         Some(Fault::Answer(json)) => ([(CONTENT_TYPE, "application/json")], json).into_response(),
         Some(Fault::Status(status)) => refusal(status, None),
         Some(Fault::TooMany(seconds)) => refusal(429, Some(seconds)),
@@ -95,8 +100,8 @@ fn seen(head: &Parts, body_bytes: usize) -> RequestRecord {
 }
 
 impl Handler {
-    /// Passes a request on and hands back the answer, at most `limit` bytes of it.
-    async fn pass(&self, mut head: Parts, body: Bytes, is_watch: bool, limit: Option<usize>) -> Response {
+    /// Passes a request on and hands back the answer, as the fault leaves it.
+    async fn pass(&self, mut head: Parts, body: Bytes, is_watch: bool, fault: Option<Fault>) -> Response {
         drop_hop_by_hop(&mut head.headers);
         head.headers.remove(HOST);
         // Before asking, so that no watch is missed that the caller believes to run.
@@ -112,8 +117,10 @@ impl Handler {
         drop_hop_by_hop(&mut head.headers);
         let chunks = Body::new(body).into_data_stream().map(|chunk| chunk.map_err(io::Error::other));
         let mut chunks: Chunks = chunks.boxed();
-        if let Some(limit) = limit {
-            chunks = cut(chunks, limit).boxed();
+        match fault {
+            Some(Fault::Cut(limit)) => chunks = cut(chunks, limit).boxed(),
+            Some(Fault::Twice) => chunks = twice(chunks).boxed(),
+            _ => {}
         }
         if let Some(ends) = ends {
             let shared = Arc::clone(&self.shared);
@@ -141,6 +148,23 @@ fn cut(chunks: Chunks, limit: usize) -> impl Stream<Item = io::Result<Bytes>> + 
         let chunk = chunk.map(|chunk| chunk.slice(..chunk.len().min(left)));
         let left = left - chunk.as_ref().map_or(0, Bytes::len);
         Some((chunk, (chunks, left)))
+    })
+}
+
+/// Whole lines, each chunk of them two times.
+fn twice(chunks: Chunks) -> impl Stream<Item = io::Result<Bytes>> + Send {
+    stream::unfold((chunks, Vec::new()), |(mut chunks, mut rest)| async move {
+        loop {
+            let chunk = match chunks.next().await? {
+                Ok(chunk) => chunk,
+                Err(error) => return Some((Err(error), (chunks, rest))),
+            };
+            rest.extend_from_slice(&chunk);
+            if let Some(end) = rest.iter().rposition(|byte| *byte == b'\n') {
+                let after = rest.split_off(end + 1);
+                return Some((Ok(rest.repeat(2).into()), (chunks, after)));
+            }
+        }
     })
 }
 

@@ -143,4 +143,13 @@ async fn watches_end_as_told() {
         }
     }
     assert_eq!(proxy.count("WATCH", "configmaps"), 2);
+    proxy.fail("WATCH", "configmaps", 1, Fault::Twice);
+    let mut events = maps.watch(&WatchParams::default(), "0").await.unwrap().boxed();
+    let mut names = Vec::new();
+    while names.len() < 4 {
+        let Some(Ok(WatchEvent::Added(map))) = events.next().await else { continue };
+        names.extend(map.metadata.name.filter(|name| name.starts_with("m-")));
+    }
+    names.sort_unstable();
+    assert_eq!(names, ["m-false", "m-false", "m-true", "m-true"]);
 }
