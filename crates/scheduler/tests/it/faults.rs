@@ -33,10 +33,11 @@ enum Case {
     EventsTwice,
     SlowServer,
     LateBinding,
+    OrderlyEnd,
     LostLease,
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 10] = [
     Case::TooManyRequests,
     Case::ServerErrors,
     Case::ExpiredWatches,
@@ -45,6 +46,7 @@ const CASES: [Case; 9] = [
     Case::EventsTwice,
     Case::SlowServer,
     Case::LateBinding,
+    Case::OrderlyEnd,
     Case::LostLease,
 ];
 
@@ -114,6 +116,17 @@ impl Rig {
                 proxy.heal();
                 eventually("the pod too many waits", async || refusal(&self.client, "extra").await).await;
                 return delete(&self.client, "extra").await;
+            }
+            Case::OrderlyEnd => {
+                let before = proxy.count("POST", BINDING);
+                proxy.fail("POST", BINDING, 2, Fault::Slow(500));
+                self.create(names).await;
+                proxy.wait_for("POST", BINDING, before + 2, PATIENCE).await.unwrap();
+                self.scheduler.take().unwrap().stop().await;
+                let pods = pods(&self.client).list(&ListParams::default()).await.unwrap();
+                let bound = pods.items.iter().filter(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
+                assert_eq!(bound.count(), self.proxy.count("POST", BINDING) - before, "sent and answered");
+                return self.restart(ALONE);
             }
             Case::LostLease => return self.lose_lease(names).await,
         }
