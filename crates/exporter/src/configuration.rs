@@ -48,6 +48,9 @@ pub enum Error {
         /// The cause.
         reason: String,
     },
+    /// The file or directory was removed where it is mounted from, so the mount shows what was there before.
+    #[error("{} was replaced on the node, and this mount shows the old one", .0.display())]
+    Replaced(PathBuf),
 }
 
 /// When the kubelet made its socket, and when its files changed last. Both as the kernel keeps them.
@@ -122,6 +125,9 @@ impl Reader {
         if let Some(known) = self.known.as_ref().filter(|_| changed || same) {
             return Ok(known.clone());
         }
+        if let Some(path) = self.replaced() {
+            return Err(Error::Replaced(path));
+        }
         let known = self.read_anew().await?;
         self.known = Some(known.clone());
         self.read_at = times;
@@ -136,6 +142,13 @@ impl Reader {
         let changed =
             std::iter::once(path.clone()).chain(drop_ins).filter_map(|path| changed_at(&path)).max()?;
         Some(Times { started, changed })
+    }
+
+    /// A source without a link: a container's mount keeps it after its replacement on the node.
+    fn replaced(&self) -> Option<PathBuf> {
+        let KubeletConfigSource::File { path, drop_ins } = &self.at else { return None };
+        let unlinked = |path: &&PathBuf| path.metadata().is_ok_and(|found| found.nlink() == 0);
+        [Some(path), drop_ins.as_ref()].into_iter().flatten().find(unlinked).cloned()
     }
 
     async fn read_anew(&mut self) -> Result<KubeletSettings, Error> {
@@ -297,6 +310,40 @@ mod tests {
         write("single-numa-node");
         let mut late = Reader { known: None, ..reader };
         assert_eq!(late.read().await.unwrap().rules.policy, Policy::None, "the drop-in has the last word");
+    }
+
+    /// What a container sees whose mount is the file alone: an open file, by its path in `/proc`.
+    #[tokio::test]
+    async fn a_replaced_file_counts_until_the_kubelet_has_started_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let [socket, path] = ["kubelet.sock", "config.yaml"].map(|name| dir.path().join(name));
+        std::fs::write(&path, "topologyManagerPolicy: restricted").unwrap();
+        let mounted = std::fs::File::open(&path).unwrap();
+        let mount = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&mounted)));
+        let restart = || {
+            let newest = changed_at(&mount).unwrap();
+            loop {
+                std::fs::write(&socket, "").unwrap();
+                if socket.metadata().unwrap().modified().unwrap() > newest {
+                    return;
+                }
+            }
+        };
+        restart();
+        let at = KubeletConfigSource::File { path: mount.clone(), drop_ins: None };
+        let mut reader = Reader::of(at, None, None, Some(socket.clone()));
+        assert_eq!(reader.read().await.unwrap().rules.policy, Policy::Restricted);
+        let made = socket.metadata().unwrap().modified().unwrap();
+        let next = dir.path().join("next");
+        while next.metadata().is_err() || changed_at(&next).unwrap() <= made {
+            std::fs::write(&next, "topologyManagerPolicy: none").unwrap();
+        }
+        std::fs::rename(&next, &path).unwrap();
+        assert_eq!(reader.read().await.unwrap().rules.policy, Policy::Restricted, "not in effect yet");
+        restart();
+        let error = reader.read().await.unwrap_err();
+        assert!(matches!(&error, Error::Replaced(path) if *path == mount), "{error}");
+        assert!(error.to_string().ends_with("this mount shows the old one"), "{error}");
     }
 
     fn read(config: &str, policy: Option<Policy>, scope: Option<Scope>) -> Result<KubeletSettings, String> {

@@ -100,7 +100,7 @@ impl Process {
         let scan_loop = ScanLoop::new(
             scanner,
             open_watcher(settings),
-            settings.sources.kubelet_root.as_deref(),
+            &settings.sources,
             settings.intervals,
             self.metrics.clone(),
             outputs,
@@ -111,7 +111,12 @@ impl Process {
             update(&progress, |progress| progress.fetched = Some(result.is_ok()));
             health.set(result);
         };
-        self.tasks.spawn("scan", async move { Ok::<_, Infallible>(scan_loop.run(once, report).await) });
+        let token = self.tasks.token().clone();
+        self.tasks.spawn("scan", async move {
+            let error = scan_loop.run(once, report).await;
+            info!("{error}; ending, so that the container's restart mounts the new one");
+            token.cancel();
+        });
         Ok(())
     }
 

@@ -64,6 +64,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether only a restart of the container helps, which mounts the files anew.
+    #[must_use]
+    pub fn needs_new_mount(&self) -> bool {
+        matches!(self, Self::Configuration(configuration::Error::Replaced(_)))
+    }
+
     /// The input's name in metrics.
     #[must_use]
     pub fn input(&self) -> &'static str {

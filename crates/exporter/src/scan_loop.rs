@@ -3,14 +3,13 @@
 //! In: file events of the kubelet, time. Out: [`Desired`] content for the publisher, only when it changed. Never: two
 //! scans at once, or a backlog: events that come during a scan cause one more.
 
-use std::convert::Infallible;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use node::kubelet::{ADMISSIONS, Change};
+use node::kubelet::{self, Change};
 use node::watch::{Counts, Watcher};
 use runtime::backoff::Backoff;
 use runtime::random::Random;
@@ -25,7 +24,7 @@ use crate::publish::Desired;
 use crate::report::Report;
 use crate::scan::{Error, Scanner};
 use crate::schedule::{Cause, Outcome, Schedule};
-use crate::settings::Intervals;
+use crate::settings::{Intervals, Sources};
 use crate::stability::Stability;
 use crate::status::LatestStatus;
 
@@ -77,7 +76,9 @@ pub struct ScanLoop {
     /// Time of the first event since the last scan that was accepted.
     first_change: Option<Instant>,
     stability: Stability,
-    admissions: Option<PathBuf>,
+    /// The kubelet's root directory, if it is visible.
+    kubelet_root: Option<PathBuf>,
+    sysfs: PathBuf,
     kubelet_starts: u64,
     /// The interval of the timer.
     interval: Duration,
@@ -92,7 +93,7 @@ impl ScanLoop {
     pub fn new(
         scanner: Scanner,
         watch: OpenWatcher,
-        kubelet_root: Option<&Path>,
+        sources: &Sources,
         intervals: Intervals,
         metrics: Metrics,
         outputs: Outputs,
@@ -112,7 +113,8 @@ impl ScanLoop {
             last_ended: None,
             first_change: None,
             stability: Stability::default(),
-            admissions: kubelet_root.map(|root| root.join(ADMISSIONS)),
+            kubelet_root: sources.kubelet_root.clone(),
+            sysfs: sources.sysfs.clone(),
             kubelet_starts: 0,
             interval: intervals.timer,
             last_woken: None,
@@ -130,13 +132,20 @@ impl ScanLoop {
     /// Opens a watcher, if the kernel has one left.
     fn open_watcher(&mut self) -> io::Result<()> {
         let made = (self.watch)();
-        self.schedule.set_events_available(made.is_ok());
+        let sees_pods = self.kubelet_root.is_some() || self.sees_admissions();
+        self.schedule.set_events_available(made.is_ok() && sees_pods);
         self.watcher = Some(made?);
         Ok(())
     }
 
-    /// Scans for ever; with `once`, until the first success. `report` is called with every success and failure.
-    pub async fn run(mut self, once: bool, report: impl Fn(Result<(), String>)) -> Infallible {
+    /// Whether a file or directory shows admissions of pods.
+    fn sees_admissions(&self) -> bool {
+        kubelet::admissions(self.kubelet_root.as_deref(), &self.sysfs).is_some()
+    }
+
+    /// Scans until only a restart of the container helps, and returns why; with `once`, until the first success.
+    /// `report` is called with every success and failure.
+    pub async fn run(mut self, once: bool, report: impl Fn(Result<(), String>)) -> Error {
         loop {
             let next = self.schedule.next();
             let due = async {
@@ -159,7 +168,10 @@ impl ScanLoop {
             let cause = next.map_or(Cause::Timer, |(_, cause)| cause);
             let result = self.scan(cause).await;
             let done = result.is_ok();
-            report(result);
+            match result {
+                Err(error) if error.needs_new_mount() => return error,
+                result => report(result.map_err(|error| with_causes(&error))),
+            }
             if done && once {
                 return std::future::pending().await;
             }
@@ -197,13 +209,13 @@ impl ScanLoop {
         self.schedule.event(Instant::now());
     }
 
-    async fn scan(&mut self, cause: Cause) -> Result<(), String> {
+    async fn scan(&mut self, cause: Cause) -> Result<(), Error> {
         if cause == Cause::Timer {
             self.scanner.forget();
             self.recheck();
         }
         // Without the kubelet's root directory no event reports that a device came, went or failed.
-        if self.admissions.is_none() && self.allocatable_read.elapsed() > ALLOCATABLE_AGE {
+        if self.kubelet_root.is_none() && self.allocatable_read.elapsed() > ALLOCATABLE_AGE {
             self.scanner.forget_allocatable();
             self.allocatable_read = Instant::now();
         }
@@ -212,10 +224,11 @@ impl ScanLoop {
         let ended = Instant::now();
         let outcome = match &result {
             Ok(scan) => self.succeeded(scan, cause, started, ended),
+            Err(error) if error.needs_new_mount() => return result.map(drop),
             Err(error) => self.failed(error),
         };
         self.schedule.scanned(ended, cause, outcome, self.random.fraction());
-        result.map(drop).map_err(|error| with_causes(&error))
+        result.map(drop)
     }
 
     /// Finds directories that were replaced without an event.
@@ -243,8 +256,7 @@ impl ScanLoop {
             info!("scanning works again");
             self.last_error.clear();
         }
-        let sees_admissions =
-            self.watcher.is_some() && self.admissions.as_ref().is_some_and(|path| path.exists());
+        let sees_admissions = self.watcher.is_some() && self.sees_admissions();
         if !self.stability.accepts(&scan.listed, sees_admissions, ended) {
             debug!(
                 "the list of pods is not stable yet: a pod is being admitted, or the kubelet has just started"

@@ -84,6 +84,8 @@ pub struct Schedule {
     last_change: Instant,
     /// The longest wait for a steady scan, in intervals.
     max_intervals: u32,
+    /// No event comes.
+    blind: bool,
 }
 
 impl Schedule {
@@ -100,13 +102,15 @@ impl Schedule {
             step: 0,
             last_change: now,
             max_intervals: QUIET_MAX,
+            blind: false,
         }
     }
 
-    /// Says whether events come from now on. Without them silence means nothing, and the steady scan keeps its
-    /// interval.
+    /// Says whether events come from now on. Without them silence means nothing: the steady scan keeps its interval,
+    /// and there is one also while no pod holds anything, unless the timer is off.
     pub fn set_events_available(&mut self, events: bool) {
         self.max_intervals = if events { QUIET_MAX } else { 1 };
+        self.blind = !events;
     }
 
     /// Notes an event.
@@ -175,7 +179,8 @@ impl Schedule {
 
     fn steady(&self, now: Instant, held: bool) -> Option<Instant> {
         let interval = self.intervals.release;
-        (held && !interval.is_zero()).then(|| {
+        let wanted = held || (self.blind && !self.intervals.timer.is_zero());
+        (wanted && !interval.is_zero()).then(|| {
             let quiet = now.saturating_duration_since(self.last_change);
             self.earliest(now + (quiet / QUIET_SHARE).clamp(interval, interval * self.max_intervals))
         })

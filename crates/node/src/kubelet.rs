@@ -27,13 +27,16 @@ pub use config::{Configuration, Error as RulesError, Files, ReservedCpus};
 /// The allocation manager's checkpoint, in the root directory: written once at the end of each pod's admission.
 pub const ADMISSIONS: &str = "allocated_pods_state";
 
+/// A new cgroup of a pod: `pod<uid>`, or `kubepods-pod<uid>.slice` with the systemd driver.
+const POD_CGROUP: Names = Names::Created("pod");
+
 /// A kind of change of the kubelet's files; the tag of a directory in [`targets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Change {
     /// A manager wrote its checkpoint.
     Allocation,
-    /// A pod was admitted and has all its resources: `allocated_pods_state` was written (since 1.33); such changes are
-    /// counted.
+    /// A pod was admitted and has all its resources: `allocated_pods_state` was written (since 1.33). Where that file
+    /// is not visible: the pod's cgroup was created. Such changes are counted.
     Admission,
     /// The device manager wrote its checkpoint (devices came, went, changed health or were handed out), or a plugin's
     /// socket was created or removed.
@@ -55,12 +58,28 @@ pub fn notice(file: &Path) -> Option<Target<Change>> {
     Some(Target { dir: file.parent()?.to_owned(), names: Names::Touched(name), tag: Change::Notice })
 }
 
+/// The file or directory whose changes show admissions; `None`: nothing shows them.
+///
+/// Without the root directory that is the parent of the pods' cgroups. The kubelet makes a pod's cgroup after its
+/// admission, right before the pod's directory (`Kubelet.SyncPod`).
+#[must_use]
+pub fn admissions(root: Option<&Path>, sysfs: &Path) -> Option<PathBuf> {
+    match root {
+        Some(root) => Some(root.join(ADMISSIONS)).filter(|path| path.exists()),
+        None => pod_cgroups(sysfs).next(),
+    }
+}
+
 /// The directories to watch for a kubelet with this root directory (if it is visible), podresources socket and
 /// configuration, on a machine with this sysfs. Of drop-in directories those below that exist now are watched; a new
 /// one is noticed, but not the changes in it.
 #[must_use]
 pub fn targets(root: Option<&Path>, socket: &Path, config: &Files, sysfs: &Path) -> Vec<Target<Change>> {
     let mut targets = root.map(state).unwrap_or_default();
+    if config.file.parent().is_some() {
+        // A file that is mounted by itself has no events in its directory.
+        targets.push(Target { dir: config.file.clone(), names: Names::Itself, tag: Change::Config });
+    }
     for (path, tag) in [(socket, Change::Socket), (&config.file, Change::Config)] {
         if let (Some(dir), Some(name)) = (path.parent(), path.file_name()) {
             let name = name.to_string_lossy().into_owned();
@@ -71,6 +90,9 @@ pub fn targets(root: Option<&Path>, socket: &Path, config: &Files, sysfs: &Path)
     let drop_ins = config.drop_ins.iter().flat_map(|dir| with_subdirectories(dir));
     targets.extend(drop_ins.map(|dir| Target { dir, names: Names::All, tag: Change::Config }));
     for dir in pod_cgroups(sysfs) {
+        if root.is_none() {
+            targets.push(Target { dir: dir.clone(), names: POD_CGROUP, tag: Change::Admission });
+        }
         targets.push(Target { dir, names: Names::Visible, tag: Change::Pods });
     }
     targets
@@ -103,14 +125,21 @@ fn state(root: &Path) -> Vec<Target<Change>> {
 
 /// Parents of the pods' cgroups that exist now: Guaranteed pods lie directly under `kubepods`, the other classes one
 /// level deeper; names as the systemd driver and the cgroupfs driver make them; cgroup v2, or v1 with its systemd tree.
+/// The kubelets of kind have the cgroup root `/kubelet`.
 fn pod_cgroups(sysfs: &Path) -> impl Iterator<Item = PathBuf> {
-    const PARENTS: [&str; 6] = [
+    const PARENTS: [&str; 12] = [
         "kubepods.slice",
         "kubepods.slice/kubepods-burstable.slice",
         "kubepods.slice/kubepods-besteffort.slice",
         "kubepods",
         "kubepods/burstable",
         "kubepods/besteffort",
+        "kubelet.slice/kubelet-kubepods.slice",
+        "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice",
+        "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice",
+        "kubelet/kubepods",
+        "kubelet/kubepods/burstable",
+        "kubelet/kubepods/besteffort",
     ];
     ["fs/cgroup", "fs/cgroup/systemd"]
         .into_iter()

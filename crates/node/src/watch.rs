@@ -29,6 +29,10 @@ const MASK: WatchMask = WatchMask::CREATE
     .union(WatchMask::MOVE_SELF)
     .union(WatchMask::ONLYDIR);
 
+/// Everything that can make a file new, changed or gone. The number of its links is one of its attributes.
+const FILE_MASK: WatchMask =
+    WatchMask::CLOSE_WRITE.union(WatchMask::ATTRIB).union(WatchMask::DELETE_SELF).union(WatchMask::MOVE_SELF);
+
 /// The watched inode is gone, elsewhere, or no longer watched.
 const LOST: EventMask =
     EventMask::DELETE_SELF.union(EventMask::MOVE_SELF).union(EventMask::UNMOUNT).union(EventMask::IGNORED);
@@ -64,12 +68,17 @@ pub enum Names {
     Listed(String),
     /// All names that do not begin with a dot, except this one.
     Other(&'static str),
+    /// Names that contain this text, when they are created.
+    Created(&'static str),
+    /// The target is a file: its content, and the number of its links. So the replacement of a file shows that a
+    /// container has mounted by itself, whose directory has no events.
+    Itself,
 }
 
 /// A directory to watch.
 #[derive(Clone, Debug)]
 pub struct Target<T> {
-    /// The directory. It need not exist.
+    /// The directory, or a file with [`Names::Itself`]. It need not exist.
     pub dir: PathBuf,
     /// Which of its files matter.
     pub names: Names,
@@ -108,7 +117,9 @@ impl Names {
     fn matches(&self, name: &str, mask: EventMask) -> bool {
         match self {
             Self::Touched(wanted) => name == wanted,
+            Self::Created(part) => name.contains(part) && mask.contains(EventMask::CREATE),
             _ if mask.contains(EventMask::ATTRIB) => false,
+            Self::Itself => false,
             Self::All => true,
             Self::Visible => !name.starts_with('.'),
             Self::Is(wanted) => name == wanted,
@@ -164,7 +175,7 @@ impl<T: Copy + Ord> Watcher<T> {
         let mut watches = self.events.watches();
         for index in 0..self.targets.len() {
             let (target, before) = &self.targets[index];
-            let now = attach(&mut watches, &target.dir)?;
+            let now = attach(&mut watches, target)?;
             if now.is_same(before) {
                 continue;
             }
@@ -201,7 +212,10 @@ impl<T: Copy + Ord> Watcher<T> {
                     moved = true;
                 } else if !attachment.is_target {
                     moved = true;
-                } else if name.as_deref().is_some_and(|name| target.names.matches(name, event.mask)) {
+                } else if name
+                    .as_deref()
+                    .map_or(target.names == Names::Itself, |name| target.names.matches(name, event.mask))
+                {
                     count(&mut tags, target.tag, 1);
                 }
             }
@@ -247,11 +261,11 @@ pub async fn changed<T: Copy + Ord>(watcher: &mut Option<Watcher<T>>, patience: 
     }
 }
 
-/// Watches `dir`, or its nearest parent that exists.
-fn attach(watches: &mut Watches, dir: &Path) -> io::Result<Attachment> {
+/// Watches the target, or its nearest parent that exists.
+fn attach<T>(watches: &mut Watches, target: &Target<T>) -> io::Result<Attachment> {
     let mut previous: Option<Attachment> = None;
     loop {
-        let now = attach_nearest(watches, dir)?;
+        let now = attach_nearest(watches, target)?;
         // A directory created between the failed try on it and the watch on its parent gives no event: look again
         // until two looks agree.
         if now.is_target || previous.is_some_and(|previous| previous.is_same(&now)) {
@@ -261,10 +275,11 @@ fn attach(watches: &mut Watches, dir: &Path) -> io::Result<Attachment> {
     }
 }
 
-fn attach_nearest(watches: &mut Watches, dir: &Path) -> io::Result<Attachment> {
-    for (depth, path) in dir.ancestors().enumerate() {
+fn attach_nearest<T>(watches: &mut Watches, target: &Target<T>) -> io::Result<Attachment> {
+    for (depth, path) in target.dir.ancestors().enumerate() {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        match watches.add(path, MASK) {
+        let mask = if depth == 0 && target.names == Names::Itself { FILE_MASK } else { MASK };
+        match watches.add(path, mask) {
             Ok(watch) => return Ok(Attachment { watch: Some(watch), is_target: depth == 0 }),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => {}

@@ -3,6 +3,7 @@
 //! In: a control plane, a [`Host`], a container runtime's socket, options. Out: a kubelet whose node is Ready, with its
 //! own root folder and sockets; CPU, memory, device and topology managers are the real ones.
 
+mod cgroups;
 mod host;
 
 use std::net::IpAddr;
@@ -25,6 +26,7 @@ use crate::net;
 use crate::port;
 use crate::process_group::{Process, Spec};
 
+pub use self::cgroups::PodCgroups;
 pub use self::host::Host;
 
 /// How long a kubelet may take to make its node Ready; it takes about 2 s on an idle machine.
@@ -160,6 +162,14 @@ impl Kubelet {
     #[must_use]
     pub fn machine(&self) -> &Tree {
         self.host.machine()
+    }
+
+    /// Makes stand-ins for the cgroups of its pods in the machine's `sys`, until the result is dropped.
+    ///
+    /// # Errors
+    /// When they cannot be made, or the kernel has no watch left.
+    pub fn show_cgroups(&self) -> anyhow::Result<PodCgroups> {
+        PodCgroups::follow(&self.root, &self.machine().sys())
     }
 
     /// Where the podresources API is served.

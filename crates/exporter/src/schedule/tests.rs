@@ -70,6 +70,10 @@ fn silence_says_nothing_when_no_event_can_come() {
     rig.schedule.set_events_available(false);
     let times = rig.run(60_000, HELD);
     assert_eq!(times[times.len() - 2..], [59_000, 60_000]);
+    assert_eq!(rig.run(60_000 + 5_000, FREE), [61_000], "without a timer, only what is held is looked for");
+    let mut rig = Rig::new(INTERVALS);
+    rig.schedule.set_events_available(false);
+    assert_eq!(rig.run(4_000, FREE)[4..], [1_000, 2_000, 3_000, 4_000], "a new pod gives no event either");
 }
 
 #[test]

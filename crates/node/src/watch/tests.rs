@@ -213,3 +213,39 @@ async fn an_overflow_counts_as_an_event_everywhere() {
     }
     assert!(rig.only_marker().await);
 }
+
+/// What a container sees whose mount is the file alone: an open file, by its path in `/proc`.
+#[tokio::test]
+async fn a_file_without_its_directory_shows_its_changes_and_its_replacement() {
+    let mut rig = Rig::new(&["k"]);
+    let path = rig.path("config.yaml");
+    fs::write(&path, "a").unwrap();
+    let file = fs::File::open(&path).unwrap();
+    let mount = PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file)));
+    rig.watcher = Watcher::new(vec![
+        Target { dir: mount, names: Names::Itself, tag: 'c' },
+        Target { dir: rig.path("k"), names: Names::EndWith("_state"), tag: 's' },
+    ])
+    .unwrap();
+    assert_eq!(rig.after(|rig| fs::write(rig.path("config.yaml"), "b").unwrap()).await, "c");
+    fs::write(rig.path("next"), "c").unwrap();
+    assert_eq!(rig.after(|rig| fs::rename(rig.path("next"), rig.path("config.yaml")).unwrap()).await, "c");
+    fs::write(&path, "d").unwrap();
+    assert!(rig.only_marker().await, "another file is not mounted");
+}
+
+/// Cgroups count when they come, not when they go.
+#[tokio::test]
+async fn created_names_are_counted() {
+    let mut rig = Rig::new(&["k/kubepods"]);
+    let target = Target { dir: rig.path("k/kubepods"), names: Names::Created("pod"), tag: 'p' };
+    let marker = Target { dir: rig.path("k"), names: Names::EndWith("_state"), tag: 's' };
+    rig.watcher = Watcher::new(vec![target, marker]).unwrap();
+    for name in ["pod1", "kubepods-pod2.slice", "burstable"] {
+        fs::create_dir(rig.path("k/kubepods").join(name)).unwrap();
+    }
+    let changed = tokio::time::timeout(Duration::from_secs(10), rig.watcher.changed()).await;
+    assert_eq!(changed.expect("an event within 10 s").unwrap(), Counts::from([('p', 2)]));
+    fs::remove_dir(rig.path("k/kubepods/pod1")).unwrap();
+    assert!(rig.only_marker().await);
+}
