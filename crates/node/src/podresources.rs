@@ -2,7 +2,7 @@
 //!
 //! In: the address of a unix socket, or of a directory with recorded answers (`folder`). Out: [`PodResources`] and
 //! [`Allocatable`], checked (see `parse`); or an error that names the call and the cause. Never: an answer of more than
-//! 16 MiB, a call without a deadline, a retry (callers decide when to ask again), or a partial answer: one impossible
+//! 16 MiB, encoded or decoded (see `bound`), a call without a deadline, a retry (callers decide when to ask again), or a partial answer: one impossible
 //! value refuses the whole.
 //!
 //! The connection is made at the first call, and again at the next call after it broke. So a restart of the kubelet
@@ -11,14 +11,16 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::{Channel, Endpoint};
 use topology::cpuset::CpuSet;
 use topology::resource::ResourceName;
 use topology::zone::ZoneId;
 
 use crate::file::FileError;
-use wire::pod_resources_lister_client::PodResourcesListerClient;
 
+mod bound;
 mod folder;
 mod parse;
 
@@ -115,6 +117,14 @@ pub enum Call {
 }
 
 impl Call {
+    /// The path of the call.
+    fn path(self) -> &'static str {
+        match self {
+            Self::List => "/v1.PodResourcesLister/List",
+            Self::Allocatable => "/v1.PodResourcesLister/GetAllocatableResources",
+        }
+    }
+
     /// The name in metrics: `list` or `get_allocatable_resources`, as the peers have it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -237,7 +247,7 @@ pub struct Client {
 /// The server or folder that a client asks.
 #[derive(Clone, Debug)]
 enum Source {
-    Kubelet(PodResourcesListerClient<Channel>),
+    Kubelet(Grpc<Channel>),
     Folder(PathBuf),
 }
 
@@ -253,7 +263,7 @@ impl Client {
             .map_err(|_| bad())?
             .connect_timeout(deadline)
             .connect_lazy();
-        let grpc = PodResourcesListerClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
+        let grpc = Grpc::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
         Ok(Self { source: Source::Kubelet(grpc), deadline })
     }
 
@@ -275,8 +285,8 @@ impl Client {
     pub async fn list(&self) -> Result<Vec<PodResources>, Error> {
         let answer = match &self.source {
             Source::Kubelet(grpc) => {
-                let mut grpc = grpc.clone();
-                self.bounded(Call::List, grpc.list(wire::ListPodResourcesRequest {})).await?
+                self.bounded(Call::List, ask(grpc.clone(), Call::List, wire::ListPodResourcesRequest {}))
+                    .await?
             }
             Source::Folder(dir) => folder::list(dir)?,
         };
@@ -290,9 +300,8 @@ impl Client {
     pub async fn allocatable(&self) -> Result<Allocatable, Error> {
         let answer = match &self.source {
             Source::Kubelet(grpc) => {
-                let mut grpc = grpc.clone();
-                let call = grpc.get_allocatable_resources(wire::AllocatableResourcesRequest {});
-                self.bounded(Call::Allocatable, call).await?
+                let request = wire::AllocatableResourcesRequest {};
+                self.bounded(Call::Allocatable, ask(grpc.clone(), Call::Allocatable, request)).await?
             }
             Source::Folder(dir) => folder::allocatable(dir)?,
         };
@@ -321,6 +330,22 @@ impl Client {
             Err(_) => Err(Error::Deadline { call, after: self.deadline }),
         }
     }
+}
+
+/// Makes a call. The generated client decodes answers whatever they become.
+async fn ask<T, U>(
+    mut grpc: Grpc<Channel>,
+    call: Call,
+    request: T,
+) -> Result<tonic::Response<U>, tonic::Status>
+where
+    T: prost::Message + 'static,
+    U: bound::Answer,
+{
+    let not_ready = |error| tonic::Status::from_error(Box::new(error));
+    grpc.ready().await.map_err(not_ready)?;
+    let codec = bound::BoundedCodec::<T, U>::default();
+    grpc.unary(tonic::Request::new(request), PathAndQuery::from_static(call.path()), codec).await
 }
 
 /// The innermost cause of a status, unless its message has it: "transport error" alone is no help.
