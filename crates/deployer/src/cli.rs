@@ -13,6 +13,8 @@ pub mod kubelet;
 pub mod render;
 mod values;
 
+pub use values::cidr;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 

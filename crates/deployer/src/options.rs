@@ -40,6 +40,9 @@ pub struct Options {
     pub network_policies: bool,
     /// Ports of API servers; more than one if the port of the Service differs from the servers'.
     pub api_server_ports: Vec<u16>,
+    /// Address ranges of API servers and of their Service, as in `192.0.2.1/32`, for network policies; empty: any
+    /// address.
+    pub api_server_cidrs: Vec<String>,
     /// Architectures of our image, as in the label `kubernetes.io/arch`; empty: any.
     pub architectures: Vec<String>,
     /// Create a ResourceQuota for pods of critical priority in our namespaces, for clusters that demand one (GKE).
@@ -122,12 +125,13 @@ pub struct UpdaterOptions {
     pub tolerations: Option<Vec<Toleration>>,
     /// Priority class; `None`: the program's default (ours and RTE: `system-node-critical`, NFD: none).
     pub priority_class: Option<String>,
-    /// The port of metrics, and of our exporter's health checks.
+    /// The port of metrics.
     pub metrics_port: u16,
     /// The kubelet's paths; `None`: those of the platform.
     pub kubelet: Option<Kubelet>,
-    /// Mount the kubelet's root directory into our exporter, so that it notices changes at once. The directory contains
-    /// the volumes of the node's pods. Otherwise only the directory of the podresources socket is mounted.
+    /// Mount the kubelet's whole root directory into our exporter, which then notices changes by the kubelet's state
+    /// files. The directory contains the kubelet's key and the volumes of the node's pods. Otherwise the directory of
+    /// the podresources socket and the configuration file are mounted, and pods' cgroups show changes.
     pub kubelet_root: bool,
     /// SELinux type of the containers; `None`: unset on Kubernetes, else that of the SecurityContextConstraints.
     pub selinux_type: Option<String>,
@@ -274,6 +278,7 @@ impl Default for Options {
             network_policies: true,
             // 6443: the servers of kubeadm and OpenShift; 443: the Service and most load balancers.
             api_server_ports: vec![6443, 443],
+            api_server_cidrs: Vec::new(),
             architectures: ["amd64", "arm64"].map(str::to_owned).to_vec(),
             critical_quota: false,
             updater: UpdaterOptions::default(),
@@ -302,7 +307,7 @@ impl Default for UpdaterOptions {
             priority_class: None,
             metrics_port: 2112,
             kubelet: None,
-            kubelet_root: true,
+            kubelet_root: false,
             selinux_type: None,
             admission_policy: true,
         }

@@ -7,6 +7,7 @@
 //! its pods share the host's network.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -71,11 +72,17 @@ pub struct Args {
     /// The address that serves metrics and health; 0 turns them off [default: :8080]
     #[arg(long, value_name = "ADDRESS")]
     http_bind_address: Option<String>,
+    /// The address that serves health alone: :PORT, ADDRESS:PORT, or 0 for none
+    #[arg(long, value_name = "ADDRESS", default_value = "0", value_parser = http::address)]
+    health_probe_bind_address: Listen,
     #[command(flatten)]
     dra: crate::dra::Args,
     #[command(flatten)]
     klog: Klog,
 }
+
+/// An address to listen on; `None`: none.
+type Listen = Option<SocketAddr>;
 
 /// How the kubelet gets to know of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -166,6 +173,7 @@ impl Args {
             socket_dir,
             cdi_dir: self.cdi_dir.clone(),
             http: http::address(http).context("--http-bind-address")?,
+            health: self.health_probe_bind_address,
         })
     }
 

@@ -161,9 +161,8 @@ impl Process {
         Ok(())
     }
 
-    /// Starts the task that serves metrics and health.
+    /// Starts the tasks that serve metrics and health.
     async fn serve(&mut self, not_ready: watch::Receiver<BTreeMap<String, String>>) -> anyhow::Result<()> {
-        let Some(address) = self.settings.http else { return Ok(()) };
         let readiness = self.readiness.clone();
         let mut surface = Endpoints::new(std::mem::take(&mut self.registry))
             .check(Probe::Ready, "started", move || readiness.check())
@@ -181,9 +180,13 @@ impl Process {
                 Status::Unseen | Status::Asked => Err("the kubelet has not registered the driver".to_owned()),
             });
         }
+        let routers = surface.routers();
+        let health = http::serve_health(&mut self.tasks, self.settings.health, routers.probes).await;
+        health.context("--health-probe-bind-address")?;
+        let Some(address) = self.settings.http else { return Ok(()) };
         let listener = http::bind(address).await.context("--http-bind-address")?;
         let token = self.tasks.token().clone();
-        self.tasks.spawn_draining("http", http::serve(listener, surface.router(), token));
+        self.tasks.spawn_draining("http", http::serve(listener, routers.all, token));
         Ok(())
     }
 }

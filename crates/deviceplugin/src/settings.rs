@@ -28,6 +28,8 @@ pub struct Settings {
     pub cdi_dir: PathBuf,
     /// The address that serves metrics and health; none turns them off.
     pub http: Option<SocketAddr>,
+    /// The address that serves health alone; none turns it off.
+    pub health: Option<SocketAddr>,
     /// The settings for resource claims; none when devices are not offered that way.
     pub dra: Option<crate::dra::Settings>,
 }

@@ -201,6 +201,9 @@ struct Serving {
     /// Port of metrics and health; 0 turns them off [default: 2112]
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
+    /// Address of health alone, always in plain HTTP: :PORT, ADDRESS:PORT, or 0 for none
+    #[arg(long, value_name = "ADDRESS", default_value = "0", value_parser = parsers::listen)]
+    health_probe_bind_address: parsers::Listen,
     /// Serve metrics and health over TLS with this certificate; it is read again when it changes
     #[arg(long, value_name = "FILE", requires = "metrics_tls_key")]
     metrics_tls_cert: Option<PathBuf>,

@@ -202,28 +202,30 @@ impl Process {
         Connection::open(&options).await.context("cannot reach Kubernetes")
     }
 
-    /// Starts the server of metrics and health.
+    /// Starts the servers of metrics and health.
     async fn start_serving(&mut self) -> anyhow::Result<()> {
-        let Some(serving) = self.settings.serving.clone() else { return Ok(()) };
-        let tls = serving.tls.as_ref().map(tls::CertWatcher::new).transpose().context("metrics over TLS")?;
+        let serving = self.settings.serving.clone();
+        let tls = serving.as_ref().and_then(|serving| serving.tls.as_ref());
+        let tls = tls.map(tls::CertWatcher::new).transpose().context("metrics over TLS")?;
         if let Some(tls) = &tls {
             tls.register(&mut self.registry);
         }
         let (readiness, scan, publish) =
             (self.readiness.clone(), self.scan_health.clone(), self.publish_health.clone());
-        let surface = Endpoints::new(std::mem::take(&mut self.registry))
+        let routers = Endpoints::new(std::mem::take(&mut self.registry))
             .check(Probe::Ready, "started", move || readiness.check())
             // Not on `/healthz` or `/livez`: manifests restart a container that fails there, and a restart cures
             // neither.
             .check(Probe::Ready, "scan", move || scan.check())
-            .check(Probe::Ready, "publish", move || publish.check());
+            .check(Probe::Ready, "publish", move || publish.check())
+            .routers();
+        http::serve_health(&mut self.tasks, self.settings.health, routers.probes).await?;
+        let Some(serving) = serving else { return Ok(()) };
         let listener = http::bind(serving.address).await?;
         let token = self.tasks.token().clone();
         match tls {
-            None => self.tasks.spawn_draining("http", http::serve(listener, surface.router(), token)),
-            Some(tls) => {
-                self.tasks.spawn_draining("https", tls::serve(listener, surface.router(), token, tls))
-            }
+            None => self.tasks.spawn_draining("http", http::serve(listener, routers.all, token)),
+            Some(tls) => self.tasks.spawn_draining("https", tls::serve(listener, routers.all, token, tls)),
         }
         Ok(())
     }

@@ -38,6 +38,8 @@ pub struct Settings {
     pub status: StatusFiles,
     /// The address of metrics and health, if they are served.
     pub serving: Option<Serving>,
+    /// The address of health alone, in plain HTTP, if it has one.
+    pub health: Option<SocketAddr>,
     /// End after the first success.
     pub once: bool,
     /// Print the object on standard output instead of writing it, each time it changes.

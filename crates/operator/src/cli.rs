@@ -78,7 +78,8 @@ mod tests {
     fn flags_become_settings() {
         let settings = settings(
             "--namespace numa --pod p --platform openshift:4.20.1 --exporter-image e:1 --scheduler false \
-             --forward-pool-conditions --api-server-port 8443 --api-server-port 443 --leader-elect=false \
+             --forward-pool-conditions --api-server-port 8443 --api-server-port 443 --api-server-cidr 192.0.2.1/32 \
+             --kubelet-root-mount --leader-elect=false \
              --metrics-bind-address 0 --health-probe-bind-address 127.0.0.1:9 --certificates /c --kubeconfig k \
              --controllers=deviceconfig --driver-patience 90s --binding-patience 300ms",
         )
@@ -93,6 +94,8 @@ mod tests {
         );
         assert!(settings.environment.exporter_image_free && settings.environment.forward_pool_conditions);
         assert_eq!(settings.environment.api_server_ports, [8443, 443]);
+        assert_eq!(settings.environment.api_server_cidrs, ["192.0.2.1/32"]);
+        assert!(settings.environment.kubelet_root_mount);
         assert_eq!((settings.leader_elect, settings.scheduler), (false, false));
         assert_eq!((settings.metrics, settings.health), (None, "127.0.0.1:9".parse().ok()));
         assert!(settings.controllers == BTreeSet::from([Part::DeviceConfig]));

@@ -76,6 +76,10 @@ pub struct Environment {
     pub api_server_ports: Vec<u16>,
     /// The kubelets of node groups that state none; `None`: those of the platform.
     pub kubelet: Option<Kubelet>,
+    /// The address ranges of API servers, for network policies; empty: any address.
+    pub api_server_cidrs: Vec<String>,
+    /// Whether our exporters mount the kubelet's whole root directory.
+    pub kubelet_root_mount: bool,
     /// Whether the operator's account lacks the rights of a scheduler that is not its own, and so cannot grant them.
     pub only_own_scheduler: bool,
 }

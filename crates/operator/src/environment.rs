@@ -57,6 +57,13 @@ pub struct EnvironmentOptions {
     /// The kubelets of node groups that state none
     #[command(flatten)]
     pub kubelets: KubeletLayoutFlags,
+    /// Address range of API servers and of their Service in network policies; can be repeated [default: any address]
+    #[arg(long = "api-server-cidr", value_name = "CIDR", value_parser = deployer::cli::cidr)]
+    pub api_server_cidrs: Vec<String>,
+    /// Mount the kubelet's whole root directory into our exporters, with its key and the volumes of all pods, so that
+    /// the kubelet's state files show them changes
+    #[arg(long)]
+    pub kubelet_root_mount: bool,
     /// The name of our own image where our pod cannot be read.
     #[arg(skip)]
     pub built_in_image: String,
@@ -135,6 +142,8 @@ impl EnvironmentOptions {
             forward_pool_conditions: self.forward_pool_conditions,
             api_server_ports: ports.unwrap_or_else(|| Options::default().api_server_ports),
             kubelet: self.kubelet(platform)?,
+            api_server_cidrs: self.api_server_cidrs.clone(),
+            kubelet_root_mount: self.kubelet_root_mount,
             only_own_scheduler: false,
             own,
         })

@@ -64,13 +64,17 @@ pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
     controller::network::policies(options, &OPERATOR.pod_labels(), kubelets)
 }
 
-/// The Deployment. The operator is told what holds for its operands too: the ports of API servers, and the kubelets.
+/// The Deployment. The operator is told what holds for its operands too: ports and addresses of API servers, the kubelets,
+/// and whether exporters mount the kubelet's root directory.
 #[must_use]
 pub fn deployment(options: &Options) -> Deployment {
     let ports = &options.common.api_server_ports;
     let usual = *ports == options::Options::default().api_server_ports;
     let ports = ports.iter().filter(|_| !usual).map(|port| format!("--api-server-port={port}"));
-    let flags = ports.chain(kubelet_flags(&options.common)).chain(options.flags.clone()).collect();
+    let cidrs = options.common.api_server_cidrs.iter().map(|cidr| format!("--api-server-cidr={cidr}"));
+    let root = options.common.updater.kubelet_root.then(|| "--kubelet-root-mount".to_owned());
+    let kubelets = kubelet_flags(&options.common).into_iter().chain(root);
+    let flags = ports.chain(cidrs).chain(kubelets).chain(options.flags.clone()).collect();
     controller::deployment(&Options { flags, ..options.clone() }, &OPERATOR)
 }
 

@@ -8,12 +8,14 @@
 //! which is never a secret here. `/metrics` is OpenMetrics or Prometheus' plain text, as the scraper accepts. `GET
 //! /log-level` shows the level and `PUT` changes it, from this machine only (a port-forward counts).
 //!
-//! The module `tls` serves the same over HTTPS.
+//! The module `tls` serves the same over HTTPS. [`serve_health`] serves the probes alone, on a port of their own, so that
+//! the readers of metrics cannot keep the kubelet's probes out.
 
 mod exposition;
 pub(crate) mod server;
 
 use crate::log;
+use crate::shutdown::Tasks;
 use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
@@ -81,6 +83,22 @@ impl Endpoints {
 
     /// The routes, for [`serve`] or to merge with more.
     pub fn router(self) -> Router {
+        self.routers().all
+    }
+
+    /// All routes, and those of the probes alone.
+    pub fn routers(self) -> Routers {
+        let endpoints = Arc::new(self);
+        let probes = Self::probes();
+        let all = probes
+            .clone()
+            .route("/metrics", get(metrics))
+            .route("/log-level", get(show_level).put(change_level))
+            .layer(DefaultBodyLimit::max(4096));
+        Routers { all: all.with_state(Arc::clone(&endpoints)), probes: probes.with_state(endpoints) }
+    }
+
+    fn probes() -> Router<Arc<Self>> {
         let health = |probe| {
             move |State(endpoints): State<Arc<Self>>, RawQuery(query): RawQuery| async move {
                 let query = query.unwrap_or_default();
@@ -92,10 +110,6 @@ impl Endpoints {
             .route("/healthz", get(health(Probe::Health)))
             .route("/livez", get(health(Probe::Live)))
             .route("/readyz", get(health(Probe::Ready)))
-            .route("/metrics", get(metrics))
-            .route("/log-level", get(show_level).put(change_level))
-            .layer(DefaultBodyLimit::max(4096))
-            .with_state(Arc::new(self))
     }
 
     fn probe(&self, probe: Probe, query: &[(String, String)]) -> (StatusCode, String) {
@@ -131,6 +145,15 @@ impl Endpoints {
             false => (StatusCode::INTERNAL_SERVER_ERROR, format!("{lines}{name} check failed\n")),
         }
     }
+}
+
+/// The routes of [`Endpoints`].
+#[derive(Debug)]
+pub struct Routers {
+    /// All of them.
+    pub all: Router,
+    /// `/healthz`, `/livez` and `/readyz`.
+    pub probes: Router,
 }
 
 impl Debug for Endpoints {
@@ -219,6 +242,22 @@ pub async fn serve(
     Ok(())
 }
 
+/// Serves the probes alone on a port of their own, until the tasks end; `None`: nowhere.
+///
+/// # Errors
+/// When the address cannot be bound.
+pub async fn serve_health(
+    tasks: &mut Tasks,
+    address: Option<SocketAddr>,
+    probes: Router,
+) -> Result<(), Error> {
+    if let Some(address) = address {
+        let listener = bind(address).await?;
+        tasks.spawn_draining("health", serve(listener, probes, tasks.token().clone()));
+    }
+    Ok(())
+}
+
 /// An address that cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address}")]
@@ -281,6 +320,24 @@ mod tests {
         assert_eq!(ask(address, "GET /healthz?verbose", "").await, (200, passed.to_owned()));
         assert_eq!(ask(address, "GET /livez", "").await, (200, "ok".to_owned()));
         assert_eq!(ask(address, "GET /log-level", "").await.0, 404);
+    }
+
+    #[tokio::test]
+    async fn the_port_of_the_probes_has_nothing_else() {
+        let routers = Endpoints::default().check(Probe::Ready, "sync", || Err("no".to_owned())).routers();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let mut tasks = Tasks::new(CancellationToken::new());
+        serve_health(&mut tasks, None, routers.probes.clone()).await.unwrap();
+        serve_health(&mut tasks, Some(address), routers.probes).await.unwrap();
+        for (path, wanted) in
+            [("/livez", 200), ("/healthz", 200), ("/readyz", 500), ("/metrics", 404), ("/log-level", 404)]
+        {
+            assert_eq!(ask(address, &format!("GET {path}"), "").await.0, wanted, "{path}");
+        }
+        let taken = serve_health(&mut tasks, Some(address), Router::new()).await.unwrap_err();
+        assert_eq!(taken.to_string(), format!("cannot listen on {address}"));
     }
 
     #[tokio::test]

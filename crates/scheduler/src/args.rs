@@ -9,10 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use api::goduration::GoDuration;
 use api::schedulerconfig::SchedulerConfig;
-use runtime::{log, tls, yaml};
+use runtime::{http, log, tls, yaml};
 
 use crate::config;
 use crate::core::Settings;
+
+/// An address to listen on; `None`: none.
+pub type Listen = Option<SocketAddr>;
 
 /// Flags of `tholepin scheduler`.
 #[derive(Debug, Clone, clap::Args)]
@@ -32,6 +35,9 @@ pub struct Args {
     /// Address of health checks and metrics
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:10251")]
     pub http_bind_address: SocketAddr,
+    /// Address of health checks alone, always in plain HTTP: :PORT, ADDRESS:PORT, or 0 for none
+    #[arg(long, value_name = "ADDRESS", default_value = "0", value_parser = http::address)]
+    pub health_probe_bind_address: Listen,
     /// Seed of the choice among equally good nodes [default: random]
     #[arg(long)]
     pub seed: Option<u64>,

@@ -111,6 +111,9 @@ fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<Ar
     let text = |name: &str| parsed.text(name).filter(|text| !text.is_empty());
     let path = |name: &str| text(name).map(PathBuf::from);
     let (http_bind_address, serving) = serving(parsed)?;
+    let health = text("health-probe-bind-address").unwrap_or_default();
+    let health_probe_bind_address =
+        runtime::http::address(health).map_err(|error| format!("--health-probe-bind-address: {error}"))?;
     let format = text("logging-format").unwrap_or("text");
     if !["text", "json"].contains(&format) {
         return Err(format!("--logging-format: {format} is not allowed; it must be text or json"));
@@ -120,6 +123,7 @@ fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<Ar
         kubeconfig: path("kubeconfig"),
         leader_elect: parsed.bool("leader-elect"),
         http_bind_address,
+        health_probe_bind_address,
         seed: None,
         hold_node_after: Duration::from_millis(HOLD_AFTER_MS).into(),
         verbosity: parsed.int("v").map_or(2, |level| u8::try_from(level.max(0)).unwrap_or(u8::MAX)),

@@ -109,6 +109,8 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
 /// Serves health checks and metrics, as the flags say.
 async fn serve(tasks: &mut Tasks, args: &Args, surface: Endpoints) -> anyhow::Result<()> {
     let token = tasks.token().clone();
+    let routers = surface.routers();
+    runtime::http::serve_health(tasks, args.health_probe_bind_address, routers.probes).await?;
     if args.serving == Serving::Disabled {
         return Ok(());
     }
@@ -116,10 +118,10 @@ async fn serve(tasks: &mut Tasks, args: &Args, surface: Endpoints) -> anyhow::Re
     match &args.serving {
         Serving::Tls(settings) => {
             let server = tls::CertWatcher::new(settings)?;
-            tasks.spawn_draining("https", tls::serve(listener, surface.router(), token, server));
+            tasks.spawn_draining("https", tls::serve(listener, routers.all, token, server));
         }
         Serving::Plain | Serving::Disabled => {
-            tasks.spawn_draining("http", runtime::http::serve(listener, surface.router(), token));
+            tasks.spawn_draining("http", runtime::http::serve(listener, routers.all, token));
         }
     }
     Ok(())

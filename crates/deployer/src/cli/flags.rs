@@ -13,8 +13,8 @@ use k8s_openapi::api::core::v1::Toleration;
 
 use super::kubelet::KubeletLayoutFlags;
 use super::values::{
-    Period, Replicas, bool_word, from_file, image, label, lease, namespace, period, replicas, toleration,
-    word,
+    Period, Replicas, bool_word, cidr, from_file, image, label, lease, namespace, period, replicas,
+    toleration, word,
 };
 use crate::detect::PlatformSpec;
 use crate::images::{self, Images, Pullspec, USE_SHA};
@@ -120,7 +120,8 @@ struct UpdaterFlags {
 struct KubeletFlags {
     #[command(flatten)]
     layout: KubeletLayoutFlags,
-    /// Mount the root directory into our exporter, so that it notices changes at once
+    /// Mount the whole root directory into our exporter, with the kubelet's key and the volumes of all pods, so that
+    /// the kubelet's state files show it changes [default: the podresources directory and the configuration file]
     #[arg(long, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     kubelet_root_mount: Option<bool>,
@@ -198,6 +199,10 @@ struct PodFlags {
     /// Ports of API servers (repeatable, or joined by commas) [default: 6443,443]
     #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     api_server_port: Vec<u16>,
+    /// Address ranges of API servers and of their Service, so that pods may connect to no other (repeatable, or joined
+    /// by commas) [default: any address]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = cidr)]
+    api_server_cidr: Vec<String>,
     /// Create ResourceQuotas that admit pods of critical priority, for clusters that demand them (GKE)
     #[arg(long)]
     critical_quota: bool,
@@ -278,6 +283,7 @@ impl InstallFlags {
         if !self.pods.api_server_port.is_empty() {
             options.api_server_ports.clone_from(&self.pods.api_server_port);
         }
+        options.api_server_cidrs.clone_from(&self.pods.api_server_cidr);
         if !self.pods.arch.is_empty() {
             let all = self.pods.arch.iter().any(|arch| arch == "all");
             options.architectures = if all { Vec::new() } else { self.pods.arch.clone() };

@@ -2,6 +2,7 @@
 //!
 //! In: text. Out: values; errors state what is allowed, and clap puts the flag's name before them.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -65,6 +66,23 @@ pub(super) fn replicas(text: &str) -> Result<Replicas, String> {
 
 pub(super) fn lease(text: &str) -> Result<LeaseName, String> {
     files::lease(text).map_err(|error| error.to_string())
+}
+
+/// An address range, as in `192.0.2.0/24`.
+///
+/// # Errors
+/// For any other text.
+pub fn cidr(text: &str) -> Result<String, String> {
+    let (address, bits) = text.split_once('/').unwrap_or_default();
+    let most = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(_)) => 32,
+        Ok(IpAddr::V6(_)) => 128,
+        Err(_) => return Err("allowed are address ranges such as 192.0.2.0/24".to_owned()),
+    };
+    match bits.parse::<u8>() {
+        Ok(bits) if bits <= most => Ok(text.to_owned()),
+        _ => Err(format!("allowed are 0 to {most} bits after the slash")),
+    }
 }
 
 pub(super) fn label(text: &str) -> Result<(String, String), String> {

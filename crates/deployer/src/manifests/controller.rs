@@ -26,8 +26,6 @@ pub mod network;
 pub const CONTAINER: &str = "manager";
 /// The port of metrics.
 pub const METRICS: u16 = 8080;
-/// The port of health checks.
-const HEALTH: u16 = 8081;
 /// The mount path of the certificate for metrics.
 const CERTIFICATES: &str = "/certs";
 /// The annotation with which OpenShift creates a Secret with a certificate for a Service.
@@ -153,7 +151,6 @@ fn pod_spec(options: &Options, program: &Program) -> PodSpec {
 
 fn container(options: &Options, program: &Program) -> Container {
     let common = &options.common;
-    let probe = |path: &str| pod::probe(path, IntOrString::String("health".to_owned()), None);
     Container {
         args: Some(program.args.iter().map(|word| (*word).to_owned()).chain(options.flags.clone()).collect()),
         env: Some(vec![
@@ -161,14 +158,14 @@ fn container(options: &Options, program: &Program) -> Container {
             // The pod reads its own image, which is also that of its operands.
             pod::field("PODNAME", "metadata.name"),
         ]),
-        ports: Some(vec![pod::port(port_name(options), METRICS), pod::port("health", HEALTH)]),
+        ports: Some(vec![pod::port(port_name(options), METRICS), pod::health_port()]),
         security_context: Some(pod::restricted(common.platform)),
-        readiness_probe: Some(Probe { period_seconds: Some(5), ..probe("/readyz") }),
+        readiness_probe: Some(Probe { period_seconds: Some(5), ..pod::health_probe("/readyz") }),
         liveness_probe: Some(Probe {
             initial_delay_seconds: Some(15),
             period_seconds: Some(20),
             timeout_seconds: Some(5),
-            ..probe("/healthz")
+            ..pod::health_probe("/healthz")
         }),
         // The process caches the labels of all nodes: at most 25 MiB with 500 nodes, 60 MiB with 5,000.
         resources: pod::resources(&[("cpu", "10m"), ("memory", "32Mi")], &[("memory", "256Mi")]),

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use super::access::{ServiceAccountRef, cluster_role};
 use super::meta::PodSecurityLevel::Privileged;
 use super::meta::{self, labels, within};
-use super::network::{self, AllowedPorts};
+use super::network::{self, AllowedPorts, Servers};
 use super::{Error, openshift, pod};
 use crate::options::{KubeletConfig, Options, Updater};
 use objects::Object;
@@ -101,12 +101,13 @@ pub fn needs(options: &Options) -> Needs {
     }
 }
 
-/// Allows metrics and health checks from anywhere, and egress to API server and, if needed, kubelet.
+/// Allows metrics from anywhere, and egress to API server and, if needed, kubelet. Probes come from the node, which no
+/// policy keeps out.
 fn network_policy(options: &Options) -> NetworkPolicy {
     let ServiceAccountRef { namespace, name } = account(options);
-    let mut servers = options.api_server_ports.clone();
+    let mut servers = vec![Servers::api(options)];
     if let KubeletConfig::Configz { port } = options.kubelet().config {
-        servers.push(port);
+        servers.push(Servers::kubelets(port));
     }
     let openings = AllowedPorts { ingress: Some(vec![options.updater.metrics_port]), egress: Some(servers) };
     network::policy(namespace, name, &pod_labels(options), &openings)
@@ -133,16 +134,15 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
     let variables = [("NODE_NAME", "spec.nodeName"), ("NODE_IP", "status.hostIP")];
     // Only `/configz` needs the address.
     let used = if needs(options).configz { 2 } else { 1 };
-    let probe = |path: &str| pod::probe(path, IntOrString::String("metrics".to_owned()), None);
     let security = SecurityContext { read_only_root_filesystem: Some(true), ..pod::confined_root() };
     let container = Container {
         args: Some(flags(options)?),
         env: Some(variables[..used].iter().map(|(name, path)| pod::field(name, path)).collect()),
-        ports: Some(vec![pod::port("metrics", updater.metrics_port)]),
+        ports: Some(vec![pod::port("metrics", updater.metrics_port), pod::health_port()]),
         volume_mounts: Some(volume_mounts),
         security_context: Some(pod::with_selinux(security, openshift::selinux_type(options).as_deref())),
-        readiness_probe: Some(Probe { period_seconds: Some(5), ..probe("/readyz") }),
-        liveness_probe: Some(Probe { period_seconds: Some(20), timeout_seconds: Some(5), ..probe("/livez") }),
+        readiness_probe: Some(Probe { period_seconds: Some(5), ..pod::health_probe("/readyz") }),
+        liveness_probe: Some(liveness_probe()),
         resources: resources(),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         ..pod::container(CONTAINER, &options.images.tholepin, options)
@@ -161,6 +161,12 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
         termination_grace_period_seconds: Some(10),
         ..pod::spec(account(options).name, vec![container], volumes, options)
     })
+}
+
+/// The probe on which the kubelet restarts an exporter.
+#[must_use]
+pub fn liveness_probe() -> Probe {
+    Probe { period_seconds: Some(20), timeout_seconds: Some(5), ..pod::health_probe("/livez") }
 }
 
 /// CPU and memory.

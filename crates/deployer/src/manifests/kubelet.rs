@@ -54,19 +54,33 @@ pub fn rte_file_flags(kubelet: &Kubelet, own: bool) -> Vec<String> {
     [Some(format!("--kubelet-config-file={file}")), drop_ins].into_iter().flatten().collect()
 }
 
-/// RTE's mounts of the kubelet's files that are not below its root directory.
+/// RTE's mounts of the kubelet's files that are not in its root directory, or of all if that `has_root` not. Our exporter
+/// gets the file alone, because its directory may have credentials: it ends when the file was replaced.
 #[must_use]
-pub fn rte_file_mounts(kubelet: &Kubelet, own: bool) -> Vec<(VolumeMount, Volume)> {
+pub fn rte_file_mounts(kubelet: &Kubelet, own: bool, has_root: bool) -> Vec<(VolumeMount, Volume)> {
     let KubeletConfig::File { path, drop_ins } = &kubelet.config else { return Vec::new() };
-    let directory = |path: &str, at: &str| {
-        let name = at.trim_start_matches('/').replace('.', "-");
-        (pod::mount_read_only(&name, at), pod::node_directory(&name, path, Some("Directory")))
+    let mount = |path: &str, kind: &str, name: &str, at: String| {
+        (pod::mount_read_only(name, &at), pod::node_path(name, path, Some(kind)))
     };
-    let parent = path.rsplit_once('/').map(|(parent, _)| parent).filter(|parent| !parent.is_empty());
-    let elsewhere = |path: &str| kubelet.below_root(path).is_none();
-    let file = elsewhere(path).then(|| directory(parent.unwrap_or("/"), RTE_CONFIG));
-    let drop_ins = drop_ins.as_ref().filter(|dir| own && elsewhere(dir));
-    file.into_iter().chain(drop_ins.map(|dir| directory(dir, RTE_DROP_INS))).collect()
+    // `None`: the mount of the root directory has it.
+    let place = |path: &str, elsewhere: String| match kubelet.below_root(path) {
+        Some(_) if has_root => None,
+        Some(below) => Some(format!("{RTE_ROOT}/{below}")),
+        None => Some(elsewhere),
+    };
+    let (parent, name) = path.rsplit_once('/').unwrap_or_default();
+    let file = if own {
+        place(path, format!("{RTE_CONFIG}/{name}")).map(|at| mount(path, "File", &RTE_CONFIG[1..], at))
+    } else {
+        let parent = if parent.is_empty() { "/" } else { parent };
+        let elsewhere = kubelet.below_root(path).is_none();
+        elsewhere.then(|| mount(parent, "Directory", &RTE_CONFIG[1..], RTE_CONFIG.to_owned()))
+    };
+    let drop_ins = drop_ins.as_ref().filter(|_| own).and_then(|dir| {
+        let at = place(dir, RTE_DROP_INS.to_owned())?;
+        Some(mount(dir, "Directory", &RTE_DROP_INS[1..].replace('.', "-"), at))
+    });
+    file.into_iter().chain(drop_ins).collect()
 }
 
 /// A warning about certificates that the chosen check may not accept, or about a missing check.

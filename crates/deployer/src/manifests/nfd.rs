@@ -119,9 +119,8 @@ fn flags(options: &Options) -> Result<Vec<String>, Error> {
 
 fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
     let kubelet = options.kubelet();
-    let mount = |name: &str, path: &str, at: &str| {
-        (pod::mount_read_only(name, at), pod::node_directory(name, path, None))
-    };
+    let mount =
+        |name: &str, path: &str, at: &str| (pod::mount_read_only(name, at), pod::node_path(name, path, None));
     let mut mounts = Vec::new();
     if let KubeletConfig::File { path, .. } = config(options) {
         mounts.push(mount("kubelet-podresources-conf", &path, "/host-var/lib/kubelet/config.yaml"));

@@ -13,7 +13,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::access::{ServiceAccountRef, cluster_role, role};
 use super::meta::{self, PodSecurityLevel, labels, within};
-use super::network::only_api_server;
+use super::network::{Servers, only_api_server};
 use super::schedulerconfig::{self, ConfigStyle, KEY, LeaderElection};
 use super::{Error, openshift, pod, podgroups};
 use crate::options::Options;
@@ -64,7 +64,7 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let policies = |name: &str, pods: BTreeMap<String, String>| -> Vec<Object> {
         let wanted = options
             .network_policies
-            .then(|| only_api_server(namespace, name, &pods, &options.api_server_ports));
+            .then(|| only_api_server(namespace, name, &pods, vec![Servers::api(options)]));
         wanted.iter().flatten().map(Object::new).collect()
     };
     objects.extend(policies(NAME, pod_labels()));

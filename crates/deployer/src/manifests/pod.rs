@@ -175,9 +175,9 @@ pub fn field(name: &str, path: &str) -> EnvVar {
     EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
 }
 
-/// A `hostPath` volume; `kind` as in `hostPath.type`.
+/// A `hostPath` volume; `kind` as in `hostPath.type`, such as `Directory` or `File`.
 #[must_use]
-pub fn node_directory(name: &str, path: &str, kind: Option<&str>) -> Volume {
+pub fn node_path(name: &str, path: &str, kind: Option<&str>) -> Volume {
     let source = HostPathVolumeSource { path: path.to_owned(), type_: kind.map(str::to_owned) };
     Volume { name: name.to_owned(), host_path: Some(source), ..Volume::default() }
 }
@@ -236,6 +236,29 @@ pub fn probe(path: &str, port: IntOrString, scheme: Option<&str>) -> Probe {
         ..HTTPGetAction::default()
     };
     Probe { http_get: Some(get), ..Probe::default() }
+}
+
+/// The port of health alone, in plain HTTP. Readers of metrics cannot keep probes out there.
+pub const HEALTH: u16 = 8081;
+/// The name of that port.
+const HEALTH_NAME: &str = "health";
+
+/// The container port of health.
+#[must_use]
+pub fn health_port() -> ContainerPort {
+    port(HEALTH_NAME, HEALTH)
+}
+
+/// An HTTP probe of the port of health.
+#[must_use]
+pub fn health_probe(path: &str) -> Probe {
+    probe(path, IntOrString::String(HEALTH_NAME.to_owned()), None)
+}
+
+/// The flag of our programs for that port; it is the operator's default.
+#[must_use]
+pub fn health_flag() -> String {
+    format!("--health-probe-bind-address=:{HEALTH}")
 }
 
 /// Requests and limits of a container.

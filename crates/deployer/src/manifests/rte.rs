@@ -17,7 +17,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use super::access::{ServiceAccountRef, cluster_role, role};
 use super::meta::PodSecurityLevel::Privileged;
 use super::meta::{self, labels, within};
-use super::network::{AllowedPorts, only_api_server, policy};
+use super::network::{AllowedPorts, Servers, only_api_server, policy};
 use super::{kubelet, openshift, pod};
 use crate::options::{KubeletConfig, Options};
 use objects::Object;
@@ -110,7 +110,7 @@ pub fn object_role_binding(options: &Options) -> ClusterRoleBinding {
 pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
     let ServiceAccountRef { namespace, name } = account(options);
     let pods = pod_labels();
-    let [nothing, server] = only_api_server(namespace, name, &pods, &options.api_server_ports);
+    let [nothing, server] = only_api_server(namespace, name, &pods, vec![Servers::api(options)]);
     let metrics = AllowedPorts { ingress: Some(vec![options.updater.metrics_port]), egress: None };
     [nothing, server, policy(namespace, &format!("ingress-to-{name}-metrics"), &pods, &metrics)]
 }
@@ -187,7 +187,7 @@ fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
     let updater = &options.updater;
     let kubelet = options.kubelet();
     let read_only = |name: &str, path: &str| {
-        let volume = pod::node_directory(name, path, Some("Directory"));
+        let volume = pod::node_path(name, path, Some("Directory"));
         (pod::mount_read_only(name, &format!("/{name}")), volume)
     };
     let podresources = format!("{}/pod-resources", kubelet.root);
@@ -197,7 +197,7 @@ fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
         mounts.push((pod::mount("rte-config-volume", "/etc/resource-topology-exporter/"), volume));
     }
     if updater.notify {
-        let volume = pod::node_directory("host-run-rte", "/run/rte", Some("DirectoryOrCreate"));
+        let volume = pod::node_path("host-run-rte", "/run/rte", Some("DirectoryOrCreate"));
         mounts.push((pod::mount("host-run-rte", "/host-run-rte"), volume));
     }
     if let KubeletConfig::File { path, .. } = &kubelet.config {

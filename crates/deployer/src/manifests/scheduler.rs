@@ -18,7 +18,7 @@ use scheduler::config::DEFAULT_SCHEDULER_NAME;
 
 use super::access::{ServiceAccountRef, cluster_role, role};
 use super::meta::{self, PodSecurityLevel, labels, selector, within};
-use super::network::{AllowedPorts, policy};
+use super::network::{AllowedPorts, Servers, policy};
 use super::schedulerconfig::{self, ConfigStyle, KEY, LeaderElection};
 use super::{Error, openshift, pod};
 use crate::options::Options;
@@ -30,7 +30,7 @@ pub const NAMESPACE: &str = "tholepin-scheduler";
 pub const NAME: &str = "tholepin-scheduler";
 /// The name of the container.
 pub const CONTAINER: &str = "scheduler";
-/// The port of metrics and health checks.
+/// The port of metrics.
 const PORT: u16 = 10251;
 
 /// The service account; its namespace and name are those of most objects.
@@ -64,8 +64,8 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     objects.push(Object::new(&role(&lease.namespace, name, lease_rules)));
     objects.push(Object::new(&account.with_role(&lease.namespace, name, name)));
     if options.network_policies {
-        // Metrics and health checks from anywhere, egress to the API server.
-        let servers = options.api_server_ports.clone();
+        // Metrics from anywhere, egress to the API server. Probes come from the node, which no policy keeps out.
+        let servers = vec![Servers::api(options)];
         let openings = AllowedPorts { ingress: Some(vec![PORT]), egress: Some(servers) };
         objects.push(Object::new(&policy(namespace, name, &pod_labels(), &openings)));
     }
@@ -122,18 +122,17 @@ fn deployment(options: &Options, config: &str) -> Result<Deployment, Error> {
 
 fn pod_spec(options: &Options) -> PodSpec {
     let scheduler = &options.scheduler;
-    let probe = |path: &str| pod::probe(path, IntOrString::String("http".to_owned()), None);
     let container = Container {
         args: Some(flags(options)),
-        ports: Some(vec![pod::port("http", PORT)]),
+        ports: Some(vec![pod::port("http", PORT), pod::health_port()]),
         volume_mounts: Some(vec![pod::mount_read_only("config", "/etc/kubernetes")]),
         security_context: Some(pod::restricted(options.platform)),
-        readiness_probe: Some(Probe { period_seconds: Some(5), ..probe("/readyz") }),
+        readiness_probe: Some(Probe { period_seconds: Some(5), ..pod::health_probe("/readyz") }),
         // Fails if the scheduler does not notice the loss of its lease.
         liveness_probe: Some(Probe {
             initial_delay_seconds: Some(15),
             timeout_seconds: Some(5),
-            ..probe("/healthz")
+            ..pod::health_probe("/healthz")
         }),
         // No limits: memory grows with the cluster, and throttling would delay pods.
         resources: pod::resources(&[("cpu", "100m"), ("memory", "64Mi")], &[]),
@@ -170,6 +169,7 @@ pub fn flags(options: &Options) -> Vec<String> {
         "scheduler".to_owned(),
         format!("--config=/etc/kubernetes/{KEY}"),
         format!("--http-bind-address=0.0.0.0:{PORT}"),
+        pod::health_flag(),
         format!("--v={}", options.scheduler.verbosity.clamp(0, 255)),
     ]
 }

@@ -143,7 +143,7 @@ fn components_come_in_their_order_and_alone() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let table: [(Change, &str); 7] = [
+    let table: [(Change, &str); 6] = [
         (|o| o.scheduler.replicas = 0, "non-positive replicas: 0"),
         (|o| o.scheduler.namespace = Some("tholepin".to_owned()), "namespace: \"tholepin\" for updater and"),
         (
@@ -156,10 +156,6 @@ fn what_makes_no_sense_is_refused() {
                 o.version = Some("4.19".parse().unwrap());
             },
             "kubelet configuration: configz is not allowed; it must be a file or POLICY/SCOPE before Kubernetes 1.33",
-        ),
-        (
-            |o| o.updater.kubelet_root = false,
-            "kubelet configuration: /var/lib/kubelet/config.yaml is not allowed; it must be outside",
         ),
         (
             |o| {

@@ -25,6 +25,9 @@ fn our_command_line() {
         (RegistrationMode::Register, FOLDER)
     );
     assert_eq!((settings.environment.node.as_str(), settings.http.unwrap().port()), ("n", 8080));
+    assert_eq!(settings.health, None);
+    let health = ours(&["--config=x", "--health-probe-bind-address=127.0.0.1:1"]).unwrap().health;
+    assert_eq!(health, "127.0.0.1:1".parse().ok());
     let settings = ours(&["--config=x", "--registration=watcher", "--http-bind-address=0"]).unwrap();
     assert_eq!((settings.registration, settings.http), (RegistrationMode::Watcher, None));
     assert_eq!(settings.socket_dir.to_str().unwrap(), node::pluginwatcher::FOLDER);
@@ -35,6 +38,7 @@ fn our_command_line() {
         (&["--resource=a.b/c", "--generate=20000"], "--generate 20000: allowed are 0 to 16384"),
         (&["--config=x", "--socket-dir=y"], "--socket-dir \"y\": allowed are absolute paths"),
         (&["--config=x", "--http-bind-address=x"], "no address to listen on"),
+        (&["--config=x", "--health-probe-bind-address=x"], "no address to listen on"),
         (&["--config=x", "--registration=both"], "possible values: register, watcher"),
     ] {
         let error = format!("{:#}", ours(words).unwrap_err());

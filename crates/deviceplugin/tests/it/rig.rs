@@ -142,6 +142,7 @@ impl Rig {
             socket_dir: self.folder(),
             cdi_dir: self.cdi_dir(),
             http: None,
+            health: None,
             dra: None,
         }
     }

@@ -2,8 +2,10 @@
 //!
 //! In: text. Out: a value, or the allowed values as an error. Never: I/O.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use runtime::http;
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
 
@@ -12,6 +14,13 @@ use crate::settings::{ContainerName, Format, Mode, OwnerKind, PodName, PodPatter
 /// A path that may be empty, which clap does not allow by itself.
 pub(super) fn path_or_nothing(text: &str) -> Result<PathBuf, std::convert::Infallible> {
     Ok(PathBuf::from(text))
+}
+
+/// An address to listen on; `None`: none.
+pub(super) type Listen = Option<SocketAddr>;
+
+pub(super) fn listen(text: &str) -> Result<Listen, http::AddressError> {
+    http::address(text)
 }
 
 pub(super) fn policy(text: &str) -> Result<Policy, String> {

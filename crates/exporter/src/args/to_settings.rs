@@ -29,6 +29,7 @@ pub(super) fn settings(args: Args, env: &Environment) -> Result<(Settings, Vec<N
     }
     let extra = extra(args.accounting.config.as_deref(), env, &mut notes, &mut problems);
     let serving = serving(&args, &mut problems);
+    let health = args.serving.health_probe_bind_address;
     let sources = sources(args.node, &extra, &mut problems);
     let node = node.unwrap_or_default();
     let (status, accounting) = accounting(args.accounting, args.object.topology_policies, extra, &node);
@@ -44,6 +45,7 @@ pub(super) fn settings(args: Args, env: &Environment) -> Result<(Settings, Vec<N
         readiness: args.object.readiness_conditions,
         status,
         serving,
+        health,
         once: args.scanning.oneshot,
         dry_run: args.object.dry_run.then_some(args.object.output),
         namespace: args.object.namespace.or_else(|| env.namespace()),

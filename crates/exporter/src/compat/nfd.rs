@@ -142,6 +142,7 @@ impl Planner<'_> {
             readiness: None,
             status: StatusFiles { file: None, dump: status_dump(self.env) },
             serving,
+            health: None,
             once: self.bool("oneshot"),
             dry_run: None,
             namespace: self.env.namespace(),

@@ -35,6 +35,7 @@ pub(super) fn device_plugin(
     let plugin = object.spec.device_plugin.as_ref()?;
     let module = object_names.module.name.as_str();
     let config = plugin_config(object);
+    let ours = config.is_some();
     let account = plugin.service_account_name.clone();
     let mut container = kmm::PluginContainer {
         image: plugin.image.clone().unwrap_or_else(|| environment.image.clone()),
@@ -48,7 +49,7 @@ pub(super) fn device_plugin(
     let mut volumes = plugin.volumes.clone();
     let is_mounted = |path: &str| plugin.volume_mounts.iter().any(|mount| mount.mount_path == path);
     if !volumes.iter().any(|volume| volume.name == CDI_VOLUME) {
-        volumes.push(pod::node_directory(CDI_VOLUME, CDI, Some("DirectoryOrCreate")));
+        volumes.push(pod::node_path(CDI_VOLUME, CDI, Some("DirectoryOrCreate")));
         if !is_mounted(CDI) {
             container.volume_mounts.push(pod::mount(CDI_VOLUME, CDI));
         }
@@ -57,7 +58,7 @@ pub(super) fn device_plugin(
         if !is_mounted(DEV) {
             let volume = unused("dev", &volumes);
             container.volume_mounts.push(pod::mount(&volume, DEV));
-            volumes.push(pod::node_directory(&volume, DEV, Some("Directory")));
+            volumes.push(pod::node_path(&volume, DEV, Some("Directory")));
         }
         let volume = unused("config", &volumes);
         container.volume_mounts.push(pod::mount_read_only(&volume, PLUGIN_CONFIG));
@@ -74,8 +75,16 @@ pub(super) fn device_plugin(
         container,
         init_container: plugin.init_container.as_ref().map(init_container),
         volumes,
-        automount_service_account_token: plugin.automount_service_account_token,
+        // Of our plugin's functions only resource claims need the API server.
+        automount_service_account_token: plugin
+            .automount_service_account_token
+            .or((ours && !serves_claims(&plugin.args)).then_some(false)),
     })
+}
+
+/// Whether arguments of our plugin turn on resource claims.
+fn serves_claims(args: &[String]) -> bool {
+    args.iter().any(|arg| arg == "--dra" || arg.starts_with("--dra="))
 }
 
 fn init_container(given: &hardware::InitContainer) -> kmm::PluginContainer {

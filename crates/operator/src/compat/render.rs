@@ -74,6 +74,8 @@ pub fn sample_cluster(platform: Platform, version: Option<Version>, options: &Op
         image,
         exporter_image_restricted: true,
         api_server_ports: options::Options::default().api_server_ports,
+        api_server_cidrs: Vec::new(),
+        kubelet_root_mount: false,
         ..Environment::default()
     });
     let metadata = |name: &str| ObjectMeta {

@@ -22,6 +22,8 @@ fn cluster(platform: Platform, pools: &[(&str, Value)]) -> ClusterState {
         forward_pool_conditions: false,
         api_server_ports: Vec::new(),
         kubelet: None,
+        api_server_cidrs: Vec::new(),
+        kubelet_root_mount: false,
         only_own_scheduler: false,
     });
     for (name, selector) in pools {

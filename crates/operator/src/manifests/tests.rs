@@ -52,7 +52,7 @@ fn kubelets_are_asked_on_kubernetes_only() {
     for platform in Platform::ALL {
         let kubernetes = platform == Platform::Kubernetes;
         let policies = network_policies(&on(platform));
-        let ports = serde_json::to_value(&policies[1].spec).unwrap()["egress"][0]["ports"].to_string();
+        let ports = serde_json::to_value(&policies[1].spec).unwrap()["egress"].to_string();
         assert_eq!(ports.contains("10250"), kubernetes, "{platform}");
         let rules = crate::rbac::rules(platform).cluster;
         assert_eq!(api::rbac::covers(&rules, &[exporter::rbac::configz()]), kubernetes, "{platform}");
@@ -93,6 +93,13 @@ fn ports_of_api_servers_reach_the_operator() {
         let pod = &of_kind(&objects, "Deployment")[0].body()["spec"]["template"]["spec"];
         assert_eq!(pod["containers"][0]["args"], serde_json::json!(wanted));
     }
+    let mut options = on(Platform::Kubernetes);
+    options.common.api_server_cidrs = vec!["192.0.2.1/32".to_owned()];
+    options.common.updater.kubelet_root = true;
+    let objects = objects(&options);
+    let pod = &of_kind(&objects, "Deployment")[0].body()["spec"]["template"]["spec"];
+    let wanted = ["operator", "--api-server-cidr=192.0.2.1/32", "--kubelet-root-mount"];
+    assert_eq!(pod["containers"][0]["args"], serde_json::json!(wanted));
 }
 
 /// The rights of other schedulers are the operator's only where such a one is asked for.

@@ -6,6 +6,7 @@
 use api::numaresources::{InfoRefreshMode, NodeGroupConfig, PodsFingerprinting, Switch};
 
 use deployer::manifests::kubelet::{self, RTE_ROOT};
+use deployer::manifests::pod;
 use deployer::options::{Kubelet, KubeletConfig};
 
 use super::daemonset::Exporters;
@@ -37,8 +38,10 @@ pub(super) fn args(exporters: &Exporters<'_>) -> Vec<String> {
         args.push("--notify-file=/run/rte/notify".to_owned());
     }
     if exporters.own {
-        // An empty path disables events: only the period was requested.
-        args.push(format!("--kubelet-state-dir={}", if events { RTE_ROOT } else { "" }));
+        // An empty path: the directory is not mounted, or only the period was requested.
+        let watched = events && exporters.environment().kubelet_root_mount;
+        args.push(format!("--kubelet-state-dir={}", if watched { RTE_ROOT } else { "" }));
+        args.push(pod::health_flag());
     }
     args.extend(exporters.kubelet().into_iter().flat_map(|kubelet| kubelet_config(kubelet, exporters.own)));
     args

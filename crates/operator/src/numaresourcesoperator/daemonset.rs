@@ -2,8 +2,8 @@
 //!
 //! In: a request, a pool of it. Out: its exporters. Never: a right, a mount or a flag that our exporter does not use.
 //!
-//! Our exporter learns of changes from the kubelet's state files, and from `/run/rte/notify`. The Go exporter has that
-//! file only.
+//! Our exporter learns of changes from pods' cgroups, and from `/run/rte/notify`; if asked for, from the kubelet's state
+//! files. The Go exporter has the file only. It gets the root directory on Kubernetes, as with the Go operator.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use deployer::manifests::{exporter, meta, openshift, pod, rte};
 use deployer::options::{Kubelet, KubeletConfig};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::api::core::v1::{
-    Affinity, Container, EnvVar, PodAffinityTerm, PodAntiAffinity, PodSpec, Probe, SecurityContext, Volume,
-    VolumeMount,
+    Affinity, Container, ContainerPort, EnvVar, PodAffinityTerm, PodAntiAffinity, PodSpec, SecurityContext,
+    Volume, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -166,13 +166,18 @@ impl Exporters<'_> {
             command: Some(vec![rte::COMMAND.to_owned()]),
             args: Some(args(self)),
             env: Some(self.variables()),
-            ports: Some(vec![pod::port(PORT, options.updater.metrics_port)]),
+            ports: Some(self.ports(options.updater.metrics_port)),
             volume_mounts: Some(volume_mounts),
             security_context: Some(self.security()),
-            liveness_probe: self.own.then(|| self.liveness()),
+            liveness_probe: self.own.then(exporter::liveness_probe),
             resources: if self.own { exporter::resources() } else { rte::resources() },
             ..container(rte::NAME, &self.request.image().image)
         }
+    }
+
+    fn ports(&self, metrics: u16) -> Vec<ContainerPort> {
+        let health = self.own.then(pod::health_port);
+        [pod::port(PORT, metrics)].into_iter().chain(health).collect()
     }
 
     fn variables(&self) -> Vec<EnvVar> {
@@ -198,7 +203,7 @@ impl Exporters<'_> {
     fn mounts(&self) -> Vec<(VolumeMount, Volume)> {
         let root = &self.group.kubelet.root;
         let read_only = |name: &str, path: &str| {
-            let volume = pod::node_directory(name, path, Some("Directory"));
+            let volume = pod::node_path(name, path, Some("Directory"));
             (pod::mount_read_only(name, &format!("/{name}")), volume)
         };
         let podresources = format!("{root}/pod-resources");
@@ -211,17 +216,17 @@ impl Exporters<'_> {
             ),
         ];
         if self.events() {
-            let volume = pod::node_directory("host-run-rte", "/run/rte", Some("DirectoryOrCreate"));
+            let volume = pod::node_path("host-run-rte", "/run/rte", Some("DirectoryOrCreate"));
             mounts.push((pod::mount("host-run-rte", "/run/rte"), volume));
         }
-        if self.has_file_below_root() || (self.own && self.events()) {
+        if self.mounts_root() {
             let (mount, volume) = read_only(&RTE_ROOT[1..], root);
             // Pods' volumes are mounted in there. They must be unmounted here with the kubelet's.
             let mount_propagation = Some("HostToContainer".to_owned());
             mounts.push((VolumeMount { mount_propagation, ..mount }, volume));
         }
         if let Some(kubelet) = self.kubelet() {
-            mounts.extend(kubelet::rte_file_mounts(kubelet, self.own));
+            mounts.extend(kubelet::rte_file_mounts(kubelet, self.own, self.mounts_root()));
             mounts.extend(kubelet::authority_mount(kubelet).filter(|_| self.own));
         }
         if has_fingerprint(&self.group.config) {
@@ -234,6 +239,13 @@ impl Exporters<'_> {
             mounts.push((pod::mount_read_only(CERTIFICATE, "/etc/secrets/rte/"), volume));
         }
         mounts
+    }
+
+    /// Whether the kubelet's whole root directory is mounted, which has its key and the tokens of pods. The Go exporter
+    /// finds the configuration there; ours does without, unless its state files are wanted as events.
+    fn mounts_root(&self) -> bool {
+        let wanted = self.has_file_below_root() || self.own && self.events();
+        wanted && (!self.own || self.environment().kubelet_root_mount)
     }
 
     /// Whether the kubelet's configuration is a file in its root directory, or drop-ins there.
@@ -255,15 +267,6 @@ impl Exporters<'_> {
             ..pod::confined_root()
         };
         pod::with_selinux(context, selinux)
-    }
-
-    fn liveness(&self) -> Probe {
-        let scheme = self.tls.is_some().then_some("HTTPS");
-        Probe {
-            period_seconds: Some(20),
-            timeout_seconds: Some(5),
-            ..pod::probe("/livez", IntOrString::String(PORT.to_owned()), scheme)
-        }
     }
 
     /// The Go exporter takes this container's CPUs for the shared pool. Its image has a shell.

@@ -170,10 +170,12 @@ impl Request<'_> {
             platform: environment.platform,
             version: environment.version.clone(),
             api_server_ports: environment.api_server_ports.clone(),
+            api_server_cidrs: environment.api_server_cidrs.clone(),
             ..Options::peers()
         };
         options.updater.kind = Updater::Rte;
         options.updater.namespace = Some(environment.namespace.clone());
+        options.updater.kubelet_root = environment.kubelet_root_mount;
         options
     }
 }

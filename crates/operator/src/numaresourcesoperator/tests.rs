@@ -51,6 +51,8 @@ fn cluster(platform: Platform) -> ClusterState {
         forward_pool_conditions: false,
         api_server_ports: vec![6443],
         kubelet: None,
+        api_server_cidrs: Vec::new(),
+        kubelet_root_mount: false,
         only_own_scheduler: false,
     });
     if platform == Platform::OpenShift {

@@ -9,7 +9,7 @@ use api::numaresources::keys::SCHEDULER_LEASE;
 use deployer::manifests::access::{ServiceAccountRef, cluster_role, role};
 use deployer::manifests::controller::WORKLOAD;
 use deployer::manifests::meta::{labels, selector, within};
-use deployer::manifests::network::{AllowedPorts, policy};
+use deployer::manifests::network::{AllowedPorts, Servers, policy};
 use deployer::manifests::{plugin, pod};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentStrategy, RollingUpdateDeployment};
 use k8s_openapi::api::core::v1::{
@@ -42,7 +42,11 @@ impl Setup {
         let namespace = environment.namespace.as_str();
         let account = ServiceAccountRef { namespace, name: DEPLOYMENT };
         let nothing = AllowedPorts { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
-        let server = AllowedPorts { ingress: None, egress: Some(environment.api_server_ports.clone()) };
+        let servers = Servers {
+            ports: environment.api_server_ports.clone(),
+            cidrs: environment.api_server_cidrs.clone(),
+        };
+        let server = AllowedPorts { ingress: None, egress: Some(vec![servers]) };
         let policy = |name: &str, openings| policy(namespace, name, &pod_labels(), openings);
         let objects = [
             Object::new(&account.object()),
@@ -108,13 +112,17 @@ impl Setup {
     }
 
     fn container(&self, cluster: &ClusterState, mounts: Vec<VolumeMount>) -> Container {
-        let probe = |path| pod::probe(path, IntOrString::Int(plugin::PORT), Some("HTTPS"));
+        let probe = |path| match self.own {
+            true => pod::health_probe(path),
+            false => pod::probe(path, IntOrString::Int(plugin::PORT), Some("HTTPS")),
+        };
         // kube-scheduler has only `/healthz` before 1.31.
         let ready = if self.own { "/readyz" } else { "/healthz" };
         let variable = || vec![pod::variable("PFP_STATUS_DUMP", STATUS_DIRECTORY.1)];
         Container {
             command: Some(vec!["/bin/kube-scheduler".to_owned()]),
             args: Some(self.flags(cluster.tls.as_ref())),
+            ports: self.own.then(|| vec![pod::health_port()]),
             env: self.dumps.then(variable),
             volume_mounts: Some(mounts),
             resources: self.resources(),
@@ -136,6 +144,9 @@ impl Setup {
         if let Some(TlsProfile { min_version, cipher_suites }) = tls {
             flags.push(format!("--tls-min-version={min_version}"));
             flags.push(format!("--tls-cipher-suites={cipher_suites}"));
+        }
+        if self.own {
+            flags.push(pod::health_flag());
         }
         flags
     }

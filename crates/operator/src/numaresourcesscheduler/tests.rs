@@ -44,6 +44,8 @@ fn cluster() -> ClusterState {
         forward_pool_conditions: false,
         api_server_ports: vec![6443, 443],
         kubelet: None,
+        api_server_cidrs: Vec::new(),
+        kubelet_root_mount: false,
         only_own_scheduler: false,
     });
     cluster.nodes = control_planes(3);

@@ -15,6 +15,12 @@ pub(super) const EFFECTIVE: &[Flag] = &[
     ),
     flag("secure-port", Kind::Int, "10259", "port of health checks and metrics, over TLS; 0: not served"),
     flag("bind-address", Kind::Text, "0.0.0.0", "address of health checks and metrics"),
+    flag(
+        "health-probe-bind-address",
+        Kind::Text,
+        "",
+        "address of health checks alone, in plain HTTP: :PORT or ADDRESS:PORT; not of kube-scheduler",
+    ),
     flag("tls-cert-file", Kind::Text, "", "certificate file; empty: a self-signed certificate"),
     flag("tls-private-key-file", Kind::Text, "", "key file of the certificate"),
     flag("tls-min-version", Kind::Text, "", "lowest TLS version: VersionTLS12 or VersionTLS13"),

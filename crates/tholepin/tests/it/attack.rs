@@ -17,6 +17,8 @@ use testkit::process_group::{Process, ProcessGroup, Spec};
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// The kubelet's timeout of our liveness probes.
 const PROBE: Duration = Duration::from_secs(5);
+/// The slowest answer of a port that is not attacked.
+const UNTOUCHED: Duration = Duration::from_secs(2);
 /// The most memory that an attack may cost, in KiB.
 const GROWTH_KIB: u64 = 16 << 10;
 
@@ -40,16 +42,17 @@ async fn ready(base: &str) {
     }
 }
 
-/// Attacks a program until enough connections were opened, and returns the number of probes, all of which passed.
-async fn withstands(program: &Process, base: &str, port: u16) -> u32 {
+/// Attacks the port of metrics until enough connections were opened. All probes pass, there and on the port of health.
+async fn withstands(program: &Process, base: &str, port: u16, health: u16) {
     ready(base).await;
+    let health = format!("http://127.0.0.1:{health}");
     let before = program.memory().unwrap();
     let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
     let slow = Attack::slow_headers(ATTACKER, server, 600);
     let silent = Attack::silent(ATTACKER, server, 50);
     let seconds = std::env::var("ATTACK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     let ends = Instant::now() + Duration::from_secs(seconds);
-    let (mut probes, mut slowest) = (0, Duration::ZERO);
+    let (mut probes, mut slowest, mut untouched) = (0, Duration::ZERO, Duration::ZERO);
     while slow.opened() < 3_000 || silent.opened() < 50 || probes < 4 || Instant::now() < ends {
         let began = Instant::now();
         for path in ["/livez", "/readyz"] {
@@ -57,11 +60,18 @@ async fn withstands(program: &Process, base: &str, port: u16) -> u32 {
             assert!(answer.is_ok(), "probe {probes} of {base}{path}: {answer:?}");
         }
         slowest = slowest.max(began.elapsed() / 2);
+        let began = Instant::now();
+        for path in ["/livez", "/readyz"] {
+            let answer = probe(&health, path).await;
+            assert!(answer.is_ok(), "probe {probes} of {health}{path}: {answer:?}");
+        }
+        untouched = untouched.max(began.elapsed() / 2);
         probes += 1;
     }
     let after = program.memory().unwrap();
     println!(
-        "attack: {base}: {} slow and {} silent connections, {probes} times two probes passed, the slowest in {slowest:?}; \
+        "attack: {base}: {} slow and {} silent connections, {probes} times two probes passed, the slowest in {slowest:?}, \
+         on the port of health in {untouched:?}; \
          {} KiB before, {} KiB at the peak",
         slow.opened(),
         silent.opened(),
@@ -69,7 +79,8 @@ async fn withstands(program: &Process, base: &str, port: u16) -> u32 {
         after.peak_kib
     );
     assert!(after.peak_kib < before.peak_kib + GROWTH_KIB, "{before:?} {after:?}");
-    probes
+    assert!(untouched < UNTOUCHED, "{untouched:?}");
+    assert!(probe(&health, "/metrics").await.is_err(), "nothing else is served there");
 }
 
 fn program(group: &ProcessGroup, name: &str, args: &[String]) -> Process {
@@ -89,9 +100,10 @@ async fn exporter_and_scheduler_answer_probes_under_attack() {
     let group = ProcessGroup::new().unwrap();
     let certificates = tempfile::tempdir().unwrap();
     for scheme in ["http", "https"] {
-        let port = port::free().unwrap();
+        let (port, health) = (port::free().unwrap(), port::free().unwrap());
         let mut args = vec![
             kubeconfig.clone(),
+            format!("--health-probe-bind-address=127.0.0.1:{health}"),
             format!("--metrics-port={port}"),
             format!("--hostname={}", node.name()),
             format!("--podresources-socket=unix://{}", node.podresources_socket().display()),
@@ -105,13 +117,17 @@ async fn exporter_and_scheduler_answer_probes_under_attack() {
             args.push(flag("metrics-tls-key", &certificates.path().join("tls.key")));
         }
         let exporter = program(&group, "exporter", &args);
-        withstands(&exporter, &format!("{scheme}://127.0.0.1:{port}"), port).await;
+        withstands(&exporter, &format!("{scheme}://127.0.0.1:{port}"), port, health).await;
         exporter.kill();
     }
-    let port = port::free().unwrap();
-    let args =
-        [kubeconfig, "--leader-elect=false".to_owned(), format!("--http-bind-address=127.0.0.1:{port}")];
+    let (port, health) = (port::free().unwrap(), port::free().unwrap());
+    let args = [
+        kubeconfig,
+        "--leader-elect=false".to_owned(),
+        format!("--http-bind-address=127.0.0.1:{port}"),
+        format!("--health-probe-bind-address=127.0.0.1:{health}"),
+    ];
     let scheduler = program(&group, "scheduler", &args);
-    withstands(&scheduler, &format!("http://127.0.0.1:{port}"), port).await;
+    withstands(&scheduler, &format!("http://127.0.0.1:{port}"), port, health).await;
     scheduler.kill();
 }

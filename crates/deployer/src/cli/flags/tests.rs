@@ -42,12 +42,12 @@ fn every_flag_sets_its_option() {
          --updater-pfp-enable=false --updater-config-file {file} --updater-node-selector x=y,z= --updater-toleration k=v:NoExecute \
          --updater-priority-class c --metrics-port 9 --admission-policy=false --updater-notif-enable \
          --updater-cri-hooks-enable --updater-custom-selinux-policy=false --updater-scc v1 --selinux-type t \
-         --machine-config-label m=n --kubelet-profile microk8s --kubelet-config configz:10255 --kubelet-root-mount=false \
+         --machine-config-label m=n --kubelet-profile microk8s --kubelet-config configz:10255 --kubelet-root-mount \
          --sched-namespace d -R 3 --sched-profile-name e --sched-ctrlplane-affinity=false --sched-leader-elect-resource f/g \
          --sched-verbose 8 --sched-node-selector h=i --sched-toleration all --sched-priority-class j --disruption-budget=false \
          --sched-preemption-mode Enabled --sched-resync-period 500ms --sched-informer-mode Dedicated \
          --sched-cache-params-config-file {file} --sched-scoring-strat-config-file {file} --network-policies=false \
-         --critical-quota --api-server-port 1,2 --arch amd64 --image k --rte-image l --nfd-image o --sched-image p --controller-image q \
+         --critical-quota --api-server-port 1,2 --api-server-cidr 192.0.2.1/32 --arch amd64 --image k --rte-image l --nfd-image o --sched-image p --controller-image q \
          --pause-image r --pull-policy always --pull-secret s"
     );
     let set = options(&words);
@@ -183,4 +183,21 @@ fn names_and_images_that_cannot_be_are_refused() {
     }
     let spaced = Cli::try_parse_from(["x", "--image", "bad image"]).map(|_| ()).unwrap_err().to_string();
     assert!(spaced.contains("it must be an image such as"), "{spaced}");
+}
+
+#[test]
+fn address_ranges_are_checked() {
+    let ranges = |text: &str| flags(&format!("--api-server-cidr {text}")).map(drop);
+    for (text, wanted) in [
+        ("192.0.2.0/24,2001:db8::1/128", None),
+        ("192.0.2.1", Some("address ranges such as 192.0.2.0/24")),
+        ("192.0.2.1/33", Some("0 to 32 bits")),
+        ("::/129", Some("0 to 128 bits")),
+        ("api.example/32", Some("address ranges such as")),
+        ("192.0.2.0/", Some("0 to 32 bits")),
+    ] {
+        let error = ranges(text).err().map(|error| error.to_string());
+        assert_eq!(error.is_some(), wanted.is_some(), "{text}: {error:?}");
+        assert!(error.unwrap_or_default().contains(wanted.unwrap_or_default()), "{text}");
+    }
 }

@@ -7,14 +7,18 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 
 use super::{METRICS, Options};
-use crate::manifests::network::{AllowedPorts, only_api_server, policy};
+use crate::manifests::network::{AllowedPorts, Servers, only_api_server, policy};
 
-/// Allows egress to the API server and the port `more`, and metrics from anywhere.
+/// Allows egress to the API server and to `kubelets` at this port, and metrics from anywhere.
 #[must_use]
-pub fn policies(options: &Options, pods: &BTreeMap<String, String>, more: Option<u16>) -> [NetworkPolicy; 3] {
+pub fn policies(
+    options: &Options,
+    pods: &BTreeMap<String, String>,
+    kubelets: Option<u16>,
+) -> [NetworkPolicy; 3] {
     let namespace = &options.namespace;
-    let servers: Vec<u16> = options.common.api_server_ports.iter().copied().chain(more).collect();
-    let [nothing, server] = only_api_server(namespace, "operator", pods, &servers);
+    let servers = [Servers::api(&options.common)].into_iter().chain(kubelets.map(Servers::kubelets));
+    let [nothing, server] = only_api_server(namespace, "operator", pods, servers.collect());
     let metrics = AllowedPorts { ingress: Some(vec![METRICS]), egress: None };
     [nothing, server, policy(namespace, "ingress-to-operator-metrics", pods, &metrics)]
 }

@@ -1,7 +1,10 @@
 //! Our exporter's command line in a pod, and the mounts that it needs.
 //!
-//! In: [`Options`]. Out: matching flags and mounts. Never: a mount of a single file or socket; the kubelet replaces
-//! these, and the mount would keep the old one.
+//! In: [`Options`]. Out: matching flags and mounts. Never: a mount of the socket alone, which the kubelet creates anew,
+//! or of a directory that holds more than is read, unless the root directory is asked for.
+//!
+//! The configuration's mount is the file alone, because its directory has credentials. The exporter ends when the file
+//! was replaced, and the restart of its container mounts the new one.
 
 use api::goduration::GoDuration;
 use k8s_openapi::api::core::v1::{Volume, VolumeMount};
@@ -44,29 +47,19 @@ pub fn flags(options: &Options) -> Result<Vec<String>, Error> {
         flags.push(format!("--config={CONFIG}/{CONFIG_KEY}"));
     }
     flags.push(format!("--metrics-port={}", updater.metrics_port));
+    flags.push(pod::health_flag());
     flags.push(format!("--v={}", updater.verbosity.clamp(0, 255)));
     Ok(flags)
 }
 
 fn config_flags(options: &Options, kubelet: &Kubelet) -> Result<Vec<String>, Error> {
-    let place = |path: &str, elsewhere: &str| match kubelet.below_root(path) {
+    let place = |path: &str, elsewhere: &str| match below_mounted_root(options, kubelet, path) {
         Some(below) => format!("{ROOT}/{below}"),
         None => elsewhere.to_owned(),
     };
     Ok(match &kubelet.config {
         KubeletConfig::File { path, drop_ins } => {
-            let unseen = |path: &str| !options.updater.kubelet_root && kubelet.below_root(path).is_some();
-            if let Some(path) =
-                [Some(path), drop_ins.as_ref()].into_iter().flatten().find(|path| unseen(path))
-            {
-                return Err(Error::Option {
-                    option: "kubelet configuration",
-                    value: path.clone(),
-                    allowed: "outside of the kubelet's root directory, or configz, because that directory is not mounted",
-                });
-            }
-            let name = path.rsplit('/').next().unwrap_or_default();
-            let file = place(path, &format!("{KUBELET_CONFIG}/{name}"));
+            let file = place(path, &config_mount(path));
             let drop_ins = drop_ins.as_ref().map(|dir| place(dir, DROP_INS));
             let drop_ins = drop_ins.map(|dir| format!("--kubelet-config-dir={dir}"));
             [Some(format!("--kubelet-config-file={file}")), drop_ins].into_iter().flatten().collect()
@@ -94,27 +87,27 @@ fn config_flags(options: &Options, kubelet: &Kubelet) -> Result<Vec<String>, Err
 pub fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
     let updater = &options.updater;
     let kubelet = options.kubelet();
-    let directory = |name: &str, path: &str, at: &str| {
-        (pod::mount_read_only(name, at), pod::node_directory(name, path, Some("Directory")))
+    let read_only = |name: &str, path: &str, kind: &str, at: &str| {
+        (pod::mount_read_only(name, at), pod::node_path(name, path, Some(kind)))
     };
     let mut mounts = vec![if updater.kubelet_root {
-        let (mount, volume) = directory("kubelet", &kubelet.root, ROOT);
+        let (mount, volume) = read_only("kubelet", &kubelet.root, "Directory", ROOT);
         // The directory contains the volumes of pods; without propagation their devices would stay busy after an
         // unmount.
         let mount_propagation = Some("HostToContainer".to_owned());
         (VolumeMount { mount_propagation, ..mount }, volume)
     } else {
         let path = format!("{}/pod-resources", kubelet.root);
-        directory("podresources", &path, &format!("{ROOT}/pod-resources"))
+        read_only("podresources", &path, "Directory", &format!("{ROOT}/pod-resources"))
     }];
-    mounts.push(directory("sys", "/sys", SYS));
+    mounts.push(read_only("sys", "/sys", "Directory", SYS));
     if let KubeletConfig::File { path, drop_ins } = &kubelet.config {
-        let parent = path.rsplit_once('/').map(|(parent, _)| parent).filter(|parent| !parent.is_empty());
-        if kubelet.below_root(path).is_none() {
-            mounts.push(directory("kubelet-config", parent.unwrap_or("/"), KUBELET_CONFIG));
+        let apart = |path: &&String| below_mounted_root(options, &kubelet, path).is_none();
+        if apart(&path) {
+            mounts.push(read_only("kubelet-config", path, "File", &config_mount(path)));
         }
-        if let Some(dir) = drop_ins.as_ref().filter(|dir| kubelet.below_root(dir).is_none()) {
-            mounts.push(directory("kubelet-config-drop-ins", dir, DROP_INS));
+        if let Some(dir) = drop_ins.as_ref().filter(apart) {
+            mounts.push(read_only("kubelet-config-drop-ins", dir, "Directory", DROP_INS));
         }
     }
     mounts.extend(kubelet::authority_mount(&kubelet));
@@ -123,4 +116,14 @@ pub fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
         mounts.push((pod::mount_read_only("config", CONFIG), volume));
     }
     mounts
+}
+
+/// The path below the kubelet's root directory, if that is mounted and the path is there.
+fn below_mounted_root<'a>(options: &Options, kubelet: &Kubelet, path: &'a str) -> Option<&'a str> {
+    kubelet.below_root(path).filter(|_| options.updater.kubelet_root)
+}
+
+/// The mount path of a configuration file by itself.
+fn config_mount(path: &str) -> String {
+    format!("{KUBELET_CONFIG}/{}", path.rsplit('/').next().unwrap_or_default())
 }

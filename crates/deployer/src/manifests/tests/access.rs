@@ -66,7 +66,8 @@ fn the_exporter_is_told_where_things_are_mounted() {
         };
         mounted(&settings.sources.sysfs);
         mounted(&settings.sources.podresources.file());
-        mounted(&settings.sources.kubelet_root.unwrap());
+        assert_eq!(settings.sources.kubelet_root.is_some(), options.updater.kubelet_root, "{name}");
+        settings.sources.kubelet_root.iter().for_each(|root| mounted(root));
         if let ::exporter::settings::KubeletConfigSource::File { path, drop_ins } =
             settings.sources.kubelet_config
         {
@@ -74,9 +75,45 @@ fn the_exporter_is_told_where_things_are_mounted() {
             drop_ins.iter().for_each(|dir| mounted(dir));
         }
         assert_eq!(settings.serving.unwrap().address.port(), options.updater.metrics_port, "{name}");
+        assert_eq!(settings.health.unwrap().port(), pod::HEALTH, "{name}");
         for (mount, _) in &mounts {
             assert_eq!(mount.read_only, Some(true), "{name}: {}", mount.name);
         }
+    }
+}
+
+/// The kubelet's key and the tokens of the node's pods are below its root directory, those of a control plane beside its
+/// configuration elsewhere.
+#[test]
+fn the_exporter_sees_no_credentials_unless_asked_to() {
+    let file = |path: &str| {
+        let config = KubeletConfig::File { path: path.to_owned(), drop_ins: Some("/k/conf.d".to_owned()) };
+        Some(Kubelet { root: "/k".to_owned(), config })
+    };
+    for (config, root, wanted) in [
+        (
+            "/k/config.yaml",
+            false,
+            vec![
+                "/k/pod-resources Directory",
+                "/sys Directory",
+                "/k/config.yaml File",
+                "/k/conf.d Directory",
+            ],
+        ),
+        ("/k/config.yaml", true, vec!["/k Directory", "/sys Directory"]),
+        (
+            "/etc/kubernetes/kubelet.conf",
+            true,
+            vec!["/k Directory", "/sys Directory", "/etc/kubernetes/kubelet.conf File"],
+        ),
+    ] {
+        let mut options = Options::default();
+        options.updater.kubelet = file(config);
+        options.updater.kubelet_root = root;
+        let volumes = exporter::mounts(&options).into_iter().filter_map(|(_, volume)| volume.host_path);
+        let volumes: Vec<_> = volumes.map(|host| format!("{} {}", host.path, host.type_.unwrap())).collect();
+        assert_eq!(volumes, wanted, "{config}");
     }
 }
 
@@ -89,6 +126,7 @@ fn the_scheduler_takes_its_flags_and_its_file() {
     let maps = of_kind(&objects, "ConfigMap");
     let map = maps.iter().find(|map| map.namespace() == Some(scheduler::NAMESPACE)).unwrap();
     let (key, content) = map.body()["data"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(args.args.health_probe_bind_address.unwrap().port(), pod::HEALTH);
     assert_eq!(args.args.config.unwrap().file_name().unwrap().to_str(), Some(key.as_str()));
     let file = api::schedulerconfig::SchedulerConfig::parse(text(content)).unwrap();
     assert!(file.leader_election.leader_elect);

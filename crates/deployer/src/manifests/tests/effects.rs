@@ -103,12 +103,13 @@ fn ours() -> Options {
 }
 
 /// Of all programs.
-const COMMON: [Choice; 6] = [
+const COMMON: [Choice; 7] = [
     ("pull", |o| {
         o.pull = if o.pull == PullPolicy::Always { PullPolicy::IfNotPresent } else { PullPolicy::Always }
     }),
     ("no network policies", |o| o.network_policies = false),
     ("API servers at 8443", |o| o.api_server_ports = vec![8443]),
+    ("API servers' addresses", |o| o.api_server_cidrs = vec!["192.0.2.0/28".to_owned()]),
     ("any architecture", |o| o.architectures.clear()),
     ("quota", |o| o.critical_quota = true),
     ("pull secrets", |o| o.pull_secrets = vec!["x".to_owned()]),
@@ -187,8 +188,8 @@ const SCHEDULING: [Choice; 10] = [
 ];
 
 fn choices() -> Vec<(String, Usual, Change)> {
-    let stated: Choice = ("policy stated, root not mounted", |o| {
-        o.updater.kubelet_root = false;
+    let root: Choice = ("kubelet's root mounted", |o| o.updater.kubelet_root = true);
+    let stated: Choice = ("policy stated", |o| {
         o.updater.kubelet = Some(Kubelet {
             root: "/var/lib/kubelet".to_owned(),
             config: KubeletConfig::Stated {
@@ -205,7 +206,8 @@ fn choices() -> Vec<(String, Usual, Change)> {
         ("RTE on OpenShift", openshift, &[&OPENSHIFT]),
         ("RTE on HyperShift", hypershift, &[&OPENSHIFT, &SCHEDULING[..3]]),
     ];
-    let mut all: Vec<(String, Usual, Change)> = vec![(format!("ours: {}", stated.0), ours, stated.1)];
+    let mut all: Vec<(String, Usual, Change)> =
+        [root, stated].map(|(name, change)| (format!("ours: {name}"), ours as Usual, change)).to_vec();
     for (base, options, groups) in bases {
         for (name, change) in groups.iter().copied().flatten() {
             all.push((format!("{base}: {name}"), options, *change));

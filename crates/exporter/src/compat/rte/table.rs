@@ -43,6 +43,7 @@ pub(super) enum Key {
     MetricsMode,
     MetricsPort,
     MetricsAddress,
+    HealthAddress,
     CertsDir,
     CertFile,
     CertKeyFile,
@@ -341,6 +342,14 @@ pub(super) const SETTINGS: &[Setting] = &[
     .flag("metrics-ip")
     .alias("topologyExporter.MetricsAddress")
     .variable("METRICS_ADDRESS"),
+    row(
+        Key::HealthAddress,
+        "topologyExporter.healthProbeAddress",
+        Kind::Text,
+        "",
+        "address of health alone, in plain HTTP: :PORT or ADDRESS:PORT; not of the Go program",
+    )
+    .flag("health-probe-bind-address"),
     row(
         Key::CertsDir,
         "topologyExporter.metricsTLS.certsDir",

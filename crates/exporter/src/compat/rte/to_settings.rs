@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runtime::client::KubeletTrust;
-use runtime::tls;
+use runtime::{http, tls};
 use topology::fingerprint::Method;
 use topology::policy::{Policy, Scope};
 
@@ -67,6 +67,11 @@ impl Planner<'_> {
         let accounting = self.accounting(node.as_deref().unwrap_or_default());
         let (intervals, publishing) = (self.intervals(), self.publishing());
         let (readiness, serving) = (self.readiness(), self.serving());
+        let health = http::address(&config.text(Key::HealthAddress));
+        if health.is_err() {
+            self.wrong(Key::HealthAddress, ":PORT, ADDRESS:PORT, or 0 for none");
+        }
+        let health = health.ok()?;
         let fingerprint_file = self.path(Key::FingerprintFile);
         Some(Settings {
             node: node?,
@@ -79,6 +84,7 @@ impl Planner<'_> {
             readiness,
             status: StatusFiles { file: fingerprint_file, dump: status_dump(self.env) },
             serving,
+            health,
             once: config.bool(Key::OneShot),
             dry_run: None,
             namespace: self.env.namespace(),

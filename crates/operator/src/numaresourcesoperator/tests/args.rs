@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use deployer::manifests::pod;
 use exporter::compat::{Environment, Peer, Start};
 use exporter::settings::{KubeletConfigSource, OwnerKind, PodName, Settings};
 use topology::fingerprint::Method;
@@ -98,6 +99,7 @@ fn arguments_state_the_configuration() {
     for platform in PLATFORMS {
         for Row { name, config, there, absent } in rows() {
             let mut cluster = cluster(platform);
+            cluster.environment.kubelet_root_mount = true;
             ask(&mut cluster, &one_group(&config));
             let args = arguments(&cluster, "worker");
             let has = |wanted: &str| args.iter().any(|arg| arg == wanted);
@@ -256,11 +258,8 @@ fn check(settings: &Settings, platform: Platform, [mode, fingerprint, pause]: [&
     assert_eq!(settings.intervals.timer, timer, "{name}");
     let events = mode != "Periodic";
     assert_eq!(settings.notify_file, events.then(|| PathBuf::from("/run/rte/notify")), "{name}");
-    assert_eq!(
-        settings.sources.kubelet_root,
-        events.then(|| PathBuf::from("/host-var-lib-kubelet")),
-        "{name}"
-    );
+    assert_eq!(settings.sources.kubelet_root, None, "{name}: not mounted unless asked for");
+    assert_eq!(settings.health.unwrap().port(), pod::HEALTH, "{name}");
     let method = match fingerprint {
         "Disabled" => None,
         "Enabled" => Some(Method::All),

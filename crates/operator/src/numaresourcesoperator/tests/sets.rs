@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{PodSpec, Toleration};
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::*;
 
@@ -118,16 +119,20 @@ fn b02_paths_in_arguments_are_mounted() {
         let kubelet = "/var/lib/kubelet";
         let socket = node(&format!("{kubelet}/pod-resources"), "Directory", true);
         assert_eq!(mounted(pod, "/host-podresources"), socket, "{name}");
-        let used = args.iter().any(|arg| arg.contains("=/host-var-lib-kubelet"));
-        assert_eq!(
-            mounted(pod, "/host-var-lib-kubelet"),
-            used.then(|| node(kubelet, "Directory", true)).flatten(),
-            "{name}"
-        );
         let kubernetes = cluster.environment.platform == Platform::Kubernetes;
-        assert_eq!(has("--kubelet-config-file=/host-var-lib-kubelet/config.yaml"), kubernetes, "B-04 {name}");
         let own = pod.containers.len() == 1;
-        assert_eq!(args.iter().any(|arg| arg.starts_with("--kubelet-state-dir=")), own, "{name}");
+        let root = node(kubelet, "Directory", true).filter(|_| kubernetes && !own);
+        assert_eq!(mounted(pod, "/host-var-lib-kubelet"), root, "{name}");
+        let file = node(&format!("{kubelet}/config.yaml"), "File", true).filter(|_| kubernetes && own);
+        assert_eq!(mounted(pod, "/host-var-lib-kubelet/config.yaml"), file, "{name}");
+        assert_eq!(has("--kubelet-config-file=/host-var-lib-kubelet/config.yaml"), kubernetes, "B-04 {name}");
+        let of_ours =
+            |flag: &str| assert_eq!(args.iter().any(|arg| arg.starts_with(flag)), own, "{name} {flag}");
+        ["--kubelet-state-dir=", "--health-probe-bind-address="].into_iter().for_each(of_ours);
+        let probe = pod.containers[0].liveness_probe.as_ref().and_then(|probe| probe.http_get.as_ref());
+        let health = probe.map(|get| (get.port.clone(), get.scheme.clone()));
+        let plain = (IntOrString::String("health".to_owned()), None);
+        assert_eq!(health, own.then_some(plain), "{name}: not the port of metrics");
         let config = json!({ "readOnly": true, "configMap": { "name": "numaresourcesoperator-worker", "optional": true } });
         assert_eq!(mounted(pod, "/etc/resource-topology-exporter"), Some(config), "{name}");
         let variables = pod.containers[0].env.as_ref().unwrap();
@@ -135,6 +140,23 @@ fn b02_paths_in_arguments_are_mounted() {
         assert_eq!(dumps.len(), usize::from(has("--pods-fingerprint")), "U026 {name}");
         assert!(dumps.iter().all(|one| one.value.as_deref() == Some("/run/pfpstatus")), "U026 {name}");
     });
+}
+
+/// The kubelet's key and the tokens of pods are there only when asked for.
+#[test]
+fn the_kubelets_root_directory_is_mounted_on_request() {
+    for platform in PLATFORMS {
+        for (mode, events) in [("Periodic", false), ("PeriodicAndEvents", true)] {
+            let mut cluster = cluster(platform);
+            cluster.environment.kubelet_root_mount = true;
+            ask(&mut cluster, &one_group(&json!({ "infoRefreshMode": mode })));
+            let pod = pod(&set(&cluster, "worker"));
+            let wanted = platform == Platform::Kubernetes || events;
+            let found = mounted(&pod, "/host-var-lib-kubelet");
+            assert_eq!(found.is_some(), wanted, "{platform} {mode}");
+            assert_eq!(mounted(&pod, "/host-var-lib-kubelet/config.yaml"), None, "{platform} {mode}");
+        }
+    }
 }
 
 /// The SELinux type is the constraints', and the pod is held to those constraints.

@@ -200,7 +200,13 @@ fn the_image_is_the_one_asked_for_or_our_own() {
                 let (pull, ready) =
                     if image == OWN { ("Always".into(), "/readyz") } else { (Value::Null, "/healthz") };
                 assert_eq!(container["imagePullPolicy"], pull, "{image}");
-                assert_eq!(container["readinessProbe"]["httpGet"]["path"], ready, "{image}");
+                let port = if image == OWN { json!("health") } else { json!(10259) };
+                for (probe, path) in [("readinessProbe", ready), ("livenessProbe", "/healthz")] {
+                    let get = &container[probe]["httpGet"];
+                    assert_eq!((&get["path"], &get["port"]), (&json!(path), &port), "{image}");
+                }
+                let flag = container["args"].to_string().contains("--health-probe-bind-address");
+                assert_eq!(flag, image == OWN, "{image}: the Go scheduler has no such flag");
             }
             Err(reason) => {
                 assert_eq!(desired(&cluster), Desired::Keep, "what runs goes on");
