@@ -9,6 +9,8 @@
 //! - Memory is the highest `VmRSS` while nothing happens, sampled once a second; beside it that right after the
 //!   load, and `VmHWM`, the most there ever was.
 //! - CPU is what the kernel's scheduler counted for the process, as a share of one core.
+//! - Our exporter runs with narrow and with wide mounts. The cgroups that wake the narrow one are stand-ins, made when
+//!   the kubelet makes the pod's folder: a moment after the real ones, and without the load of making them.
 //! - An allocation begins when the kubelet renames `cpu_manager_state` into place and ends when a watch of the API
 //!   server delivers an object in which one CPU fewer is available.
 //! - Writes are those in the API server's audit log, between the creation of a pod and its deletion
@@ -40,6 +42,9 @@ pub(crate) struct Args {
     /// Only this case; may be repeated
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<Case>,
+    /// What our exporter sees of its node; several run side by side, joined by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["narrow", "wide"])]
+    mounts: Vec<Mounts>,
     /// A resource-topology-exporter to run beside ours
     #[arg(long, value_name = "PATH")]
     peer: Option<PathBuf>,
@@ -61,6 +66,17 @@ pub(crate) struct Args {
     /// The tholepin binary to measure; built with the profile `dist` when not given
     #[arg(long)]
     binary: Option<PathBuf>,
+}
+
+/// What our exporter sees of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mounts {
+    /// The default: pods' cgroups show changes. The rig's kubelets make none; stand-ins follow the pods' folders
+    Narrow,
+    /// The kubelet's root directory: state files show changes
+    Wide,
+    /// Neither
+    Blind,
 }
 
 /// A case.
@@ -171,18 +187,37 @@ impl Args {
     }
 
     fn subjects(&self, binary: PathBuf) -> Vec<Subject> {
-        let ours = ["exporter", "--metrics-ip=127.0.0.1", "--metrics-port=PORT", "--kubelet-state-dir=ROOT"];
         let interval = format!("--sleep-interval={}ms", self.peer_interval.as_millis());
         // There is no pod whose conditions the peer could keep.
         let peers =
             ["--metrics-mode=http", "--metrics-ip=127.0.0.1", "--metrics-port=PORT", "--podreadiness=false"];
         let owned = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
-        let mut subjects = vec![Subject { label: "tholepin", program: binary, args: owned(&ours) }];
+        let ours = self.mounts.iter().map(|mounts| {
+            let state = if *mounts == Mounts::Wide { "ROOT" } else { "" };
+            let args = ["exporter", "--metrics-ip=127.0.0.1", "--metrics-port=PORT"].map(str::to_owned);
+            Subject {
+                label: mounts.label(),
+                program: binary.clone(),
+                args: args.into_iter().chain([format!("--kubelet-state-dir={state}")]).collect(),
+                cgroups: *mounts == Mounts::Narrow,
+            }
+        });
+        let mut subjects: Vec<Subject> = ours.collect();
         subjects.extend(self.peer.iter().map(|program| {
             let args = [owned(&peers), vec![interval.clone()]].concat();
-            Subject { label: "peer", program: program.clone(), args }
+            Subject { label: "peer", program: program.clone(), args, cgroups: false }
         }));
         subjects
+    }
+}
+
+impl Mounts {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Narrow => "narrow",
+            Self::Wide => "wide",
+            Self::Blind => "blind",
+        }
     }
 }
 

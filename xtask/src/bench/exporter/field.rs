@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use testkit::cluster::{Cluster, ClusterNode};
 use testkit::controlplane::ControlPlaneOptions;
-use testkit::kubelet::KubeletOptions;
+use testkit::kubelet::{KubeletOptions, PodCgroups};
 use testkit::machine::Machine;
 use testkit::process_group::{Process, Spec};
 use testkit::{env, load, port};
@@ -47,12 +47,14 @@ pub(super) struct Shape {
 /// An exporter to measure.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
-    /// `tholepin` or `peer`.
+    /// The mounts of ours, or `peer`.
     pub(super) label: &'static str,
     /// Its program.
     pub(super) program: PathBuf,
     /// Arguments besides those that say where things are.
     pub(super) args: Vec<String>,
+    /// Whether its machine has cgroups of pods.
+    pub(super) cgroups: bool,
 }
 
 /// A running exporter and its node.
@@ -72,6 +74,7 @@ pub(super) struct Field {
     pub(super) pods: Api<Pod>,
     cluster: Cluster,
     shape: Shape,
+    _cgroups: Vec<PodCgroups>,
 }
 
 impl Field {
@@ -96,7 +99,10 @@ impl Field {
         let client = cluster.client().await?;
         let reports = Reports::watch(client.clone(), cluster.nodes().iter().map(ClusterNode::name));
         let pods = Api::default_namespaced(client);
-        let mut field = Self { exporters: Vec::new(), reports, audit, pods, cluster, shape };
+        let seen = cluster.nodes().iter().zip(subjects).filter(|(_, subject)| subject.cgroups);
+        let cgroups = seen.map(|(node, _)| node.kubelet().show_cgroups()).collect::<anyhow::Result<_>>()?;
+        let mut field =
+            Self { exporters: Vec::new(), reports, audit, pods, cluster, shape, _cgroups: cgroups };
         for (number, subject) in subjects.iter().enumerate() {
             let process = field.cluster.spawn(field.spec(number, subject)?)?;
             field.exporters.push(Exporter { label: subject.label, process, number });
