@@ -69,6 +69,9 @@ pub struct Args {
     /// The folder of Container Device Interface files
     #[arg(long, value_name = "DIR", default_value = cdi::GENERATED_DIR)]
     cdi_dir: PathBuf,
+    /// Allow devices that give their containers the whole node: a mount of / or of the kubelet's folder, /dev/mem
+    #[arg(long)]
+    allow_host_paths: bool,
     /// The address that serves metrics and health; 0 turns them off [default: :8080]
     #[arg(long, value_name = "ADDRESS")]
     http_bind_address: Option<String>,
@@ -172,6 +175,7 @@ impl Args {
             registration,
             socket_dir,
             cdi_dir: self.cdi_dir.clone(),
+            allow_host_paths: self.allow_host_paths,
             http: http::address(http).context("--http-bind-address")?,
             health: self.health_probe_bind_address,
         })

@@ -6,6 +6,7 @@
 mod check;
 mod device_list;
 mod duration;
+mod host_paths;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -310,6 +311,21 @@ impl Config {
             }
         }
         self
+    }
+
+    /// Refuses paths that give a container the whole node; `name` stands for the file in errors.
+    ///
+    /// # Errors
+    /// Names the field and the flag that allows them.
+    pub fn without_whole_node(self, name: &str) -> Result<Self, Error> {
+        let mut resources = self.resources.iter().enumerate();
+        let found = resources.find_map(|(index, one)| Some((index, host_paths::of_whole_node(one)?)));
+        let Some((index, (field, path))) = found else { return Ok(self) };
+        Err(Error::Field {
+            file: name.to_owned(),
+            field: format!("resources[{index}].{field}"),
+            reason: format!("{path:?} gives each container the whole node: allowed with --allow-host-paths"),
+        })
     }
 
     fn checked(self, file: &str) -> Result<Self, Error> {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use node::watch::{Names, Target, Watcher, changed};
+use node::watch::{Names, Target, Watcher, changed, open_or_poll};
 use runtime::page_reclaim::ReclaimTrigger;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -106,7 +106,7 @@ impl DeviceWatcher {
         if config.cdi.mode != CdiMode::Off {
             targets.push(Target { dir: self.cdi_dir.clone(), names: Names::Visible, tag: () });
         }
-        Watcher::new(targets).ok()
+        open_or_poll(targets)
     }
 
     /// Scans for devices and reports a failure once.

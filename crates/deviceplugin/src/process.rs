@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use node::pluginwatcher::Status;
-use node::watch::{Names, Target, Watcher, changed};
+use node::watch::{Names, Target, Watcher, changed, open_or_poll};
 use prometheus_client::registry::Registry;
 use runtime::http::{self, Endpoints, Probe};
 use runtime::page_reclaim::{self, ReclaimTrigger};
@@ -195,7 +195,7 @@ impl Process {
 fn config_watcher(source: &ConfigSource) -> Option<Option<Watcher<()>>> {
     let ConfigSource::File(path) = source else { return None };
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some(Watcher::new(vec![Target { dir: dir.to_owned(), names: Names::All, tag: () }]).ok())
+    Some(open_or_poll(vec![Target { dir: dir.to_owned(), names: Names::All, tag: () }]))
 }
 
 /// Waits for a possible change of the configuration; for ever, if it is not a file.

@@ -26,6 +26,8 @@ pub struct Settings {
     pub socket_dir: PathBuf,
     /// The folder of Container Device Interface files.
     pub cdi_dir: PathBuf,
+    /// Whether devices may give containers the whole node, as a mount of `/` does.
+    pub allow_host_paths: bool,
     /// The address that serves metrics and health; none turns them off.
     pub http: Option<SocketAddr>,
     /// The address that serves health alone; none turns it off.
@@ -50,7 +52,7 @@ impl Settings {
     /// When the file cannot be read or is wrong.
     pub fn read(&self) -> Result<Config, Error> {
         let config = match &self.source {
-            ConfigSource::File(path) => Config::read(path)?,
+            ConfigSource::File(path) => self.allowed(Config::read(path)?, &path.display().to_string())?,
             ConfigSource::Flags(config) => config.clone(),
         };
         Ok(config.of_node(&self.environment.node))
@@ -66,7 +68,12 @@ impl Settings {
         if last.is_unchanged(&text) {
             return Ok(None);
         }
-        let config = Config::parse(&path.display().to_string(), &text)?;
+        let name = path.display().to_string();
+        let config = self.allowed(Config::parse(&name, &text)?, &name)?;
         Ok(Some(config.of_node(&self.environment.node)))
+    }
+
+    fn allowed(&self, config: Config, name: &str) -> Result<Config, Error> {
+        if self.allow_host_paths { Ok(config) } else { config.without_whole_node(name) }
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use futures::{FutureExt as _, StreamExt as _};
 use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 use rustix::io::Errno;
+use tracing::warn;
 
 /// Everything that can make a file in a directory new, changed or gone, and the directory itself gone.
 /// Writers that rename a finished temporary file over the old one (the kubelet's checkpoints) show up as `MOVED_TO`.
@@ -247,6 +248,17 @@ fn count<T: Ord>(counts: &mut Counts<T>, tag: T, times: u32) {
     *sum = sum.saturating_add(times);
 }
 
+/// Starts watching, or says once why it cannot and what follows: [`changed`] then returns each second.
+pub fn open_or_poll<T: Copy + Ord>(targets: Vec<Target<T>>) -> Option<Watcher<T>> {
+    let place = targets.first().map(|target| target.dir.display().to_string());
+    let made = Watcher::new(targets);
+    if let Err(error) = &made {
+        let place = place.unwrap_or_default();
+        warn!(place, %error, "no file events (see fs.inotify.max_user_instances, max_user_watches); looking each second");
+    }
+    made.ok()
+}
+
 /// Waits for an event for at most `patience`; callers look up the change themselves. The watcher is `None` when the
 /// kernel has none left (`fs.inotify.max_user_instances`); one that breaks becomes `None` here. Without a watcher this
 /// returns after at most a second, so that callers poll.
@@ -256,7 +268,8 @@ pub async fn changed<T: Copy + Ord>(watcher: &mut Option<Watcher<T>>, patience: 
         Ok(changes) => changes,
         Err(_) => watching.recheck(),
     };
-    if changes.is_err() {
+    if let Err(error) = changes {
+        warn!(%error, "file events are lost; looking each second");
         *watcher = None;
     }
 }

@@ -78,3 +78,37 @@ fn the_sample_plugins_command_line() {
             && !is_sample_name("device-plugin")
     );
 }
+
+/// At the start and when the file changes: a slip in it would give tenants the node.
+#[test]
+fn devices_that_give_the_whole_node_are_refused_unless_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("devices.yaml");
+    let config = format!("--config={}", path.display());
+    let read = |words: &[&str]| {
+        let settings = ours(&[&[config.as_str()], words].concat()).unwrap();
+        let changed = settings.read_if_changed(&mut crate::content_hash::ContentHash::default());
+        let outcomes = [settings.read().map(drop), changed.map(drop)];
+        outcomes.map(|outcome| outcome.map_err(|error| error.to_string()))
+    };
+    let list = "discovery: {list: {devices: {'*': [{id: a}]}}}";
+    for (lines, field) in [
+        (
+            format!("{list}\n  container: {{mounts: [{{hostPath: /opt/x}}, {{hostPath: /}}]}}"),
+            "container.mounts.hostPath",
+        ),
+        (format!("{list}\n  container: {{deviceNodes: [/dev/mem]}}"), "container.deviceNodes"),
+        (
+            "discovery: {list: {devices: {'*': [{id: a, deviceNodes: [/dev/port]}]}}}".to_owned(),
+            "discovery.list",
+        ),
+    ] {
+        let text = format!("version: v1alpha1\nresources:\n- name: example.com/nic\n  {lines}\n");
+        std::fs::write(&path, text).unwrap();
+        for refused in read(&[]) {
+            let error = refused.unwrap_err();
+            assert!(error.contains(field) && error.contains("--allow-host-paths"), "{error}");
+        }
+        assert_eq!(read(&["--allow-host-paths"]), [Ok(()), Ok(())], "{field}");
+    }
+}

@@ -141,6 +141,7 @@ impl Rig {
             registration: RegistrationMode::Register,
             socket_dir: self.folder(),
             cdi_dir: self.cdi_dir(),
+            allow_host_paths: false,
             http: None,
             health: None,
             dra: None,

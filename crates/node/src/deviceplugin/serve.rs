@@ -26,7 +26,7 @@ use super::{Error, Plugin, RegistrationEvent, RegistrationMode, SocketPaths, VER
 use crate::pause::Pause;
 use crate::pluginwatcher::{self, Info, Kind, Registrar};
 use crate::socket::{Identity, Own, RECHECK};
-use crate::watch::{Names, Target, Watcher, changed};
+use crate::watch::{Names, Target, Watcher, changed, open_or_poll};
 
 /// The deadline of a registration. The kubelet dials the plugin before it answers, with a timeout of 10 s.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -53,8 +53,7 @@ const GRACE: Duration = Duration::from_secs(1);
 pub async fn run<P: Plugin>(paths: &SocketPaths, plugin: Arc<P>) -> Result<Infallible, Error> {
     // Sockets of the kubelet and of plugins; the kubelet's checkpoints in the same folder change with every pod.
     let targets = vec![Target { dir: paths.folder.clone(), names: Names::Other(CHECKPOINT), tag: () }];
-    // The kernel may have no watch left (`fs.inotify.max_user_instances`): then periodic checks replace it.
-    let mut watcher = Watcher::new(targets).ok();
+    let mut watcher = open_or_poll(targets);
     let mut pause = Pause::new(&paths.resource);
     loop {
         let clash = || plugin.on_registration(RegistrationEvent::Clash);

@@ -18,7 +18,7 @@ use super::{Driver, SERVICE, SOCKET, SocketPaths, wire};
 use crate::pause::Pause;
 use crate::pluginwatcher::{self, Info, Kind, Status};
 use crate::socket::{Error, Own};
-use crate::watch::{Names, Target, Watcher};
+use crate::watch::{Names, Target, open_or_poll};
 
 /// The largest message; a pod has few claims.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
@@ -75,7 +75,7 @@ async fn serve(
     let folder = path.parent().unwrap_or(&path);
     let failed = |source| Error::Make { path: path.clone(), source };
     let names = Names::Is(SOCKET.to_owned());
-    let mut watcher = Watcher::new(vec![Target { dir: folder.to_owned(), names, tag: () }]).ok();
+    let mut watcher = open_or_poll(vec![Target { dir: folder.to_owned(), names, tag: () }]);
     let mut pause = Pause::new(&paths.driver);
     loop {
         std::fs::create_dir_all(folder).map_err(failed)?;

@@ -14,7 +14,7 @@ use tonic::transport::Server;
 use super::{Info, Registrar, SocketPaths, Status};
 use crate::pause::Pause;
 use crate::socket::{Error, Own};
-use crate::watch::{Names, Target, Watcher};
+use crate::watch::{Names, Target, open_or_poll};
 
 /// Keeps the registration in the kubelet's folder until the future is dropped. That removes the socket, so that the
 /// kubelet drops the plugin. While another process serves the socket, this one waits. Must be called inside a tokio
@@ -28,7 +28,7 @@ pub async fn run(
     status: watch::Sender<Status>,
 ) -> Result<Infallible, Error> {
     let (path, names) = (paths.path(), Names::Is(paths.socket.clone()));
-    let mut watcher = Watcher::new(vec![Target { dir: paths.folder.clone(), names, tag: () }]).ok();
+    let mut watcher = open_or_poll(vec![Target { dir: paths.folder.clone(), names, tag: () }]);
     let mut pause = Pause::new(&info.name);
     loop {
         let clash = || Status::clash(&status, &path);
