@@ -64,8 +64,8 @@ pub fn network_policies(options: &Options) -> [NetworkPolicy; 3] {
     controller::network::policies(options, &OPERATOR.pod_labels(), kubelets)
 }
 
-/// The Deployment. The operator is told what holds for its operands too: ports and addresses of API servers, the kubelets,
-/// and whether exporters mount the kubelet's root directory.
+/// The Deployment. The operator is told what holds for its operands too: ports and addresses of API servers, the
+/// kubelets, and whether exporters mount the kubelet's root directory.
 #[must_use]
 pub fn deployment(options: &Options) -> Deployment {
     let ports = &options.common.api_server_ports;

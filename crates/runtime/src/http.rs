@@ -8,8 +8,8 @@
 //! which is never a secret here. `/metrics` is OpenMetrics or Prometheus' plain text, as the scraper accepts. `GET
 //! /log-level` shows the level and `PUT` changes it, from this machine only (a port-forward counts).
 //!
-//! The module `tls` serves the same over HTTPS. [`serve_health`] serves the probes alone, on a port of their own, so that
-//! the readers of metrics cannot keep the kubelet's probes out.
+//! The module `tls` serves the same over HTTPS. [`serve_health`] serves the probes alone, on a port of their own, so
+//! that the readers of metrics cannot keep the kubelet's probes out.
 
 mod exposition;
 pub(crate) mod server;

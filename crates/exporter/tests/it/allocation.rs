@@ -109,8 +109,8 @@ async fn restricted(cluster: &Cluster, client: &Client) -> PathBuf {
     cluster.control().kubeconfig_for("exporter", "exporters").unwrap()
 }
 
-/// Each allocation becomes visible by itself and whole: by the kubelet's state files, and by pods' cgroups where the root
-/// directory is not mounted. (How soon is measured by `cargo xtask bench exporter`.)
+/// Each allocation becomes visible by itself and whole: by the kubelet's state files, and by pods' cgroups where the
+/// root directory is not mounted. (How soon is measured by `cargo xtask bench exporter`.)
 #[tokio::test]
 async fn every_allocation_becomes_visible_whole() {
     const BATCH: usize = 20;

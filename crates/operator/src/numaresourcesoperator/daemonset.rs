@@ -2,8 +2,8 @@
 //!
 //! In: a request, a pool of it. Out: its exporters. Never: a right, a mount or a flag that our exporter does not use.
 //!
-//! Our exporter learns of changes from pods' cgroups, and from `/run/rte/notify`; if asked for, from the kubelet's state
-//! files. The Go exporter has the file only. It gets the root directory on Kubernetes, as with the Go operator.
+//! Our exporter learns of changes from pods' cgroups, and from `/run/rte/notify`; if asked for, from the kubelet's
+//! state files. The Go exporter has the file only. It gets the root directory on Kubernetes, as with the Go operator.
 
 use std::collections::BTreeMap;
 

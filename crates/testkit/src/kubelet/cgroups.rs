@@ -1,7 +1,7 @@
 //! Stand-ins for the cgroups of pods, which the kubelets of the rig do not make.
 //!
-//! In: a kubelet's root folder. Out: `fs/cgroup/kubepods/pod<uid>` in the machine's `sys`. Never: an earlier moment than
-//! the real one: the kubelet makes a pod's folder right after its cgroup (`Kubelet.SyncPod`).
+//! In: a kubelet's root folder. Out: `fs/cgroup/kubepods/pod<uid>` in the machine's `sys`. Never: an earlier moment
+//! than the real one: the kubelet makes a pod's folder right after its cgroup (`Kubelet.SyncPod`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

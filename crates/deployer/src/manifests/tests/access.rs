@@ -82,8 +82,8 @@ fn the_exporter_is_told_where_things_are_mounted() {
     }
 }
 
-/// The kubelet's key and the tokens of the node's pods are below its root directory, those of a control plane beside its
-/// configuration elsewhere.
+/// The kubelet's key and the tokens of the node's pods are below its root directory, those of a control plane beside
+/// its configuration elsewhere.
 #[test]
 fn the_exporter_sees_no_credentials_unless_asked_to() {
     let file = |path: &str| {
