@@ -204,7 +204,7 @@ fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
         let below = kubelet.below_root(path).is_some();
         mounts.extend(below.then(|| read_only(&kubelet::RTE_ROOT[1..], &kubelet.root)));
     }
-    mounts.extend(kubelet::rte_file_mounts(&kubelet, false));
+    mounts.extend(kubelet::rte_file_mounts(&kubelet, false, true));
     mounts
 }
 

@@ -88,7 +88,7 @@ fn the_exporter_is_told_where_things_are_mounted() {
 fn the_exporter_sees_no_credentials_unless_asked_to() {
     let file = |path: &str| {
         let config = KubeletConfig::File { path: path.to_owned(), drop_ins: Some("/k/conf.d".to_owned()) };
-        Some(Kubelet { root: "/k".to_owned(), config })
+        Some(Kubelet { root: "/k".to_owned(), config, certificate: KubeletCertificate::Cluster })
     };
     for (config, root, wanted) in [
         (
