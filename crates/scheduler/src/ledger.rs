@@ -274,8 +274,8 @@ impl Ledger {
         self.settle(next, scratch);
     }
 
-    /// The kubelet has admitted the pod. From now on a pod that finishes by itself may be gone before the kubelet admits
-    /// those that are pending now.
+    /// The kubelet has admitted the pod. From now on a pod that finishes by itself may be gone before the kubelet
+    /// admits those that are pending now.
     pub fn admitted(&mut self, id: PodId, scratch: &mut Scratch) {
         self.revision += 1;
         let Some(index) = self.index(id) else { return };

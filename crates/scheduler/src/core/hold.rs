@@ -3,9 +3,9 @@
 //! In: waiting pods, nodes, the time. Out: at most one node, on which nothing is placed but the pod it is held for and
 //! pods before that one in the queue. Never: a second node, a pod taken off its node, or a hold without an end.
 //!
-//! Of the pods that have waited long enough, the first in the queue that could fit some node without the pods there gets
-//! the emptiest such node, for a minute. Without success the next pod in the queue has its turn; each further hold for a
-//! pod lasts twice as long, up to an hour. After each hold no node is held for as long as that one was.
+//! Of the pods that have waited long enough, the first in the queue that could fit some node without the pods there
+//! gets the emptiest such node, for a minute. Without success the next pod in the queue has its turn; each further hold
+//! for a pod lasts twice as long, up to an hour. After each hold no node is held for as long as that one was.
 //! - The pod is placed once the other pods of the node end within a hold, which sooner or later lasts long enough.
 //!   Nothing can fill the node meanwhile but pods before it: the more important, and finitely many older ones.
 //! - Nothing starves: of the whole cluster one node is closed, only to later pods, and then open for as long.

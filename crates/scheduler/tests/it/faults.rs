@@ -1,7 +1,7 @@
 //! Faults between the scheduler and the API server: every pod gets a place where its kubelet takes it, once.
 //!
-//! The pods of each case fill two nodes to the last zone, so one that is counted twice or forgotten waits for ever or is
-//! lost. `FAULT_ROUNDS=20` repeats all cases.
+//! The pods of each case fill two nodes to the last zone, so one that is counted twice or forgotten waits for ever or
+//! is lost. `FAULT_ROUNDS=20` repeats all cases.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The time in seconds at which a stream of pods of 4 CPUs lets a pod of 8 through; `None`: not within an hour. A pod of
-/// the stream ends every 10 s, and the next one is there already.
+/// The time in seconds at which a stream of pods of 4 CPUs lets a pod of 8 through; `None`: not within an hour. A pod
+/// of the stream ends every 10 s, and the next one is there already.
 fn let_through(core: &mut Core) -> Option<u64> {
     core.handle(Event::Pod(pod("big", 8, json!({"spec": {"priority": 10}}))), LATER);
     for at in 0..360 {

@@ -1,7 +1,7 @@
 //! Reports that only numbers can explain: without a fingerprint, or with one that two pods share.
 //!
-//! In: a report, and the pods it may count. Out: whether its numbers prove that it counts them. Never: a report believed
-//! that may be older than one of these pods.
+//! In: a report, and the pods it may count. Out: whether its numbers prove that it counts them. Never: a report
+//! believed that may be older than one of these pods.
 
 use topology::zone::{Free, NodeTopology};
 
@@ -29,8 +29,8 @@ impl Ledger {
         tables.any(|table| table == *free || (quiet && promises_no_more(&table)))
     }
 
-    /// Of a pod and its former namesake, which have one hash, the one that the report counts by its numbers. `None`: the
-    /// numbers do not tell. (No wire field of a report carries the uid.)
+    /// Of a pod and its former namesake, which have one hash, the one that the report counts by its numbers. `None`:
+    /// the numbers do not tell. (No wire field of a report carries the uid.)
     pub(super) fn tell_namesakes_apart(
         &self,
         report: &NodeTopology,
