@@ -8,10 +8,11 @@
 //! clients.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use node::podresources::{self, Allocatable, Client};
 use node::sysfs::{self, Layout, Machine, Sysfs};
+use runtime::token_bucket::TokenBucket;
 use topology::cpuset::CpuSet;
 use tracing::{debug, warn};
 
@@ -24,6 +25,10 @@ use crate::zones::Remark;
 /// Deadline of one call to the kubelet; the same as in RTE.
 const KUBELET_DEADLINE: Duration = Duration::from_secs(10);
 
+/// Remarks that are logged at once, and the time after which one more is: a kubelet may contradict the kernel in
+/// thousands of ways, or in another way at each scan.
+const REMARKS: (u32, Duration) = (20, Duration::from_secs(60));
+
 /// Scans the node, and caches the inputs that hardly ever change.
 #[derive(Debug)]
 pub struct Scanner {
@@ -35,6 +40,7 @@ pub struct Scanner {
     inputs: Option<CachedInputs>,
     allocatable: Option<Allocatable>,
     remarks: BTreeSet<Remark>,
+    lines: TokenBucket,
 }
 
 /// Inputs that hardly ever change.
@@ -96,6 +102,7 @@ impl Scanner {
             inputs: None,
             allocatable: None,
             remarks: BTreeSet::new(),
+            lines: TokenBucket::new(REMARKS.0, REMARKS.1, Instant::now()),
         })
     }
 
@@ -136,9 +143,7 @@ impl Scanner {
         let CachedInputs { machine, layout, core_kinds, kubelet } = inputs;
         let snapshot = NodeSnapshot { machine, layout, core_kinds, kubelet, allocatable };
         let report = report(snapshot, pods, &self.accounting)?;
-        for remark in report.remarks.difference(&self.remarks) {
-            warn!(%remark, "the kubelet and the kernel disagree");
-        }
+        log_remarks(report.remarks.difference(&self.remarks), &mut self.lines, Instant::now());
         self.remarks.clone_from(&report.remarks);
         Ok(report)
     }
@@ -160,6 +165,28 @@ impl Scanner {
         debug!(zones, %cpus, rules = ?kubelet.rules, "read the machine and the kubelet's rules");
         Ok(CachedInputs { machine, layout, core_kinds, kubelet })
     }
+}
+
+/// Logs remarks as far as the limit allows; the number of those logged.
+fn log_remarks<'a>(
+    remarks: impl Iterator<Item = &'a Remark>,
+    lines: &mut TokenBucket,
+    now: Instant,
+) -> usize {
+    let (mut told, mut hidden) = (0_usize, 0_usize);
+    for remark in remarks {
+        if lines.available_at() > now {
+            hidden += 1;
+            continue;
+        }
+        lines.take(now);
+        told += 1;
+        warn!(%remark, "the kubelet and the kernel disagree");
+    }
+    if hidden > 0 {
+        debug!(hidden, "further contradictions are not logged; the metric of remarks counts all");
+    }
+    told
 }
 
 #[cfg(test)]

@@ -103,3 +103,14 @@ async fn missing_kubelet_information_is_an_error_and_tried_again() {
     rig.has("restricted", "test-pod-0");
     assert_eq!(rig.says().await[0], "restricted");
 }
+
+/// A kubelet that contradicts the kernel in thousands of ways does not fill the log.
+#[test]
+fn remarks_have_a_limit_of_their_own() {
+    let all: Vec<Remark> = (0..10_000).map(|id| Remark::StrayCpus(id.to_string())).collect();
+    let now = Instant::now();
+    let mut lines = TokenBucket::new(REMARKS.0, REMARKS.1, now);
+    assert_eq!(log_remarks(all.iter(), &mut lines, now), 20);
+    assert_eq!(log_remarks(all.iter(), &mut lines, now + Duration::from_secs(1)), 0);
+    assert_eq!(log_remarks(all.iter(), &mut lines, now + Duration::from_secs(61)), 1);
+}
