@@ -57,12 +57,19 @@ pub struct EnvironmentOptions {
     /// The kubelets of node groups that state none
     #[command(flatten)]
     pub kubelets: KubeletLayoutFlags,
-    /// Address range of API servers and of their Service in network policies; can be repeated [default: any address]
-    #[arg(long = "api-server-cidr", value_name = "CIDR", value_parser = deployer::cli::cidr)]
+    /// Address range of API servers and of their Service in network policies; can be repeated, or joined by commas
+    /// [default: any address]
+    #[arg(
+        long = "api-server-cidr",
+        value_name = "CIDR",
+        env = "THOLEPIN_API_SERVER_CIDR",
+        value_delimiter = ',',
+        value_parser = deployer::cli::cidr
+    )]
     pub api_server_cidrs: Vec<String>,
     /// Mount the kubelet's whole root directory into our exporters, with its key and the volumes of all pods, so that
     /// the kubelet's state files show them changes
-    #[arg(long)]
+    #[arg(long, env = "THOLEPIN_KUBELET_ROOT_MOUNT")]
     pub kubelet_root_mount: bool,
     /// The name of our own image where our pod cannot be read.
     #[arg(skip)]

@@ -8,11 +8,12 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args as _, Command};
 use deployer::cli::render::Args;
+use runtime::stderr;
 
 use crate::manifests::{self, NAMESPACE, Options};
 
 /// Flags of the operator that manifests fix, or that `render` has a flag of its own for, each with the reason.
-const FIXED: [(&str, &str); 16] = [
+const FIXED: [(&str, &str); 18] = [
     ("kubeconfig", "the pod's service account reaches the API server"),
     ("context", "the pod's service account reaches the API server"),
     ("namespace", "render has --namespace"),
@@ -24,6 +25,8 @@ const FIXED: [(&str, &str); 16] = [
     ("kubelet-token", "the pod's service account has the token"),
     ("kubelet-authority", "no such file is mounted; render has --kubelet-ca-config-map"),
     ("api-server-port", "render has it, and opens the port for the operator too"),
+    ("api-server-cidr", "render has it, and limits the operator's own egress too"),
+    ("kubelet-root-mount", "render has it"),
     ("kubelet-profile", "render has it"),
     ("kubelet-root", "render has it"),
     ("kubelet-config", "render has it"),
@@ -43,7 +46,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("flags about kubelets are for Kubernetes; on {platform} pools state them");
     }
     if !platform.is_openshift() {
-        args.certificate_note(&options.common).iter().for_each(|note| eprintln!("warning: {note}"));
+        args.certificate_note(&options.common)
+            .iter()
+            .for_each(|note| stderr::line(format_args!("warning: {note}")));
     }
     args.print(&manifests::objects(&options))
 }
@@ -122,7 +127,9 @@ mod tests {
     ];
 
     /// Values for the flags that `render` has itself, and what the operator gets.
-    const OWN: [(&str, &str, &str); 6] = [
+    const OWN: [(&str, &str, &str); 8] = [
+        ("api-server-cidr", "10.0.0.0/8", "--api-server-cidr=10.0.0.0/8"),
+        ("kubelet-root-mount", "", "--kubelet-root-mount"),
         ("api-server-port", "8443", "--api-server-port=8443"),
         ("kubelet-profile", "k3s", "--kubelet-config=configz:10250"),
         ("kubelet-root", "/k", "--kubelet-root=/k"),

@@ -251,8 +251,8 @@ impl Target {
     }
 }
 
-/// Whether the API server refuses the account this attempt. Any other answer, such as 404, comes after its consent. What
-/// gets past the roles is tried again with a real object, so that validation does not answer before admission.
+/// Whether the API server refuses the account this attempt. Any other answer, such as 404, comes after its consent. An
+/// attempt that passes the roles is made again with a real object: validation would answer before admission.
 async fn is_refused(clients: [&Client; 2], target: &Target, verb: &str, namespace: &str) -> bool {
     let [client, admin] = clients;
     let collection = target.path.replace("{}", namespace);

@@ -151,6 +151,13 @@ const FLAGS: &[(&[&str], &str, Show, &str, &str)] = &[
     (&[], "--add-nrt-owner=false", |s| format!("{:?}", s.publishing.unwrap().owner), "Node", "Leave"),
     (&[], "--metrics-mode=HTTP", serving, "off", "0.0.0.0:2112"),
     (HTTP, "--metrics-port=99", serving, "0.0.0.0:2112", "0.0.0.0:99"),
+    (
+        &[],
+        "--health-probe-bind-address=127.0.0.1:99",
+        |s| format!("{:?}", s.health),
+        "None",
+        "Some(127.0.0.1:99)",
+    ),
     (HTTP, "--metrics-ip=127.120.110.100", serving, "0.0.0.0:2112", "127.120.110.100:2112"),
     (HTTP, "--metrics-ip=::1", serving, "0.0.0.0:2112", "[::1]:2112"),
     (HTTP, "--metrics-ip=[::1]", serving, "0.0.0.0:2112", "[::1]:2112"),
