@@ -45,7 +45,7 @@ enum Task {
     Features,
     /// Build a container image with nothing in it but the program: an OCI archive, with its SBOM.
     Image(image::Args),
-    /// Run the long versions of tests that are short in `test`, for an hour or two, and write them into docs/figures.md.
+    /// Run the long versions of tests that are short in `test`, for an hour or two, and record them in docs/figures.md.
     Nightly {
         /// Names of long versions [default: all]
         names: Vec<String>,

@@ -133,8 +133,9 @@ pub fn shortened(text: &str, limit_bytes: usize) -> Cow<'_, str> {
         if line.len() <= limit_bytes {
             return line.to_owned();
         }
-        let head = line.floor_char_boundary(limit_bytes / 4 * 3);
-        let tail = line.ceil_char_boundary(line.len() - limit_bytes / 8);
+        let is_boundary = |at: &usize| line.is_char_boundary(*at);
+        let head = (0..=limit_bytes / 4 * 3).rev().find(is_boundary).unwrap_or(0);
+        let tail = (line.len() - limit_bytes / 8..line.len()).find(is_boundary).unwrap_or(line.len());
         format!("{} ... {} bytes left out ... {}", &line[..head], tail - head, &line[tail..])
     };
     text.split('\n').map(short).collect::<Vec<_>>().join("\n").into()

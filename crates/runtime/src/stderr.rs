@@ -1,7 +1,7 @@
 //! Messages on standard error.
 //!
-//! In: text, parts of which may come from strangers. Out: the text on standard error, in short lines, without characters
-//! that act on a terminal. Never: a panic when it is closed.
+//! In: text, parts of which may come from strangers. Out: the text on standard error, in short lines, without
+//! characters that act on a terminal. Never: a panic when it is closed.
 
 use std::fmt::Display;
 use std::io::Write as _;

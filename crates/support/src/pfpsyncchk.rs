@@ -90,7 +90,7 @@ pub fn run(call: &Call) -> anyhow::Result<ExitCode> {
     };
     match report {
         Ok(report) => {
-            report.notes.iter().for_each(|note| stderr::line(note));
+            report.notes.iter().for_each(stderr::line);
             call::print(&report.text)?;
             Ok(ExitCode::from(if report.failed { 2 } else { 0 }))
         }

@@ -1,7 +1,7 @@
 //! `cargo xtask nightly`: the long versions of tests that are short in `cargo xtask test`, and their record.
 //!
-//! In: names of long versions, or none for all. Out: a row for each in docs/figures.md, with commit and date; an error if
-//! one fails, after all have run. What each variable does is in docs/rig.md.
+//! In: names of long versions, or none for all. Out: a row for each in docs/figures.md, with commit and date; an error
+//! if one fails, after all have run. What each variable does is in docs/rig.md.
 
 use std::fs;
 use std::path::Path;

@@ -160,7 +160,7 @@ impl Request {
         }
         let found = detect::cluster(&clients.reads, &self.given).await;
         let errors = [found.platform.get().err(), found.version.get().err()];
-        errors.into_iter().flatten().for_each(|error| stderr::line(error));
+        errors.into_iter().flatten().for_each(stderr::line);
         if self.parsed.bool("json") {
             print(&format!("{}\n", serde_json::to_string(&found)?));
         } else {

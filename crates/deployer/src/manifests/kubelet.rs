@@ -54,9 +54,9 @@ pub fn rte_file_flags(kubelet: &Kubelet, own: bool) -> Vec<String> {
     [Some(format!("--kubelet-config-file={file}")), drop_ins].into_iter().flatten().collect()
 }
 
-/// RTE's mounts of the kubelet's files that the mount of its root directory does not have; without `has_root` there is no
-/// such mount. Our exporter gets the file alone, because its directory may have credentials. It ends when the file was
-/// replaced.
+/// RTE's mounts of the kubelet's files that the mount of its root directory does not have; without `has_root` there is
+/// no such mount. Our exporter gets the file alone, because its directory may have credentials. It ends when the file
+/// was replaced.
 #[must_use]
 pub fn rte_file_mounts(kubelet: &Kubelet, own: bool, has_root: bool) -> Vec<(VolumeMount, Volume)> {
     let KubeletConfig::File { path, drop_ins } = &kubelet.config else { return Vec::new() };

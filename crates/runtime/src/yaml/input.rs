@@ -1,7 +1,8 @@
 //! Files as people name them on a command line: regular files, and pipes such as the shell's `<(command)`.
 //!
-//! In: a path. Out: a reader. Never: a wait without end for the writer of a pipe to come, or a read of a device. A writer
-//! that is there may take its time, as in other programs: `kubectl get` of a large cluster does.
+//! In: a path. Out: a reader. Never: a wait without end for the writer of a pipe to come, or a read of a device.
+//!
+//! A writer that is there may take its time, as in other programs: `kubectl get` of a large cluster does.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};

@@ -1,7 +1,7 @@
 //! Bad input for every entry point: no panic, no abort, no hang, little memory, and a reason in plain text.
 //!
-//! `BAD_INPUTS=5000 SEED=1 cargo test -p tholepin --test it -- bad_input --nocapture` runs that many from that seed, and
-//! prints the longest message. A failure names its seed; `BAD_INPUTS=1 SEED=N` repeats it.
+//! `BAD_INPUTS=5000 SEED=1 cargo test -p tholepin --test it -- bad_input --nocapture` runs that many from that seed
+//! on, and prints the longest message. A failure names its seed; `BAD_INPUTS=1 SEED=N` repeats it.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
