@@ -120,3 +120,32 @@ fn write_errors_are_reported() {
     none.cdi = config::Cdi { mode: config::CdiMode::Field, kind: Some("nic".to_owned()) };
     assert!(CdiFile::for_resource(&none, folder.path()).is_err());
 }
+
+#[test]
+fn a_full_disk_leaves_what_was_written_and_hides_what_was_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path();
+    let small = || {
+        let (flags, size) = (rustix::mount::MountFlags::empty(), Some(c"size=16k"));
+        Ok(rustix::mount::mount("tmpfs", dir, "tmpfs", flags, size)?)
+    };
+    // Only root may mount.
+    let Ok(namespaces) = testkit::namespace::Namespaces::default().with_mounts(small) else { return };
+    let when_full = || {
+        let mut file = file(dir);
+        assert_eq!(file.ensure(&inventory(&["a"])), Ok(true));
+        std::fs::write(dir.join("rest"), [0; 64 << 10]).unwrap_err();
+        let both = inventory(&["a", "b"]);
+        let error = file.ensure(&both).unwrap_err();
+        assert!(error.contains("No space left on device"), "{error}");
+        let offered = file.with_undescribed_unhealthy(&both, &error);
+        let healthy = |id: &str| offered.devices[id].unhealthy_reason.is_none();
+        assert_eq!([healthy("a"), healthy("b")], [true, false]);
+        assert_eq!(cdi::file::read(&dir.join("example.com-nic.json")).unwrap().devices.len(), 1);
+        // Nothing of the attempt is left.
+        assert_eq!(std::fs::read_dir(dir).unwrap().count(), 2);
+        std::fs::remove_file(dir.join("rest")).unwrap();
+        assert_eq!(file.ensure(&both), Ok(true));
+    };
+    namespaces.run(when_full).unwrap();
+}

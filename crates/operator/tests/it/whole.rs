@@ -4,11 +4,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use api::rbac::Rules;
 use deployer::platform::Platform;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 use testkit::cluster::Cluster;
+use testkit::controlplane::ControlPlane;
 use testkit::dump::{Dump, assert_same, difference, dump, settled};
 use testkit::machine::Machine;
 use testkit::{env, load, net};
@@ -16,9 +19,9 @@ use tokio::time::Instant;
 
 use super::defects::ours;
 use super::rig::{NAMESPACE, PATIENCE, control, images, install, tholepin, until};
-use super::scenario::Scenario;
+use super::scenario::{Scenario, asked_in_all};
 use super::seen::{Seen, api_of};
-use super::within_rights::{PLAYED, note};
+use super::within_rights::{PLAYED, note, unused, used};
 
 const SET: &str = "numaresourcesoperator-workers";
 
@@ -58,9 +61,26 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
         to_nothing(&seen, &before).await;
         let operator: Api<Pod> = Api::namespaced(seen.admin.clone(), NAMESPACE);
         operator.delete_collection(&DeleteParams::default(), &Default::default()).await.unwrap();
+        operands_use_their_rights(cluster.control(), &granted).await;
         note(scenario, cluster.control(), granted).await;
     })
     .unwrap();
+}
+
+/// Rights of exporters and schedulers without a use here, and why they have them.
+const UNUSED: [&str; 0] = [];
+
+/// The operands have ended: watches are in the log when they are over.
+async fn operands_use_their_rights(control: &ControlPlane, granted: &[PolicyRule]) {
+    let mut requests = Vec::new();
+    for account in ["rte", "secondary-scheduler"] {
+        requests.extend(asked_in_all(control, NAMESPACE, account).await);
+    }
+    let (any, named) = used(&requests, Vec::new());
+    let rules = Rules { cluster: granted.to_vec(), ..Rules::default() };
+    let unused = unused(rules, &any, &named);
+    println!("rights: {} requests of exporters and scheduler, unused rights: {}", requests.len(), unused.len());
+    assert_eq!(unused, UNUSED);
 }
 
 /// Without what controllers make and number, and what each process leaves.
