@@ -85,9 +85,11 @@ fn apart(items: Vec<Value>) -> Vec<Value> {
     seen.into_values().collect()
 }
 
-/// Groups that satisfy the rules: unique pool names, and one of two exclusive fields.
+/// A spec that satisfies the rules: unique pool names, and one of two exclusive fields.
 fn groups(spec: &mut Value) {
+    spec.get_mut("kubelet").into_iter().for_each(kubelet);
     for (index, group) in spec["nodeGroups"].as_array_mut().into_iter().flatten().enumerate() {
+        group.get_mut("kubelet").into_iter().for_each(kubelet);
         let Value::Object(group) = group else { panic!("{group}") };
         if index % 2 == 0 {
             let name = format!("{}-{index}", group["poolName"].as_str().unwrap());
@@ -98,6 +100,13 @@ fn groups(spec: &mut Value) {
                 group.remove(field);
             }
         }
+    }
+}
+
+/// An authority, or no check at all.
+fn kubelet(kubelet: &mut Value) {
+    if kubelet["insecure"] == true {
+        kubelet.as_object_mut().unwrap().remove("certificateAuthority");
     }
 }
 
