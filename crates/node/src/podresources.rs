@@ -2,7 +2,7 @@
 //!
 //! In: the address of a unix socket, or of a directory with recorded answers (`folder`). Out: [`PodResources`] and
 //! [`Allocatable`], checked (see `parse`); or an error that names the call and the cause. Never: an answer of more
-//! than 16 MiB, encoded or decoded (see `bound`), a call without a deadline, a retry (callers decide when to ask
+//! than 16 MiB, or 32 MiB decoded (see `bound`), a call without a deadline, a retry (callers decide when to ask
 //! again), or a partial answer: one impossible value refuses the whole.
 //!
 //! The connection is made at the first call, and again at the next call after it broke. So a restart of the kubelet

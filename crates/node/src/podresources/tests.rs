@@ -251,14 +251,14 @@ async fn a_huge_answer_is_refused_and_the_client_lives_on() {
     let error = rig.client.list().await.unwrap_err();
     assert!(matches!(error, Error::Status { call: Call::List, .. }), "{error}");
     assert!(error.to_string().contains("16777216"), "{error}");
-    // 400 KB, of which decoding would make more than 16 MiB.
-    let hollow = pod(vec![wire::ContainerResources::default(); 200_000]);
+    // 1 MB, of which decoding would make more than 32 MiB.
+    let hollow = pod(vec![wire::ContainerResources::default(); 500_000]);
     rig.set(Behaviour::Answer(
         wire::ListPodResourcesResponse { pod_resources: vec![hollow] },
         Default::default(),
     ));
     let error = rig.client.list().await.unwrap_err();
-    assert!(error.to_string().contains("the answer takes more than 16 MiB of memory"), "{error}");
+    assert!(error.to_string().contains("the answer takes more than 32 MiB of memory"), "{error}");
     rig.set(Behaviour::Empty);
     assert_eq!(rig.client.list().await.unwrap(), []);
 }

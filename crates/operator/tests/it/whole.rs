@@ -79,7 +79,11 @@ async fn operands_use_their_rights(control: &ControlPlane, granted: &[PolicyRule
     let (any, named) = used(&requests, Vec::new());
     let rules = Rules { cluster: granted.to_vec(), ..Rules::default() };
     let unused = unused(rules, &any, &named);
-    println!("rights: {} requests of exporters and scheduler, unused rights: {}", requests.len(), unused.len());
+    println!(
+        "rights: {} requests of exporters and scheduler, unused rights: {}",
+        requests.len(),
+        unused.len()
+    );
     assert_eq!(unused, UNUSED);
 }
 
