@@ -1,8 +1,8 @@
-//! `cargo xtask bundle`: the operator for the Operator Lifecycle Manager.
+//! `cargo xtask bundle`: the operators for the Operator Lifecycle Manager.
 //!
-//! In: the functions of `operator::manifests` and `operator::rbac`, the definitions' schemas. Out: the folders
-//! `bundle` (registry+v1) and `catalog` (file-based), and on request what OLM's own tools say of them. Never: a
-//! right, a name or a text that stands elsewhere too.
+//! In: packages, made of the operators' manifests, rules and definitions. Out: a folder for the bundle of each
+//! (registry+v1), the folder `catalog` (file-based) with all, and on request what OLM's own tools say of them. Never:
+//! a right, a name or a text that stands elsewhere too.
 //!
 //! One bundle is for every platform; where they differ it is OpenShift's. What is namespaced has no namespace
 //! in it: OLM puts it where it is installed.
@@ -10,22 +10,32 @@
 mod catalog;
 mod csv;
 mod descriptors;
+mod metadata;
 mod package;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod validate;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use deployer::manifests::controller::Options;
 use deployer::platform::Platform;
 use objects::Object;
-use operator::manifests::{self, Options};
 
 use crate::tree::{Tree, root};
+use package::{HARDWARE, NUMA, Package};
 use validate::Tool;
 
-/// Makes bundle and catalog.
+pub(crate) use metadata::Annotations;
+
+/// The default image of the bundle of the operator of NUMA resources.
+const NUMA_IMAGE: &str = concat!("tholepin-bundle:", env!("CARGO_PKG_VERSION"));
+/// The default image of the bundle of the operator of DeviceConfigs.
+const HARDWARE_IMAGE: &str = concat!("tholepin-hardware-bundle:", env!("CARGO_PKG_VERSION"));
+/// Kinds that OLM does not install: it fails the whole InstallPlan.
+const NOT_BY_OLM: [&str; 2] = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
+
+/// Makes the bundles and their catalog.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  cargo xtask bundle\n  cargo xtask bundle --check\n  cargo xtask bundle --validate\n  \
@@ -38,20 +48,24 @@ pub(crate) struct Args {
     /// Where the folders go [default: the repository]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// The operator's image, best by its digest [default: as manifests have it]
+    /// The operators' image, best by its digest [default: as manifests have it]
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// The bundle's image, for the catalog
-    #[arg(long, value_name = "IMAGE", default_value = concat!("tholepin-bundle:", env!("CARGO_PKG_VERSION")))]
+    /// The image of the bundle of the operator of NUMA resources, for the catalog
+    #[arg(long, value_name = "IMAGE", default_value = NUMA_IMAGE)]
     bundle_image: String,
+    /// The image of the bundle of the operator of DeviceConfigs, for the catalog
+    #[arg(long, value_name = "IMAGE", default_value = HARDWARE_IMAGE)]
+    hardware_bundle_image: String,
     /// Have OLM's tools and kustomize look at what is there, building them with Go if need be: all of them, or
     /// those named
     #[arg(long, value_enum, value_name = "TOOL", num_args = 0.., value_delimiter = ',')]
     validate: Option<Vec<Tool>>,
 }
 
-/// What bundle and catalog are made of.
+/// What the bundle of a package, and its part of the catalog, are made of.
 pub(crate) struct Source {
+    pub(crate) package: &'static Package,
     /// The operator's options: those of OpenShift.
     pub(crate) options: Options,
     /// The image of the bundle.
@@ -60,66 +74,83 @@ pub(crate) struct Source {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let folder = args.output.clone().unwrap_or_else(root);
-    let source = Source::new(args.image.as_deref(), &args.bundle_image);
-    let (bundle, catalog) = source.trees()?;
-    bundle.put(&folder.join("bundle"), args.check, "cargo xtask bundle")?;
-    catalog.put(&folder.join("catalog"), args.check, "cargo xtask bundle")?;
+    let image = args.image.as_deref();
+    let sources = [
+        Source::new(&NUMA, image, &args.bundle_image),
+        Source::new(&HARDWARE, image, &args.hardware_bundle_image),
+    ];
+    put(&sources, &folder, args.check)?;
     let Some(tools) = &args.validate else { return Ok(()) };
     let tools = if tools.is_empty() { Tool::ALL.to_vec() } else { tools.clone() };
     validate::run(&folder, &tools)
 }
 
-/// Fails when a committed file of the bundle or the catalog is stale.
+/// Fails when a committed file of a bundle or the catalog is stale.
 pub(crate) fn check() -> anyhow::Result<()> {
-    let source = Source::new(None, concat!("tholepin-bundle:", env!("CARGO_PKG_VERSION")));
-    let (bundle, catalog) = source.trees()?;
-    bundle.put(&root().join("bundle"), true, "cargo xtask bundle")?;
-    catalog.put(&root().join("catalog"), true, "cargo xtask bundle")
+    put(&defaults(), &root(), true)
 }
 
-/// The labels of the bundle's image.
-pub(crate) fn labels() -> BTreeMap<String, String> {
-    package::labels().into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+/// All packages as they are committed.
+fn defaults() -> [Source; 2] {
+    [Source::new(&NUMA, None, NUMA_IMAGE), Source::new(&HARDWARE, None, HARDWARE_IMAGE)]
+}
+
+fn put(sources: &[Source], folder: &Path, check: bool) -> anyhow::Result<()> {
+    for source in sources {
+        source.bundle()?.put(&folder.join(source.package.folder), check, "cargo xtask bundle")?;
+    }
+    catalog(sources)?.put(&folder.join("catalog"), check, "cargo xtask bundle")
+}
+
+/// The files of the catalog.
+fn catalog(sources: &[Source]) -> anyhow::Result<Tree> {
+    let mut catalog = Tree::default();
+    for source in sources {
+        let csv = csv::service_version(source.package, &source.options)?;
+        let path = format!("{}/catalog.yaml", source.package.name);
+        catalog.add(&path, catalog::text(&catalog::blobs(&csv, source)?)?);
+    }
+    catalog.add("catalog.Dockerfile", metadata::catalog_dockerfile());
+    Ok(catalog)
 }
 
 impl Source {
-    pub(crate) fn new(image: Option<&str>, bundle_image: &str) -> Self {
+    pub(crate) fn new(package: &'static Package, image: Option<&str>, bundle_image: &str) -> Self {
         let mut options = crate::manifests::options(Platform::OpenShift);
+        package.namespace.clone_into(&mut options.namespace);
         if let Some(image) = image {
             options.common.images.tholepin = image.to_owned();
         }
-        Self { options, bundle_image: bundle_image.to_owned() }
+        Self { package, options, bundle_image: bundle_image.to_owned() }
     }
 
-    /// The files of the bundle, and those of the catalog.
-    pub(crate) fn trees(&self) -> anyhow::Result<(Tree, Tree)> {
-        let csv = csv::service_version(&self.options)?;
+    /// The files of the bundle.
+    pub(crate) fn bundle(&self) -> anyhow::Result<Tree> {
+        let csv = csv::service_version(self.package, &self.options)?;
         let mut bundle = Tree::default();
-        bundle.add_yaml(&format!("manifests/{}.clusterserviceversion.yaml", csv::PACKAGE), &csv)?;
+        bundle.add_yaml(&format!("manifests/{}.clusterserviceversion.yaml", self.package.name), &csv)?;
         for object in self.objects() {
             bundle.add_objects(&format!("manifests/{}", file_name(&object)), &[object])?;
         }
-        bundle.add_yaml("metadata/annotations.yaml", &package::annotations())?;
-        bundle.add_yaml("tests/scorecard/config.yaml", &package::scorecard())?;
-        bundle.add("bundle.Dockerfile", package::bundle_dockerfile());
-        let mut catalog = Tree::default();
-        let path = format!("{}/catalog.yaml", csv::PACKAGE);
-        catalog.add(&path, catalog::text(&catalog::blobs(&csv, self)?)?);
-        catalog.add("catalog.Dockerfile", package::catalog_dockerfile());
-        Ok((bundle, catalog))
+        bundle.add_yaml("metadata/annotations.yaml", &Annotations::of(self.package))?;
+        bundle.add_yaml("tests/scorecard/config.yaml", &metadata::scorecard())?;
+        bundle.add("bundle.Dockerfile", metadata::bundle_dockerfile(self.package));
+        Ok(bundle)
     }
 
-    /// What OLM makes besides the CSV: all of the operator's objects but those that the CSV stands for.
+    /// What OLM makes besides the CSV: all of the operator's objects but those that the CSV stands for, and those
+    /// that OLM does not install.
     pub(crate) fn objects(&self) -> Vec<Object> {
-        let objects = manifests::objects(&self.options);
-        let own = |object: &Object| {
-            let account = object.kind().kind == "ServiceAccount";
-            let access =
-                object.name() == manifests::access::ROLE || object.name() == manifests::access::BINDING;
-            let place = ["Namespace", "Deployment"].contains(&object.kind().kind.as_str());
-            account || access || place
+        let left_out = |object: &Object| {
+            let kind = object.kind();
+            let access = kind.group == "rbac.authorization.k8s.io";
+            let process = ["ServiceAccount", "Namespace", "Deployment"].contains(&kind.kind.as_str());
+            access && self.package.access.contains(&object.name())
+                || process
+                || NOT_BY_OLM.contains(&kind.kind.as_str())
         };
-        objects.into_iter().filter(|object| !own(object)).map(without_namespace).collect()
+        let objects = (self.package.objects)(&self.options);
+        objects.into_iter().filter(|object| !left_out(object)).map(without_namespace).collect()
     }
 }
 

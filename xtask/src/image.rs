@@ -20,7 +20,8 @@ use std::process::Command;
 
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
-use clap::builder::ArgPredicate;
+
+use crate::bundle::Annotations;
 
 use arch::Arch;
 use layer::Layer;
@@ -43,10 +44,9 @@ pub(crate) struct Args {
     /// Where the archive and the SBOMs go [default: `image` in cargo's target folder]
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Name and tag of the image
-    #[arg(long, value_name = "NAME", default_value = concat!("tholepin:", env!("CARGO_PKG_VERSION")),
-        default_value_if("bundle", ArgPredicate::IsPresent, concat!("tholepin-bundle:", env!("CARGO_PKG_VERSION"))), value_parser = tag)]
-    tag: String,
+    /// Name and tag of the image [default: this version of `tholepin`, or of the bundle, as its archive is named]
+    #[arg(long, value_name = "NAME", value_parser = tag)]
+    tag: Option<String>,
     /// User and group of the program in pods that do not name one
     #[arg(long, value_name = "UID:GID", default_value = "65532:65532", value_parser = user)]
     user: String,
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     /// A program built like ours, instead of building it; for one architecture
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Pack the operator's bundle in this folder, as `cargo xtask bundle` writes it, instead of the program
+    /// Pack an operator's bundle in this folder, as `cargo xtask bundle` writes it, instead of the program
     #[arg(long, value_name = "DIR", conflicts_with_all = ["arch", "binary", "user"])]
     bundle: Option<PathBuf>,
 }
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.binary.is_none() {
         build::check_tools(&archs)?;
     }
-    let info = info(args, Revision::of(root)?);
+    let info = info(args, "tholepin", Revision::of(root)?);
     let mut platforms = Vec::new();
     for arch in archs {
         platforms.push(platform(root, arch, args.binary.as_deref(), &info)?);
@@ -96,13 +96,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Packs a bundle: its folders, with what its metadata says as labels.
 fn bundle(args: &Args, root: &Path, bundle: &Path) -> anyhow::Result<()> {
-    let info = info(args, Revision::of(root)?);
     let mut texts = crate::tree::files(bundle)?;
     texts.retain(|path, _| !path.ends_with(".Dockerfile"));
-    ensure!(texts.contains_key("metadata/annotations.yaml"), "{} is no bundle", bundle.display());
+    let metadata = texts.get("metadata/annotations.yaml");
+    let metadata = metadata.with_context(|| format!("{} is no bundle", bundle.display()))?;
+    let metadata = Annotations::read(metadata).with_context(|| format!("in {}", bundle.display()))?;
+    let name = metadata.image()?;
+    let info = info(args, &name, Revision::of(root)?);
     let layer = Layer::of_texts(&texts, info.created)?;
-    let archive = oci::archive_of_files(&info, &layer, &crate::bundle::labels())?;
-    let path = output_folder(args, root)?.join("tholepin-bundle.oci.tar");
+    let archive = oci::archive_of_files(&info, &layer, &metadata.labels())?;
+    let path = output_folder(args, root)?.join(format!("{name}.oci.tar"));
     write(&path, &archive.bytes)?;
     println!("{} {}", info.tag, archive.digest);
     args.load.map_or(Ok(()), |engine| engine.load(&path, &info.tag))
@@ -144,10 +147,11 @@ fn architectures(args: &Args) -> anyhow::Result<Vec<Arch>> {
     Ok(archs)
 }
 
-fn info(args: &Args, revision: Revision) -> ImageInfo {
+fn info(args: &Args, name: &str, revision: Revision) -> ImageInfo {
+    let version = env!("CARGO_PKG_VERSION");
     ImageInfo {
-        tag: args.tag.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        tag: args.tag.clone().unwrap_or_else(|| format!("{name}:{version}")),
+        version: version.to_owned(),
         revision: revision.commit,
         created: revision.time,
         user: args.user.clone(),

@@ -33,7 +33,7 @@ enum Task {
     /// Measure on the real thing.
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Write the operator's OLM bundle and catalog.
+    /// Write the operators' OLM bundles and their catalog.
     Bundle(bundle::Args),
     /// Regenerate the Rust modules made from `proto/`.
     Codegen {

@@ -1,4 +1,4 @@
-//! The file-based catalog: one package with one channel, whose head is the bundle.
+//! The file-based catalog of a package: one channel, whose head is the bundle.
 //!
 //! In: the CSV. Out: its documents (`olm.package`, `olm.channel`, `olm.bundle`). Never: a description that is
 //! not the CSV's.
@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Source;
-use super::csv::{self, PACKAGE, RelatedImage, ServiceVersion, VERSION};
-use super::package::CHANNEL;
+use super::csv::{self, RelatedImage, ServiceVersion, VERSION};
+use super::metadata::CHANNEL;
 
 /// One document of a catalog.
 #[derive(Serialize)]
@@ -73,23 +73,24 @@ struct Property {
 /// The documents.
 pub(crate) fn blobs(csv: &ServiceVersion, source: &Source) -> anyhow::Result<Vec<Blob>> {
     let icon = csv.spec.icon.first().context("the CSV has no icon")?;
+    let name = source.package.name;
     let package = Package {
         schema: "olm.package",
-        name: PACKAGE,
+        name,
         default_channel: CHANNEL,
         description: csv.spec.description,
         icon: Icon { base64data: icon.base64data.clone(), mediatype: icon.mediatype },
     };
-    let entry = Entry { name: csv::name(), skip_range: format!("<{VERSION}") };
-    let channel = Channel { schema: "olm.channel", package: PACKAGE, name: CHANNEL, entries: vec![entry] };
+    let entry = Entry { name: csv::name(source.package), skip_range: format!("<{VERSION}") };
+    let channel = Channel { schema: "olm.channel", package: name, name: CHANNEL, entries: vec![entry] };
     let mut related_images = csv.spec.related_images.clone();
     related_images.insert(0, RelatedImage { name: "", image: source.bundle_image.clone() });
     let bundle = Bundle {
         schema: "olm.bundle",
-        name: csv::name(),
-        package: PACKAGE,
+        name: csv::name(source.package),
+        package: name,
         image: source.bundle_image.clone(),
-        properties: properties(csv)?,
+        properties: properties(name, csv)?,
         related_images,
     };
     Ok(vec![Blob::Package(package), Blob::Channel(channel), Blob::Bundle(bundle)])
@@ -103,16 +104,15 @@ pub(crate) fn text(blobs: &[Blob]) -> anyhow::Result<String> {
 }
 
 /// What is installed with it, which version it is, and what a console shows of it.
-fn properties(csv: &ServiceVersion) -> anyhow::Result<Vec<Property>> {
+fn properties(package: &str, csv: &ServiceVersion) -> anyhow::Result<Vec<Property>> {
     let owned = &csv.spec.customresourcedefinitions.owned;
-    let group = api::numaresources::GROUP;
     let kind = |owned: &super::descriptors::Owned| Property {
         kind: "olm.gvk",
-        value: json!({ "group": group, "kind": owned.kind, "version": owned.version }),
+        value: json!({ "group": owned.group(), "kind": owned.kind, "version": owned.version }),
     };
     let mut properties: Vec<Property> = owned.iter().map(kind).collect();
     properties
-        .push(Property { kind: "olm.package", value: json!({ "packageName": PACKAGE, "version": VERSION }) });
+        .push(Property { kind: "olm.package", value: json!({ "packageName": package, "version": VERSION }) });
     properties.push(Property { kind: "olm.csv.metadata", value: metadata(csv)? });
     Ok(properties)
 }

@@ -1,50 +1,29 @@
 //! The ClusterServiceVersion: what OLM installs, and what it tells people about it.
 //!
-//! In: the operator's options. Out: the document. Never: a rule or a pod of its own: both are those of the
+//! In: a package, the operator's options. Out: the document. Never: a rule or a pod of its own: both are those of the
 //! plain manifests.
 
 use std::collections::BTreeMap;
 
 use anyhow::Context as _;
-use deployer::manifests::controller;
-use deployer::platform::Platform;
-use k8s_openapi::api::apps::v1::DeploymentSpec;
+use deployer::manifests::controller::Options;
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use operator::manifests::{NAME, OPERATOR, Options, definitions, namespace, samples};
-use operator::rbac;
+use objects::Object;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::descriptors::{self, Owned};
+use super::package::Package;
 
-/// The package's name.
-pub(crate) const PACKAGE: &str = "tholepin-operator";
 /// The version of program, bundle and catalog entry.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The oldest Kubernetes whose API server understands the definitions' rules (`optionalOldSelf` takes
 /// ratcheting, on since 1.30).
 const MIN_KUBE_VERSION: &str = "1.30.0";
-const DISPLAY_NAME: &str = "tholepin NUMA Resources Operator";
-const SUMMARY: &str = "NUMA-aware scheduling: pods are placed where the kubelet can really align them.";
-const DESCRIPTION: &str = "\
-Kubelets with the Topology Manager reject pods whose CPUs, memory and devices they cannot align to NUMA nodes, and the \
-default scheduler, which sees only totals of nodes, sends them such pods. This operator installs what avoids that, and keeps it as it was \
-asked for:
-
-* a *NUMAResourcesOperator* brings an exporter to the nodes of each node group, which publishes what each NUMA node has left;
-* a *NUMAResourcesScheduler* brings a scheduler that reads it and places pods where they will be admitted.
-
-It has the API of the Go NUMA Resources Operator, and takes over what that has installed.
-
-Pods are scheduled by it when they say `schedulerName: topo-aware-scheduler`. Nodes need a kubelet with a Topology Manager policy such as \
-`single-numa-node`, and the static CPU and memory managers.
-
-Kubelets elsewhere than kubeadm has them, or with certificates of their own, are described in `spec.kubelet` of the NUMAResourcesOperator. \
-Each flag of the operator has a variable `THOLEPIN_...` for `spec.config.env` of the Subscription; without a check of kubelets' certificates \
-it is `THOLEPIN_KUBELET_INSECURE=true`.
-";
 /// Two tholepins and an oar.
 const ICON: &str = "\
 <svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 64 64\">\
@@ -72,7 +51,7 @@ pub(crate) struct Spec {
     pub(crate) min_kube_version: &'static str,
     pub(crate) maturity: &'static str,
     pub(crate) provider: Provider,
-    pub(crate) keywords: Vec<&'static str>,
+    pub(crate) keywords: &'static [&'static str],
     pub(crate) icon: Vec<Icon>,
     pub(crate) install_modes: Vec<InstallMode>,
     pub(crate) customresourcedefinitions: Definitions,
@@ -137,43 +116,48 @@ pub(crate) struct RelatedImage {
     pub(crate) image: String,
 }
 
-/// The name of this version.
-pub(crate) fn name() -> String {
-    format!("{PACKAGE}.v{VERSION}")
+/// The name of this version of a package.
+pub(crate) fn name(package: &Package) -> String {
+    format!("{}.v{VERSION}", package.name)
 }
 
 /// The document.
-pub(crate) fn service_version(options: &Options) -> anyhow::Result<ServiceVersion> {
-    let mode = |kind, supported| InstallMode { kind, supported };
+pub(crate) fn service_version(package: &Package, options: &Options) -> anyhow::Result<ServiceVersion> {
+    let objects = (package.objects)(options);
+    let mode = |kind| InstallMode { kind, supported: package.install_modes.contains(&kind) };
     let spec = Spec {
-        display_name: DISPLAY_NAME,
-        description: DESCRIPTION,
+        display_name: package.about.name,
+        description: package.about.description,
         version: VERSION,
         min_kube_version: MIN_KUBE_VERSION,
         maturity: "alpha",
         provider: Provider { name: "tholepin" },
-        keywords: vec!["NUMA", "topology", "scheduler", "RTE", "performance"],
+        keywords: package.about.keywords,
         icon: vec![Icon { base64data: base64(ICON.as_bytes()), mediatype: "image/svg+xml" }],
-        install_modes: vec![
-            mode("OwnNamespace", true),
-            mode("SingleNamespace", true),
-            mode("MultiNamespace", false),
-            // OLM would turn the rules for the operator's namespace into rules for the whole cluster.
-            mode("AllNamespaces", false),
-        ],
-        customresourcedefinitions: Definitions { owned: owned() },
-        install: install(options)?,
+        install_modes: ["OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces"]
+            .map(mode)
+            .into(),
+        customresourcedefinitions: Definitions { owned: owned(&objects)? },
+        install: install(package, &objects)?,
         related_images: related_images(options),
     };
     Ok(ServiceVersion {
         api_version: "operators.coreos.com/v1alpha1",
         kind: "ClusterServiceVersion",
-        metadata: metadata(options)?,
+        metadata: metadata(package, options, &objects)?,
         spec,
     })
 }
 
-fn owned() -> Vec<Owned> {
+/// The objects of a kind.
+fn of_kind<T: DeserializeOwned>(objects: &[Object], kind: &str) -> anyhow::Result<Vec<T>> {
+    let is = |object: &&Object| object.kind().kind == kind;
+    let read = |object: &Object| T::deserialize(object.body()).with_context(|| format!("reading {object}"));
+    objects.iter().filter(is).map(read).collect()
+}
+
+fn owned(objects: &[Object]) -> anyhow::Result<Vec<Owned>> {
+    let definitions: Vec<CustomResourceDefinition> = of_kind(objects, "CustomResourceDefinition")?;
     let versions = |definition: &CustomResourceDefinition| {
         definition
             .spec
@@ -182,34 +166,36 @@ fn owned() -> Vec<Owned> {
             .map(|version| descriptors::owned(definition, version))
             .collect::<Vec<_>>()
     };
-    definitions().iter().flat_map(versions).collect()
+    Ok(definitions.iter().flat_map(versions).collect())
 }
 
-/// All that runs: exporters and schedulers have the operator's image unless another is asked for.
+/// All that runs: operands have the operator's image unless another is asked for.
 pub(crate) fn related_images(options: &Options) -> Vec<RelatedImage> {
     vec![RelatedImage { name: "operator", image: options.common.images.tholepin.clone() }]
 }
 
-fn install(options: &Options) -> anyhow::Result<Install> {
-    let rules = rbac::everywhere();
-    let deployment = controller::deployment(options, &OPERATOR);
-    let permissions = |rules| vec![Permissions { service_account_name: NAME, rules }];
-    let deployed = DeploymentEntry {
-        name: NAME.to_owned(),
-        label: deployment.metadata.labels.unwrap_or_default(),
-        spec: deployment.spec.context("the Deployment has no spec")?,
-    };
+fn install(package: &Package, objects: &[Object]) -> anyhow::Result<Install> {
+    let rules = (package.rules)();
+    let account = package.program.name;
+    let permissions = |rules| vec![Permissions { service_account_name: account, rules }];
+    let deployed = of_kind(objects, "Deployment")?.into_iter().map(|deployment: Deployment| {
+        Ok(DeploymentEntry {
+            name: account.to_owned(),
+            label: deployment.metadata.labels.unwrap_or_default(),
+            spec: deployment.spec.context("the Deployment has no spec")?,
+        })
+    });
     Ok(Install {
         strategy: "deployment",
         spec: Strategy {
             cluster_permissions: permissions(rules.cluster),
-            deployments: vec![deployed],
+            deployments: deployed.collect::<anyhow::Result<_>>()?,
             permissions: permissions(rules.namespaced),
         },
     })
 }
 
-fn metadata(options: &Options) -> anyhow::Result<ObjectMeta> {
+fn metadata(package: &Package, options: &Options, objects: &[Object]) -> anyhow::Result<ObjectMeta> {
     let words = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     };
@@ -218,17 +204,23 @@ fn metadata(options: &Options) -> anyhow::Result<ObjectMeta> {
         ("capabilities", "Basic Install"),
         ("categories", "OpenShift Optional"),
         ("containerImage", &options.common.images.tholepin),
-        ("description", SUMMARY),
+        ("description", package.about.summary),
         // Any version of ours that came before may go straight to this one.
         ("olm.skipRange", &format!("<{VERSION}")),
         ("operatorframework.io/cluster-monitoring", "true"),
         ("operatorframework.io/suggested-namespace", &options.namespace),
         ("support", "tholepin"),
     ]);
-    let template = serde_json::to_string(&namespace_template(options)?)?;
-    annotations.insert("operatorframework.io/suggested-namespace-template".to_owned(), template);
-    annotations.insert("alm-examples".to_owned(), examples()?);
-    for (feature, has) in FEATURES {
+    for template in of_kind::<Value>(objects, "Namespace")? {
+        let key = "operatorframework.io/suggested-namespace-template".to_owned();
+        annotations.insert(key, serde_json::to_string(&template)?);
+    }
+    let mut examples = (package.examples)();
+    for example in examples.iter_mut().filter_map(Value::as_object_mut) {
+        example.remove("status");
+    }
+    annotations.insert("alm-examples".to_owned(), serde_json::to_string_pretty(&examples)?);
+    for (feature, has) in FEATURES.into_iter().chain([("cnf", package.about.cnf)]) {
         annotations.insert(format!("features.operators.openshift.io/{feature}"), has.to_string());
     }
     let labels = words(&[
@@ -237,7 +229,7 @@ fn metadata(options: &Options) -> anyhow::Result<ObjectMeta> {
         ("operatorframework.io/os.linux", "supported"),
     ]);
     Ok(ObjectMeta {
-        name: Some(name()),
+        name: Some(name(package)),
         // OLM replaces it; its tools want one.
         namespace: Some("placeholder".to_owned()),
         annotations: Some(annotations),
@@ -248,8 +240,7 @@ fn metadata(options: &Options) -> anyhow::Result<ObjectMeta> {
 
 /// What OpenShift's console asks about. The program's cryptography is no validated module, so it makes no claim
 /// about FIPS.
-const FEATURES: [(&str, bool); 10] = [
-    ("cnf", true),
+const FEATURES: [(&str, bool); 9] = [
     ("cni", false),
     ("csi", false),
     ("disconnected", true),
@@ -260,29 +251,6 @@ const FEATURES: [(&str, bool); 10] = [
     ("token-auth-azure", false),
     ("token-auth-gcp", false),
 ];
-
-fn namespace_template(options: &Options) -> anyhow::Result<Value> {
-    let mut value = serde_json::to_value(namespace(options)).context("the namespace")?;
-    value["apiVersion"] = json!("v1");
-    value["kind"] = json!("Namespace");
-    Ok(value)
-}
-
-/// OpenShift's samples, in each version that is served.
-fn examples() -> anyhow::Result<String> {
-    let mut examples = Vec::new();
-    for object in samples::objects(Platform::OpenShift) {
-        for version in [api::numaresources::VERSION, api::numaresources::OLD_VERSION] {
-            let mut body = object.body().clone();
-            body["apiVersion"] = format!("{}/{version}", api::numaresources::GROUP).into();
-            if let Some(fields) = body.as_object_mut() {
-                fields.remove("status");
-            }
-            examples.push(body);
-        }
-    }
-    Ok(serde_json::to_string_pretty(&examples)?)
-}
 
 /// Bytes as Kubernetes writes them in JSON: standard base64.
 fn base64(bytes: &[u8]) -> String {

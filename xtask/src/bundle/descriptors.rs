@@ -25,6 +25,13 @@ pub(crate) struct Owned {
     pub(crate) status_descriptors: Vec<Descriptor>,
 }
 
+impl Owned {
+    /// The API group.
+    pub(crate) fn group(&self) -> &str {
+        self.name.split_once('.').map_or("", |(_, group)| group)
+    }
+}
+
 /// Objects that are made for one of the kind.
 #[derive(Clone, Debug, Serialize)]
 struct Resource {
@@ -71,18 +78,20 @@ pub(crate) fn owned(
 }
 
 fn resources(kind: &str) -> Vec<Resource> {
-    let made: &[[&'static str; 2]] = if kind == api::numaresources::operator::KIND {
-        &[
+    let made: &[[&'static str; 2]] = match kind {
+        api::numaresources::operator::KIND => &[
             ["DaemonSet", "v1"],
             ["ConfigMap", "v1"],
             ["Service", "v1"],
             ["NetworkPolicy", "v1"],
             ["ServiceAccount", "v1"],
-        ]
-    } else {
-        &[["Deployment", "v1"], ["ConfigMap", "v1"], ["NetworkPolicy", "v1"], ["ServiceAccount", "v1"]]
+        ],
+        api::hardware::KIND => {
+            &[[api::kmm::MODULE, api::kmm::VERSION], ["ConfigMap", "v1"], ["ServiceAccount", "v1"]]
+        }
+        _ => &[["Deployment", "v1"], ["ConfigMap", "v1"], ["NetworkPolicy", "v1"], ["ServiceAccount", "v1"]],
     };
-    // A console shows those that are owned, whatever their names.
+    // Without names: a console shows those that the object owns. Objects of a DeviceConfig have no owner.
     made.iter().map(|[kind, version]| Resource { kind, name: "", version }).collect()
 }
 

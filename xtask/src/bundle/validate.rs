@@ -13,13 +13,14 @@ use clap::ValueEnum;
 use deployer::platform::Platform;
 use testkit::env::cache_dir;
 
+use super::package;
 use crate::manifests::{self, FOLDER, HARDWARE};
 use crate::tree::{Tree, root};
 
 /// A tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tool {
-    /// Of operator-framework/api: the bundle.
+    /// Of operator-framework/api: the bundles.
     OperatorVerify,
     /// Of operator-framework/operator-registry: the catalog.
     Opm,
@@ -90,14 +91,19 @@ impl Tool {
     }
 }
 
-/// Has tools look at the folders `bundle`, `catalog` and `deploy/operator` below `folder`, the last always in
-/// the repository.
+/// Has tools look at the folders of bundles and of the catalog below `folder`, and at the kustomizations in the
+/// repository.
 pub(crate) fn run(folder: &Path, tools: &[Tool]) -> anyhow::Result<()> {
     for tool in Tool::ALL.into_iter().filter(|tool| tools.contains(tool)) {
         let program = tool.program()?;
         match tool {
-            Tool::OperatorVerify => bundle(&program, &folder.join("bundle"))?,
-            Tool::Opm => catalog(&program, &folder.join("catalog"))?,
+            Tool::OperatorVerify => {
+                package::ALL.iter().try_for_each(|package| bundle(&program, &folder.join(package.folder)))?;
+            }
+            Tool::Opm => {
+                let folder = folder.join("catalog");
+                package::ALL.iter().try_for_each(|package| catalog(&program, &folder.join(package.name)))?;
+            }
             Tool::Kustomize => kustomizations(&program)?,
         }
     }
@@ -120,7 +126,7 @@ fn bundle(program: &Path, folder: &Path) -> anyhow::Result<()> {
 fn catalog(program: &Path, folder: &Path) -> anyhow::Result<()> {
     // Beside the documents there must be nothing but what says how to serve them.
     let mut command = Command::new(program);
-    command.arg("validate").arg(folder.join(super::csv::PACKAGE));
+    command.arg("validate").arg(folder);
     output(&mut command)?;
     println!("opm validate: {} is valid", folder.display());
     Ok(())

@@ -115,7 +115,11 @@ fn a_bundle_is_its_files_and_its_labels() {
         created: 1_700_000_000,
         user: String::new(),
     };
-    let labels = crate::bundle::labels();
+    let annotations = include_str!("../../../bundle-hardware/metadata/annotations.yaml");
+    let annotations = crate::bundle::Annotations::read(annotations).unwrap();
+    assert_eq!(annotations.image().unwrap(), "tholepin-hardware-bundle");
+    let labels = annotations.labels();
+    assert_eq!(labels["operators.operatorframework.io.bundle.package.v1"], "tholepin-hardware-operator");
     let archive = oci::archive_of_files(&info, &layer, &labels).unwrap();
     let files = unpack(&archive.bytes);
     let config: Value = serde_json::from_str(&blob(&files, "diff_ids").1).unwrap();

@@ -81,6 +81,15 @@ async fn an_api_server_takes_every_field_of_what_is_shipped() {
         for policy in documents(HARDWARE, "samples/node-policy.yaml") {
             apply(&client, &policy, true).await;
         }
+        if platform == Platform::OpenShift {
+            let bundled = crate::bundle::tests::installed();
+            let (elsewhere, here): (Vec<_>, Vec<_>) =
+                bundled.iter().partition(|object| object["apiVersion"] == ELSEWHERE);
+            assert_eq!(elsewhere.len(), 5);
+            for object in here {
+                apply(&client, object, true).await;
+            }
+        }
         for sample in documents(FOLDER, &format!("samples/{}.yaml", word(platform))) {
             for version in [api::numaresources::VERSION, api::numaresources::OLD_VERSION] {
                 let mut sample = sample.clone();
