@@ -22,6 +22,7 @@ mod check;
 #[cfg(feature = "validate")]
 pub mod convert;
 mod defaults;
+mod dra;
 mod driver;
 #[cfg(feature = "validate")]
 mod kernel;
@@ -43,6 +44,7 @@ mod status;
 
 #[cfg(feature = "validate")]
 pub use check::{Problem, check};
+pub use dra::{DeviceClass, Dra};
 pub use driver::{Args, Build, BuildArg, KernelMapping, Modprobe, NameRef, RawArgs, RegistryTls, Sign};
 #[cfg(feature = "validate")]
 pub use kernel::{KernelError, first_match};
@@ -188,6 +190,10 @@ pub struct Spec {
     /// What makes the devices known to the kubelet, on nodes where the driver is loaded. Default: nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_plugin: Option<DevicePlugin>,
+    /// The DRA driver that offers the devices to resource claims, instead of `devicePlugin`. It needs Kubernetes 1.34,
+    /// and a KMM whose Modules have the field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dra: Option<Dra>,
     /// How a new version of the driver reaches the nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upgrade_policy: Option<UpgradePolicy>,

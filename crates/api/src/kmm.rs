@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements, Toleration, Volum
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use crate::hardware::{Args, Build, NameRef, PullPolicy, RawArgs, RegistryTls, Sign};
+use crate::hardware::{Args, Build, DeviceClass, NameRef, PullPolicy, RawArgs, RegistryTls, Sign};
 use crate::kind::kind;
 use crate::null::null_as_default;
 
@@ -65,6 +65,9 @@ pub struct ModuleSpec {
     /// The device plugin of the module.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device_plugin: Option<DevicePlugin>,
+    /// The DRA driver of the module; not beside a device plugin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dra: Option<Dra>,
 }
 
 /// The loader of a module.
@@ -180,6 +183,20 @@ pub struct DevicePlugin {
     /// Whether its pods mount the service account's token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub automount_service_account_token: Option<bool>,
+}
+
+/// The DRA driver of a module.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Dra {
+    /// The name, by which resource claims know it.
+    pub driver_name: String,
+    /// Its pods, described as those of a device plugin.
+    #[serde(flatten)]
+    pub pods: DevicePlugin,
+    /// DeviceClasses that KMM makes.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
+    pub device_classes: Vec<DeviceClass>,
 }
 
 /// The container of a device plugin.

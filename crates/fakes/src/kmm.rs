@@ -2,14 +2,14 @@
 //!
 //! In: the Modules and Nodes of a cluster, and a [`Script`]. Out: everything that a controller above KMM can
 //! see: Modules with finalizer and counters, ModuleImagesConfigs, NodeModulesConfigs, labels and events of
-//! nodes, DaemonSets of device plugins; step by step as KMM writes them, up to the stage and with the faults of
-//! the script. Never: a module that is really loaded; a wait: the next step comes as soon as the last one is
-//! seen.
+//! nodes, DaemonSets of device plugins and DRA drivers; step by step as KMM writes them, up to the stage and
+//! with the faults of the script. Never: a module that is really loaded; a wait: the next step comes as soon as
+//! the last one is seen.
 //!
 //! As with KMM: its group and the parts of its definitions that authors of Modules meet, with defaults and rules
 //! ([`install`]); what its webhook refuses ([`watch_over`]); which nodes a module is for, by labels and taints;
 //! images by kernel mappings; the table of ordered upgrades; when a worker loads and unloads, and that it needs
-//! its service account. Left out: building and signing, preflight validation, DRA.
+//! its service account. Left out: building and signing, preflight validation, DeviceClasses.
 
 mod cluster_state;
 mod decide;

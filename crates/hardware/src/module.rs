@@ -24,10 +24,12 @@ use super::node_states::ObjectNames;
 
 pub mod container;
 mod device_plugin;
+mod dra;
 
 use container::container;
 pub use device_plugin::CDI;
 use device_plugin::{device_plugin, plugin_config};
+use dra::dra;
 
 /// OpenShift's role for privileged pods, which loading a module needs.
 pub const SCC_ROLE: &str = "system:openshift:scc:privileged";
@@ -60,7 +62,7 @@ impl Desired<'_> {
         if spec.service_account_name.is_none() || unloads {
             accounts.push(hardware::loader_account(module));
         }
-        if spec.device_plugin.as_ref().is_some_and(|plugin| plugin.service_account_name.is_none()) {
+        if spec.offers_devices() && spec.plugin_service_account().is_none() {
             accounts.push(hardware::plugin_account(module));
         }
         let account = |name| {
@@ -85,8 +87,7 @@ impl Desired<'_> {
     #[must_use]
     pub fn obsolete_dependencies(&self, current: &[Object]) -> Vec<(ObjectKind, Id)> {
         let spec = &self.config.object.spec;
-        let plugin = spec.device_plugin.as_ref().and_then(|plugin| plugin.service_account_name.as_ref());
-        let named = [spec.service_account_name.as_ref(), plugin];
+        let named = [spec.service_account_name.as_ref(), spec.plugin_service_account()];
         let mut all = possible_dependencies(self.names, self.environment);
         all.retain(|(kind, id)| {
             let is_needed = current.iter().any(|object| object.kind() == kind && object.name() == id.name);
@@ -120,6 +121,7 @@ impl Desired<'_> {
                     container: container(spec),
                 }),
                 device_plugin: device_plugin(&self.config.object, self.names, self.environment),
+                dra: dra(&self.config.object, self.names),
             },
             ..kmm::Module::default()
         };

@@ -70,7 +70,7 @@ pub struct NodeState<'a> {
     pub works: bool,
     /// The driver was loaded before the last boot.
     pub rebooted: bool,
-    /// The device plugin runs.
+    /// The device plugin runs, or the DRA driver.
     pub plugin: bool,
     /// The time at which any process added our cordon taint.
     pub cordon_taint_since: Option<Timestamp>,
@@ -276,7 +276,10 @@ impl<'a> Reader<'a, '_> {
         // A taint without a time is older than any that we add.
         let cordon_taint_since =
             taint.map(|taint| taint.time_added.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0));
-        let plugin = kmm::keys::device_plugin_ready(&module.namespace, &module.name);
+        let plugin = match self.spec.dra {
+            Some(_) => kmm::keys::dra_ready(&module.namespace, &module.name),
+            None => kmm::keys::device_plugin_ready(&module.namespace, &module.name),
+        };
         NodeState {
             name,
             node,

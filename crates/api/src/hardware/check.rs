@@ -12,8 +12,8 @@ use regex_lite::Regex;
 use serde_json::{Map, Value};
 
 use super::{
-    CDI_VOLUME, DeviceConfig, DevicePlugin, KernelMapping, MAX_NAMESPACE, Modprobe, PLUGIN_CONFIG_VERSION,
-    PodsUsingDevices, Sign, Spec, patterns, rules,
+    CDI_VOLUME, DeviceConfig, DevicePlugin, Dra, KernelMapping, MAX_NAMESPACE, Modprobe,
+    PLUGIN_CONFIG_VERSION, PodsUsingDevices, Sign, Spec, patterns, rules,
 };
 
 /// An invalid field, and the fix.
@@ -78,6 +78,10 @@ pub fn check(object: &DeviceConfig) -> Vec<Problem> {
         let known = plugin.config.is_some() || plugin.image.is_none() || named;
         let ignored = object.spec.pods_using_devices() == PodsUsingDevices::Ignore;
         found.unless(known || ignored, "spec.devicePlugin.resourceNames", rules::NAMES_NEEDED);
+    }
+    if let Some(driver) = &object.spec.dra {
+        found.unless(object.spec.device_plugin.is_none(), "spec.dra", rules::DRA_ALONE);
+        dra(driver, &mut found);
     }
     let most = object.spec.upgrade_policy.as_ref().and_then(|policy| policy.max_unavailable.as_ref());
     let right = match most {
@@ -246,14 +250,9 @@ fn device_plugin(plugin: &DevicePlugin, found: &mut Found) {
     found.unless(right, format!("{field}.resourceNames"), rules::RESOURCES);
     let right = plugin.driver_names.iter().all(|name| is(name, &patterns::driver()));
     found.unless(right, format!("{field}.driverNames"), rules::DRIVERS);
-    for (index, volume) in plugin.volumes.iter().enumerate() {
-        mounted(volume, &format!("{field}.volumes[{index}]"), found);
-    }
-    are_of_volumes(plugin, &plugin.volume_mounts, &format!("{field}.volumeMounts"), found);
-    if let Some(container) = &plugin.init_container {
-        let field = format!("{field}.initContainer.volumeMounts");
-        are_of_volumes(plugin, &container.volume_mounts, &field, found);
-    }
+    let init = plugin.init_container.as_ref().map(|container| container.volume_mounts.as_slice());
+    let mounts = [Some(plugin.volume_mounts.as_slice()), init];
+    are_of_volumes(&plugin.volumes, mounts, (field, rules::MOUNT_NAME), found);
     for (index, mount) in plugin.volume_mounts.iter().enumerate() {
         let right = plugin.config.is_none() || !finds(&mount.mount_path, &patterns::reserved());
         found.unless(right, format!("{field}.volumeMounts[{index}].mountPath"), rules::MOUNT_RESERVED);
@@ -275,10 +274,38 @@ fn is_resource(name: &str) -> bool {
     is(name, &patterns::resource()) && !finds(name, patterns::NATIVE) && !name.starts_with("requests.")
 }
 
-fn are_of_volumes(plugin: &DevicePlugin, mounts: &[VolumeMount], field: &str, found: &mut Found) {
-    let is_there = |name: &str| name == CDI_VOLUME || plugin.volumes.iter().any(|volume| volume.name == name);
-    for (index, mount) in mounts.iter().enumerate() {
-        found.unless(is_there(&mount.name), format!("{field}[{index}].name"), rules::MOUNT_NAME);
+fn dra(driver: &Dra, found: &mut Found) {
+    let field = "spec.dra";
+    let right = is(&driver.driver_name, &patterns::subdomain());
+    found.unless(right, format!("{field}.driverName"), rules::DRA_DRIVER);
+    let init = driver.init_container.as_ref().map(|container| container.volume_mounts.as_slice());
+    let mounts = [Some(driver.volume_mounts.as_slice()), init];
+    are_of_volumes(&driver.volumes, mounts, (field, rules::DRA_MOUNT), found);
+    let classes = &driver.device_classes;
+    for (index, class) in classes.iter().enumerate() {
+        let once = classes[..index].iter().all(|other| other.name != class.name);
+        let right = once && is(&class.name, &patterns::subdomain());
+        found.unless(right, format!("{field}.deviceClasses[{index}].name"), rules::DEVICE_CLASS);
+    }
+}
+
+/// Checks volumes, and mounts of them in a container and its init container. Only a device plugin has a volume `cdi`.
+fn are_of_volumes(
+    volumes: &[Volume],
+    mounts: [Option<&[VolumeMount]>; 2],
+    (field, rule): (&str, &'static str),
+    found: &mut Found,
+) {
+    for (index, volume) in volumes.iter().enumerate() {
+        mounted(volume, &format!("{field}.volumes[{index}]"), found);
+    }
+    let is_there = |name: &str| {
+        rule == rules::MOUNT_NAME && name == CDI_VOLUME || volumes.iter().any(|volume| volume.name == name)
+    };
+    for (mounts, at) in mounts.into_iter().zip(["volumeMounts", "initContainer.volumeMounts"]) {
+        for (index, mount) in mounts.unwrap_or_default().iter().enumerate() {
+            found.unless(is_there(&mount.name), format!("{field}.{at}[{index}].name"), rule);
+        }
     }
 }
 

@@ -64,6 +64,19 @@ impl Spec {
         given.unwrap_or(DIR_NAME)
     }
 
+    /// Whether the devices are offered, by a device plugin or by a DRA driver.
+    #[must_use]
+    pub fn offers_devices(&self) -> bool {
+        self.device_plugin.is_some() || self.dra.is_some()
+    }
+
+    /// The service account that the object names for the pods that offer the devices.
+    #[must_use]
+    pub fn plugin_service_account(&self) -> Option<&String> {
+        let plugin = self.device_plugin.as_ref().and_then(|plugin| plugin.service_account_name.as_ref());
+        plugin.or_else(|| self.dra.as_ref()?.service_account_name.as_ref())
+    }
+
     /// The treatment of nodes whose pods use the devices.
     #[must_use]
     pub fn pods_using_devices(&self) -> PodsUsingDevices {

@@ -24,6 +24,11 @@ pub(super) fn resource() -> String {
     format!(r"{DNS}(\.{DNS})*/{LABEL}")
 }
 
+/// A DNS subdomain.
+pub(super) fn subdomain() -> String {
+    format!(r"{DNS}(\.{DNS})*")
+}
+
 /// A driver of resource claims: a domain in any letter case, as the API server accepts it.
 pub(super) fn driver() -> String {
     let part = DNS.replace("a-z", "A-Za-z");

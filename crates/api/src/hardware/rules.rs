@@ -98,6 +98,16 @@ pub(super) const NAMES_NEEDED: &str = "devicePlugin.resourceNames, or driverName
 /// Drivers of resource claims.
 pub(super) const DRIVERS: &str =
     "each must be the name of a driver of resource claims (DRA), a DNS subdomain such as acc.vendor.example";
+/// One of `dra` and `devicePlugin`.
+pub(super) const DRA_ALONE: &str = "dra and devicePlugin exclude each other, as in KMM's Modules; a device plugin that serves claims too \
+    is devicePlugin with driverNames";
+/// `dra.driverName`.
+pub(super) const DRA_DRIVER: &str = "dra.driverName must be the name of the DRA driver, a DNS subdomain in lower case such as acc.vendor.example";
+/// Names of volumes in mounts of `dra`.
+pub(super) const DRA_MOUNT: &str = "volumeMounts[].name must be that of an entry of dra.volumes";
+/// Names in `dra.deviceClasses`.
+pub(super) const DEVICE_CLASS: &str =
+    "dra.deviceClasses[].name must be the name of a DeviceClass, a DNS subdomain in lower case, each once";
 /// The version of `config`.
 pub(super) const CONFIG_VERSION: &str = "devicePlugin.config.version must be v1alpha1";
 /// The resources of `config`.

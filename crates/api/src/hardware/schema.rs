@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::patterns::{
     FOLDER, HOST_PATH, KERNEL, LABEL, MODULE, NATIVE, PERCENT, PREFIX, TAG, TEMPLATE, UP, driver, label_key,
-    repository, reserved, resource,
+    repository, reserved, resource, subdomain,
 };
 use super::{CDI_VOLUME, PLUGIN_CONFIG_VERSION, rules};
 
@@ -76,6 +76,7 @@ pub(super) fn spec_rules() -> Value {
             rules::SIGN_FOLDER,
         ),
         (plugin_is_known(), rules::NAMES_NEEDED),
+        ("!has(self.dra) || !has(self.devicePlugin)".to_owned(), rules::DRA_ALONE),
     ])
 }
 
@@ -144,6 +145,7 @@ pub(super) fn sign_rules() -> Value {
 }
 
 pub(super) fn plugin_rules() -> Value {
+    let is_cdi = format!("m.name == '{CDI_VOLUME}' || ");
     rules_of([
         ("has(self.config) || has(self.image)".to_owned(), rules::PLUGIN),
         ("!has(self.config) || !has(self.command)".to_owned(), rules::PLUGIN_COMMAND),
@@ -157,18 +159,32 @@ pub(super) fn plugin_rules() -> Value {
         (
             format!(
                 "{} && (!has(self.initContainer) || {})",
-                are_of_volumes("self"),
-                are_of_volumes("self.initContainer")
+                are_of_volumes("self", &is_cdi),
+                are_of_volumes("self.initContainer", &is_cdi)
             ),
             rules::MOUNT_NAME,
         ),
     ])
 }
 
-/// The rule that a container's mounts refer to existing volumes.
-fn are_of_volumes(container: &str) -> String {
+pub(super) fn dra_rules() -> Value {
+    rules_of([
+        (matches("self.driverName", &subdomain()), rules::DRA_DRIVER),
+        (
+            format!(
+                "{} && (!has(self.initContainer) || {})",
+                are_of_volumes("self", ""),
+                are_of_volumes("self.initContainer", "")
+            ),
+            rules::DRA_MOUNT,
+        ),
+    ])
+}
+
+/// The rule that a container's mounts refer to existing volumes; `or_else` begins the condition for a mount.
+fn are_of_volumes(container: &str, or_else: &str) -> String {
     format!(
-        "(!has({container}.volumeMounts) || {container}.volumeMounts.all(m, m.name == '{CDI_VOLUME}' || has(self.volumes) && \
+        "(!has({container}.volumeMounts) || {container}.volumeMounts.all(m, {or_else}has(self.volumes) && \
          self.volumes.exists(v, v.name == m.name)))"
     )
 }
@@ -452,6 +468,49 @@ pub(super) fn volumes(_: &mut SchemaGenerator) -> Schema {
     }})
 }
 
+/// DeviceClasses, as KMM makes them.
+pub(super) fn device_classes(_: &mut SchemaGenerator) -> Schema {
+    let text = |most: usize, description: &str| json!({"type": "string", "maxLength": most, "description": description});
+    let selector = json!({
+        "type": "object",
+        "description": "A condition.",
+        "required": ["cel"],
+        "properties": {"cel": {
+            "type": "object",
+            "description": "A condition in CEL.",
+            "required": ["expression"],
+            "properties": {"expression": text(10_240, "The expression, over device.driver, device.attributes and device.capacity.")},
+        }},
+    });
+    let config = json!({
+        "type": "object",
+        "description": "A configuration.",
+        "required": ["opaque"],
+        "properties": {"opaque": {
+            "type": "object",
+            "description": "A configuration that only the DRA driver reads.",
+            "required": ["driver", "parameters"],
+            "properties": {
+                "driver": text(63, "The DRA driver's name."),
+                "parameters": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true, "description": "Its parameters.",
+                },
+            },
+        }},
+    });
+    json_schema!({"type": "array", "maxItems": 32, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"], "items": {
+        "type": "object",
+        "description": "A DeviceClass.",
+        "required": ["name"],
+        "x-kubernetes-validations": rules_of([(matches("self.name", &subdomain()), rules::DEVICE_CLASS)]),
+        "properties": {
+            "name": text(253, "Its name. There is one such class in the cluster."),
+            "selectors": {"type": "array", "maxItems": 32, "description": "Conditions, all of which a device has to meet.", "items": selector},
+            "config": {"type": "array", "maxItems": 32, "description": "For the DRA driver, with each claim.", "items": config},
+        },
+    }})
+}
+
 /// Where volumes are in a container.
 pub(super) fn volume_mounts(_: &mut SchemaGenerator) -> Schema {
     let text = |description: &str| json!({"type": "string", "maxLength": 4096, "description": description});
@@ -461,7 +520,7 @@ pub(super) fn volume_mounts(_: &mut SchemaGenerator) -> Schema {
         "description": "Where a volume is.",
         "required": ["mountPath", "name"],
         "properties": {
-            "name": {"type": "string", "maxLength": 63, "description": "The volume's name: one of volumes, or cdi."},
+            "name": {"type": "string", "maxLength": 63, "description": "The volume's name: one of volumes, or cdi in devicePlugin."},
             "mountPath": text("Where it is. Nothing else may be there."),
             "readOnly": {"type": "boolean", "description": "Whether it is there for reading only."},
             "subPath": text("A folder of the volume instead of all of it."),

@@ -52,6 +52,12 @@ pub fn device_plugin_ready(namespace: &str, name: &str) -> String {
     format!("{PREFIX}{namespace}.{name}.device-plugin-ready")
 }
 
+/// On nodes: the DRA driver's pod is ready.
+#[must_use]
+pub fn dra_ready(namespace: &str, name: &str) -> String {
+    format!("{PREFIX}{namespace}.{name}.dra-ready")
+}
+
 /// On nodes: the device plugin's pod should run there.
 #[must_use]
 pub fn device_plugin_target(namespace: &str, name: &str) -> String {

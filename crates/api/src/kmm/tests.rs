@@ -71,6 +71,7 @@ fn the_longest_names_make_legal_labels() {
         keys::ready(&namespace, &name),
         keys::version_ready(&namespace, &name),
         keys::device_plugin_ready(&namespace, &name),
+        keys::dra_ready(&namespace, &name),
         keys::device_plugin_target(&namespace, &name),
         keys::version_module(&namespace, &name),
         keys::version_worker_pod(&namespace, &name),

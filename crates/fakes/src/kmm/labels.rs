@@ -18,6 +18,8 @@ pub const MODULE_NAME: &str = "kmm.node.kubernetes.io/module.name";
 pub const ROLE: &str = "kmm.node.kubernetes.io/role";
 /// The role of a device plugin.
 pub const DEVICE_PLUGIN: &str = "device-plugin";
+/// The role of a DRA driver.
+pub const DRA: &str = "dra";
 /// On worker pods: `Load` or `Unload`.
 pub const WORKER_ACTION: &str = "kmm.node.kubernetes.io/worker-action";
 
@@ -26,6 +28,7 @@ pub(super) const BETA: &str = "beta.kmm.node.kubernetes.io/";
 pub(super) const READY: &str = ".ready";
 pub(super) const VERSION_READY: &str = ".version.ready";
 pub(super) const PLUGIN_READY: &str = ".device-plugin-ready";
+pub(super) const DRA_READY: &str = ".dra-ready";
 pub(super) const PLUGIN_TARGET: &str = ".device-plugin-target";
 pub(super) const CONFIGURED: &str = ".module-configured";
 pub(super) const IN_USE: &str = ".module-in-use";
@@ -62,6 +65,12 @@ impl ModuleName {
     #[must_use]
     pub fn plugin_ready(&self) -> String {
         self.label(PREFIX, PLUGIN_READY)
+    }
+
+    /// On a node with a ready pod of its DRA driver.
+    #[must_use]
+    pub fn dra_ready(&self) -> String {
+        self.label(PREFIX, DRA_READY)
     }
 
     /// On a node that its device plugin may be on.

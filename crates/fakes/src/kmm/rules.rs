@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const WEBHOOK: &str = "vmodule.kb.io";
 const REFUSAL: &str = "testkit-refuses-modules";
+/// A DNS subdomain, with anchors.
+const SUBDOMAIN: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$";
 
 /// Refuses Modules that KMM's webhook refuses, from the moment this returns.
 ///
@@ -129,15 +131,34 @@ fn rules() -> Vec<Value> {
              (!has(t.tolerationSeconds) || (has(t.effect) && t.effect == 'NoExecute')))",
             "spec.tolerations has a toleration that Kubernetes does not know",
         ),
+        host_paths("devicePlugin"),
+        host_paths("dra"),
         rule(
-            "!has(object.spec.devicePlugin) || !has(object.spec.devicePlugin.volumes) || \
-             object.spec.devicePlugin.volumes.all(v, !has(v.hostPath) || \
-             v.hostPath.path.matches('^/(dev|sys|var|opt|run)(/|$)') && !v.hostPath.path.matches('(^|/)[.][.](/|$)'))",
-            "spec.devicePlugin.volumes may have host paths under /dev, /sys, /var, /opt and /run only",
+            &format!("!has(object.spec.dra) || object.spec.dra.driverName.matches('{SUBDOMAIN}')"),
+            "spec.dra.driverName is no DNS subdomain",
+        ),
+        rule(
+            &format!(
+                "!has(object.spec.dra) || !has(object.spec.dra.deviceClasses) || object.spec.dra.deviceClasses.all(c, \
+                 c.name.matches('{SUBDOMAIN}') && object.spec.dra.deviceClasses.exists_one(d, d.name == c.name))"
+            ),
+            "spec.dra.deviceClasses have names that are DNS subdomains, each once",
         ),
     ];
     all.extend(loader_rules());
     all
+}
+
+/// The rule for host paths of a device plugin or a DRA driver.
+fn host_paths(field: &str) -> Value {
+    let volumes = format!("object.spec.{field}.volumes");
+    rule(
+        &format!(
+            "!has(object.spec.{field}) || !has({volumes}) || {volumes}.all(v, !has(v.hostPath) || \
+             v.hostPath.path.matches('^/(dev|sys|var|opt|run)(/|$)') && !v.hostPath.path.matches('(^|/)[.][.](/|$)'))"
+        ),
+        &format!("spec.{field}.volumes may have host paths under /dev, /sys, /var, /opt and /run only"),
+    )
 }
 
 /// Whether it has a version.

@@ -165,6 +165,20 @@ fn a_module_goes_its_way_stage_by_stage_and_away_again() {
         [Some(""), None]
     );
     assert_eq!(simulation.label("b", &of().plugin_ready()), Some(""));
+    // A DRA driver takes the place of the device plugin.
+    let driver = json!({ "driverName": "acc.example", "container": { "image": "r/driver:1" } });
+    simulation.change(Kind::Module, "hw/acc", json!({ "spec": { "devicePlugin": null, "dra": driver } }));
+    simulation.settle();
+    let status = simulation.status();
+    assert_eq!(status["dra"]["availableNumber"], 2, "{status}");
+    assert!(status["devicePlugin"].is_null(), "{status}");
+    assert_eq!(
+        [of().dra_ready(), of().plugin_ready()].map(|key| simulation.label("b", &key)),
+        [Some(""), None]
+    );
+    let sets: Vec<&Value> = simulation.state.of(Kind::DaemonSet).map(|(_, set)| set).collect();
+    assert_eq!(sets.len(), 1, "{sets:?}");
+    assert_eq!(sets[0]["spec"]["template"]["spec"]["hostNetwork"], true);
     simulation.change(
         Kind::Module,
         "hw/acc",

@@ -70,10 +70,12 @@ impl Config {
         self.module.as_deref().map(|module| hardware::claim(namespace, module)).unwrap_or_default()
     }
 
-    /// The names under which the device plugin offers devices: of resources, and of drivers of resource claims.
+    /// The names under which devices are offered: of resources, and of drivers of resource claims.
     #[must_use]
     pub fn device_names(&self) -> BTreeSet<String> {
-        let Some(plugin) = &self.object.spec.device_plugin else { return BTreeSet::new() };
+        let spec = &self.object.spec;
+        let driver = spec.dra.iter().map(|driver| driver.driver_name.clone());
+        let Some(plugin) = &spec.device_plugin else { return driver.collect() };
         let named = plugin.resource_names.iter().chain(&plugin.driver_names).map(String::as_str);
         // The configuration and arguments of a vendor's plugin cannot be read.
         let Some(config) = &plugin.config else { return named.map(str::to_owned).collect() };

@@ -87,7 +87,7 @@ fn serves_claims(args: &[String]) -> bool {
     args.iter().any(|arg| arg == "--dra" || arg.starts_with("--dra="))
 }
 
-fn init_container(given: &hardware::InitContainer) -> kmm::PluginContainer {
+pub(super) fn init_container(given: &hardware::InitContainer) -> kmm::PluginContainer {
     kmm::PluginContainer {
         image: given.image.clone(),
         image_pull_policy: given.image_pull_policy,

@@ -202,6 +202,41 @@ fn an_init_container_is_passed_on() {
 }
 
 #[test]
+fn a_dra_driver_is_passed_on() {
+    let classes = json!([{
+        "name": "acc",
+        "selectors": [{ "cel": { "expression": "device.driver == 'acc.example'" } }],
+        "config": [{ "opaque": { "driver": "acc.example", "parameters": { "mode": "x" } } }],
+    }]);
+    let given = json!({
+        "driverName": "acc.example", "image": "r/driver:1", "imagePullPolicy": "Always", "command": ["/driver"],
+        "args": ["-x"], "env": [{ "name": "A", "value": "b" }], "automountServiceAccountToken": true,
+        "volumes": [{ "name": "dev", "hostPath": { "path": "/dev" } }],
+        "volumeMounts": [{ "name": "dev", "mountPath": "/dev" }], "deviceClasses": classes,
+    });
+    let config = with(json!({ "dra": given }));
+    let wanted = json!({
+        "driverName": "acc.example",
+        "serviceAccountName": "acc-module-plugin",
+        "automountServiceAccountToken": true,
+        "container": {
+            "image": "r/driver:1", "imagePullPolicy": "Always", "command": ["/driver"], "args": ["-x"],
+            "env": [{ "name": "A", "value": "b" }], "volumeMounts": [{ "name": "dev", "mountPath": "/dev" }],
+        },
+        "volumes": [{ "name": "dev", "hostPath": { "path": "/dev" } }],
+        "deviceClasses": classes,
+    });
+    let body = made(&config);
+    assert_eq!(body["spec"]["dra"], wanted);
+    assert!(body["spec"]["devicePlugin"].is_null());
+    assert_eq!(config.problems, Vec::<String>::new());
+    assert_eq!(config.device_names().into_iter().collect::<Vec<_>>(), ["acc.example"]);
+    let named =
+        with(json!({ "dra": { "driverName": "a", "image": "r/d:1", "serviceAccountName": "theirs" } }));
+    assert_eq!(made(&named)["spec"]["dra"]["serviceAccountName"], "theirs");
+}
+
+#[test]
 fn dependencies_have_no_owner_and_can_be_found() {
     let check = |config: &Config, openshift: bool, wanted: &[&str]| {
         let object_names = ObjectNames::of(config).unwrap();
@@ -228,4 +263,11 @@ fn dependencies_have_no_owner_and_can_be_found() {
         &[both.as_slice(), &["RoleBinding acc-module-scc", "ConfigMap acc-module-plugin"]].concat(),
     );
     check(&with(json!({ "serviceAccountName": "mine" })), true, &[]);
+    let dra = |more: Value| {
+        let mut driver = json!({ "driverName": "a", "image": "r/d:1" });
+        json_patch::merge(&mut driver, &more);
+        with(json!({ "serviceAccountName": "mine", "dra": driver }))
+    };
+    check(&dra(json!({})), true, &["ServiceAccount acc-module-plugin", "RoleBinding acc-module-scc"]);
+    check(&dra(json!({ "serviceAccountName": "theirs" })), true, &[]);
 }

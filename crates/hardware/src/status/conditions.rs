@@ -73,7 +73,7 @@ fn node_selector_valid(evidence: &Evidence<'_>) -> ConditionDraft {
 }
 
 fn device_plugin_ready(evidence: &Evidence<'_>, phase: Phase) -> ConditionDraft {
-    if evidence.config.object.spec.device_plugin.is_none() {
+    if !evidence.config.object.spec.offers_devices() {
         return ConditionDraft::yes(Reason::NotAskedFor, "no device plugin is asked for");
     }
     if phase == Phase::Ready {

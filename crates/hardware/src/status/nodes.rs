@@ -80,17 +80,20 @@ pub(super) fn missing_images(
     missing.map(|(image, state)| (image.clone(), state.clone())).collect()
 }
 
-/// Nodes that should have the device plugin, and do not. KMM reports it by labels, and as a number of the Module.
+/// Nodes that should have the device plugin or the DRA driver, and do not. KMM reports it by labels, and as a number of
+/// the Module.
 pub(super) fn missing_plugins(
     cluster: &ClusterState,
     config: &Config,
     node_states: &NodeStates<'_>,
 ) -> Vec<String> {
-    if config.object.spec.device_plugin.is_none() {
+    let spec = &config.object.spec;
+    if !spec.offers_devices() {
         return Vec::new();
     }
+    let count = if spec.dra.is_some() { "/status/dra" } else { "/status/devicePlugin" };
     let live = cluster.modules.get(&node_states.object_names.module);
-    let available = live.and_then(|live| live.body.pointer("/status/devicePlugin/availableNumber")?.as_u64());
+    let available = live.and_then(|live| live.body.pointer(count)?["availableNumber"].as_u64());
     if available.is_some_and(|count| count >= node_states.desired().count() as u64) {
         return Vec::new();
     }

@@ -347,7 +347,8 @@ fn paused(evidence: &Evidence<'_>) -> Option<Verdict> {
 
 fn plugin_missing(evidence: &Evidence<'_>) -> Option<Verdict> {
     let nodes = &evidence.missing_plugins;
-    let message = || format!("the device plugin does not run on {}", list(nodes));
+    let plugin = if evidence.config.object.spec.dra.is_some() { "DRA driver" } else { "device plugin" };
+    let message = || format!("the {plugin} does not run on {}", list(nodes));
     (!nodes.is_empty()).then(|| evidence.progressing(Reason::DevicePluginNotReady, message()))
 }
 

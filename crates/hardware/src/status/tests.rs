@@ -316,6 +316,22 @@ fn a_plugin_that_never_starts_is_a_failure() {
     check(&plain, &cluster, &late, Phase::Degraded, "DevicePluginNotReady", &holds, (2, 2));
     let without = config(&json!({}));
     assert_eq!(awaited(&cluster, &without, &plan(&cluster, &without, false)), BTreeSet::new());
+    // A DRA driver counts by a label of its own.
+    let driver = config(&json!({ "spec": { "dra": { "driverName": "acc.example", "image": "r/d:1" } } }));
+    for (running, wanted) in [
+        (api::kmm::keys::device_plugin_ready("hw", "acc-module"), vec!["n0", "n1"]),
+        (api::kmm::keys::dra_ready("hw", "acc-module"), vec![]),
+    ] {
+        let mut cluster = self::cluster(&driver, &["ready", "ready"]);
+        for name in ["n0", "n1"] {
+            let mut node = cluster.nodes[name].clone();
+            node.labels.insert(running.as_str().into(), "".into());
+            node.version = "2".to_owned();
+            cluster.put_node(name.into(), node);
+        }
+        let wanted = wanted.into_iter().map(|name| Awaited::Plugin(name.to_owned())).collect();
+        assert_eq!(awaited(&cluster, &driver, &plan(&cluster, &driver, false)), wanted, "{running}");
+    }
 }
 
 /// The status of a deletion names the pods with devices, by node.

@@ -8,6 +8,7 @@ use super::super::cluster_state::Kind;
 use super::super::labels::{CONTAINS_MODULES, MODULE_FINALIZER, ModuleName};
 use super::super::script::Stage;
 use super::super::write::{Operation, Write};
+use super::plugin::Role;
 use super::{Module, PlanInputs, entries, entry, has_finalizer, label, named, without_finalizer};
 
 /// Which counters are looked at.
@@ -53,7 +54,11 @@ impl PlanInputs<'_> {
     pub(super) fn counters(&self, which: Counters, writes: &mut Vec<Write>) {
         for module in self.modules.values().filter(|module| !module.is_leaving) {
             let now = &module.body["status"];
-            let wanted = [("moduleLoader", self.loaded(module)), ("devicePlugin", self.served(module))];
+            let wanted = [
+                ("moduleLoader", self.loaded(module)),
+                ("devicePlugin", self.served(module, Role::DevicePlugin)),
+                ("dra", self.served(module, Role::Dra)),
+            ];
             let mut next = json!({});
             for (part, counts) in wanted {
                 let differs = |name: &&str, count: i64| {

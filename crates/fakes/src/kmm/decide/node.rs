@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::super::cluster_state::Kind;
 use super::super::kernel;
 use super::super::labels::{
-    BETA, CONFIGURED, GROUP, IN_USE, ModuleName, PLUGIN_READY, PLUGIN_TARGET, PREFIX, READY, VERSION,
-    VERSION_READY,
+    BETA, CONFIGURED, DRA_READY, GROUP, IN_USE, ModuleName, PLUGIN_READY, PLUGIN_TARGET, PREFIX, READY,
+    VERSION, VERSION_READY,
 };
 use super::super::script::Stage;
 use super::super::write::{Operation, Write};
@@ -107,8 +107,8 @@ impl PlanInputs<'_> {
                 self.ready(name, node, &mut wanted);
             }
             if self.script.reaches(Stage::S8) {
-                decides.extend([PLUGIN_READY, PLUGIN_TARGET]);
-                self.plugin_labels(name, node, &mut wanted);
+                decides.extend([PLUGIN_READY, DRA_READY, PLUGIN_TARGET]);
+                self.plugin_labels(name, &mut wanted);
             }
             let changed = changes(node, &wanted, |key| {
                 decides.iter().any(|suffix| ModuleName::between(key, PREFIX, suffix).is_some())

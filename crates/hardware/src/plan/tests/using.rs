@@ -307,6 +307,8 @@ fn pods_with_devices_by_claims_count() {
     let waits = Some(rollout::Wait::Pods("x/p".to_owned(), 1));
     for (more, wanted) in [
         (plugin(json!({ "driverNames": [driver] })), &waits),
+        (json!({ "devicePlugin": null, "dra": { "driverName": driver, "image": "r/d:1" } }), &waits),
+        (json!({ "devicePlugin": null, "dra": { "driverName": "other.example", "image": "r/d:1" } }), &None),
         (ours(json!(["-v", "--dra=acc.example.com"])), &waits),
         (ours(json!(["--dra", driver, "-v"])), &waits),
         (ours(json!(["--dra=other.example.com", driver])), &None),
