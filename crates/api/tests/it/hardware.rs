@@ -25,6 +25,8 @@ use crate::rules::the_committed_yaml_changes_nothing;
 
 #[path = "hardware/account.rs"]
 mod account_policies;
+#[path = "hardware/dra.rs"]
+mod dra;
 #[path = "hardware/policies.rs"]
 mod policies;
 
@@ -186,26 +188,9 @@ fn whole() -> Value {
     })
 }
 
-/// The same with a DRA driver instead of the device plugin.
-fn whole_with_dra() -> Value {
-    let mut spec = whole();
-    let mut driver = spec["devicePlugin"].take();
-    for field in ["resourceNames", "driverNames"] {
-        driver.as_object_mut().unwrap().remove(field);
-    }
-    driver["driverName"] = "acc.vendor.example".into();
-    driver["deviceClasses"] = json!([{
-        "name": "acc.vendor.example", "selectors": [{"cel": {"expression": "device.driver == 'acc.vendor.example'"}}],
-        "config": [{"opaque": {"driver": "acc.vendor.example", "parameters": {"any": {"thing": [1]}}}}],
-    }]);
-    spec.as_object_mut().unwrap().remove("devicePlugin");
-    spec["dra"] = driver;
-    spec
-}
-
 /// Fields and the message of the refusal; empty for a valid object.
 fn table() -> Vec<(Value, &'static str)> {
-    let mut rows = vec![(whole(), ""), (whole_with_dra(), "")];
+    let mut rows = vec![(whole(), ""), (dra::whole_with_dra(), "")];
     let parts = [
         images(),
         selectors(),
@@ -214,7 +199,7 @@ fn table() -> Vec<(Value, &'static str)> {
         signing(),
         tolerations(),
         plugins(),
-        drivers(),
+        dra::drivers(),
         upgrades(),
     ];
     rows.extend(parts.into_iter().flatten().map(|(fields, wants)| (with(&fields), wants)));
@@ -492,44 +477,6 @@ fn plugins() -> Vec<(Value, &'static str)> {
         (
             volume(json!({"name": "a", "emptyDir": {}, "hostPath": {"path": "/dev"}})),
             "a volume must be exactly one of",
-        ),
-    ]
-}
-
-fn drivers() -> Vec<(Value, &'static str)> {
-    let driver = |fields: Value| {
-        let mut driver = json!({"driverName": "acc.example", "image": "r.example/d:1"});
-        for (name, value) in fields.as_object().unwrap() {
-            driver[name] = value.clone();
-        }
-        json!({"dra": driver})
-    };
-    let beside = json!({
-        "dra": driver(json!({}))["dra"], "devicePlugin": {"image": "r.example/p:1", "driverNames": ["acc.example"]},
-    });
-    let named = |name: &str| driver(json!({"driverName": name}));
-    let class = |name: &str| driver(json!({"deviceClasses": [{"name": name}]}));
-    let volumes = json!([{"name": "a", "hostPath": {"path": "/etc/cdi"}}]);
-    let name = "dra.driverName must be the name of the DRA driver";
-    let classes = "dra.deviceClasses[].name must be the name of a DeviceClass";
-    let mounts = "volumeMounts[].name must be that of an entry of dra.volumes";
-    vec![
-        (driver(json!({})), ""),
-        (beside, "dra and devicePlugin exclude each other"),
-        (named(""), name),
-        (named("Acc.example"), name),
-        (named("vendor.example/acc"), name),
-        (class("acc"), ""),
-        (class("a.vendor-1.example"), ""),
-        (class("Acc"), classes),
-        (class(""), classes),
-        (driver(json!({"volumes": volumes})), "hostPath.path must be below /dev, /sys, /var, /opt or /run"),
-        (driver(json!({"volumeMounts": [{"name": "cdi", "mountPath": "/a"}]})), mounts),
-        (
-            driver(
-                json!({"initContainer": {"image": "a:1", "volumeMounts": [{"name": "b", "mountPath": "/a"}]}}),
-            ),
-            mounts,
         ),
     ]
 }
