@@ -14,8 +14,8 @@ use tonic_prost::ProstCodec;
 
 use super::wire;
 
-/// The most bytes of a decoded answer; one of 500 pods with 8 devices each takes some 2 MiB. An answer of long names may
-/// be as large as it is encoded, and lists take up to twice their content.
+/// The most bytes of a decoded answer; one of 500 pods with 8 devices each takes some 2 MiB. An answer of long names
+/// takes what it takes encoded, and a little more.
 pub(super) const MAX_DECODED_BYTES: usize = 32 << 20;
 
 /// A message that the kubelet answers with.

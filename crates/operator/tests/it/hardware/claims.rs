@@ -28,6 +28,17 @@ fn with_driver() -> Value {
     json!({ "devicePlugin": { "image": "registry.example/acc-plugin:1", "driverNames": [DRIVER] } })
 }
 
+/// A DRA driver that KMM runs, instead of the device plugin.
+fn by_dra() -> Value {
+    let class = json!({
+        "name": "acc.example.com",
+        "selectors": [{ "cel": { "expression": format!("device.driver == '{DRIVER}'") } }],
+    });
+    let driver =
+        json!({ "driverName": DRIVER, "image": "registry.example/acc-driver:1", "deviceClasses": [class] });
+    json!({ "devicePlugin": null, "dra": driver })
+}
+
 /// A scheduler, and four devices on one node. The class and the slice have its name.
 async fn offer(case: &Case<'_>, node: &str) -> Process {
     case.kmm.script(|script| script.devices.extend([DRIVER.to_owned()]));
@@ -104,6 +115,17 @@ fn a_pod_with_a_claimed_device_keeps_the_driver() {
         let _scheduler = offer(&case, &used).await;
         case.ask("acc", &with_driver()).await;
         case.until_ready("acc", 3).await;
+        // KMM offers them by a DRA driver of its own from now on.
+        case.change("acc", &by_dra()).await;
+        let is_served = async || {
+            case.label(&used, &of.dra_ready()).await.is_some()
+                && case.label(&used, &of.plugin_ready()).await.is_none()
+        };
+        until("a driver instead of the plugin", is_served).await;
+        case.until_ready("acc", 3).await;
+        let module = case.module("acc").await.unwrap();
+        assert_eq!(module["spec"]["dra"]["deviceClasses"][0]["name"], DRIVER, "{module:#}");
+        assert!(module["spec"]["devicePlugin"].is_null(), "{module:#}");
         let loaded = async || case.label(&used, &of.version_ready()).await;
         // The node keeps its version.
         hold(&case, "waited-for", &used).await;
