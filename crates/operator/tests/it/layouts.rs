@@ -166,7 +166,7 @@ impl Played<'_> {
         spec.env("KUBECONFIG", self.kubeconfig.display().to_string()).env("HOME", node.display().to_string())
     }
 
-    /// The mount paths, each with its directory. A directory that has to be there is there.
+    /// The mount paths, each with its file or directory. What has to be there is there.
     fn mounts(&self, pod: &PodSpec, node: &Path, config: Option<&str>) -> Vec<(String, PathBuf)> {
         let volumes: BTreeMap<_, _> = pod.volumes.iter().flatten().map(|one| (&one.name, one)).collect();
         let mounts = pod.containers[0].volume_mounts.iter().flatten();
@@ -177,15 +177,21 @@ impl Played<'_> {
                     Some(host) if host.path == "/sys" => self.cluster.nodes()[0].kubelet().machine().sys(),
                     Some(host) => {
                         let path = node.join(host.path.trim_start_matches('/'));
-                        let must = host.type_.as_deref() == Some("Directory");
-                        assert!(!must || path.is_dir(), "{} is not on this node", host.path);
+                        let found = match host.type_.as_deref() {
+                            Some("File") => path.is_file(),
+                            Some("Directory") => path.is_dir(),
+                            _ => true,
+                        };
+                        assert!(found, "{} is not on this node", host.path);
                         path
                     }
                     // The exporter reads its configuration from few directories, of which this is one.
                     None if mount.mount_path.contains("resource-topology-exporter") => node.join(".rte"),
                     None => node.join("volumes").join(&mount.name),
                 };
-                std::fs::create_dir_all(&path).unwrap();
+                if !path.is_file() {
+                    std::fs::create_dir_all(&path).unwrap();
+                }
                 if let Some(config) = config.filter(|_| path.ends_with(".rte")) {
                     std::fs::write(path.join("config.yaml"), config).unwrap();
                 }
