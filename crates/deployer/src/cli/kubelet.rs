@@ -15,7 +15,7 @@ pub struct KubeletLayoutFlags {
     /// Root directory of the kubelets
     #[arg(long, value_name = "DIR", env = "THOLEPIN_KUBELET_ROOT")]
     pub kubelet_root: Option<String>,
-    /// Source of their configuration: a file, configz[:PORT] (asks the kubelet), or POLICY/SCOPE (stated here)
+    /// Source of their configuration: a file, configz or configz:PORT (asks the kubelet), or POLICY/SCOPE (stated here)
     #[arg(long, value_name = "SOURCE", env = "THOLEPIN_KUBELET_CONFIG", value_parser = str::parse::<KubeletConfig>)]
     pub kubelet_config: Option<KubeletConfig>,
     /// ConfigMap in the exporters' namespace with the authority of kubelets' certificates in its key ca.crt, for

@@ -67,8 +67,20 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
     .unwrap();
 }
 
-/// Rights of exporters and schedulers without a use here, and why they have them.
-const UNUSED: [&str; 0] = [];
+/// Rights of exporters and scheduler that need no use here, and what uses them.
+const USED_ELSEWHERE: [(&str, &str); 11] = [
+    ("topology.node.k8s.io/noderesourcetopologies[]: get", "doubted writes"),
+    ("topology.node.k8s.io/noderesourcetopologies[]: list", "servers that send no lists by watch"),
+    ("topology.node.k8s.io/noderesourcetopologies[]: update", "Go exporters, until they are replaced"),
+    ("/nodes[]: get", "exporters that own their reports by node"),
+    ("/nodes[]: list", "servers that send no lists by watch"),
+    ("/pods[]: list", "servers that send no lists by watch"),
+    ("/pods/status[]: update", "Go exporters, until they are replaced"),
+    ("events.k8s.io/events[]: patch", "events that repeat"),
+    ("coordination.k8s.io/leases[]: create", "several replicas"),
+    ("coordination.k8s.io/leases[numa-scheduler-leader]: get", "several replicas"),
+    ("coordination.k8s.io/leases[numa-scheduler-leader]: update", "several replicas"),
+];
 
 /// The operands have ended: watches are in the log when they are over.
 async fn operands_use_their_rights(control: &ControlPlane, granted: &[PolicyRule]) {
@@ -78,13 +90,14 @@ async fn operands_use_their_rights(control: &ControlPlane, granted: &[PolicyRule
     }
     let (any, named) = used(&requests, Vec::new());
     let rules = Rules { cluster: granted.to_vec(), ..Rules::default() };
-    let unused = unused(rules, &any, &named);
+    let mut unused = unused(rules, &any, &named);
+    unused.retain(|right| USED_ELSEWHERE.iter().all(|(known, _)| known != right));
     println!(
         "rights: {} requests of exporters and scheduler, unused rights: {}",
         requests.len(),
         unused.len()
     );
-    assert_eq!(unused, UNUSED);
+    assert_eq!(unused, [""; 0]);
 }
 
 /// Without what controllers make and number, and what each process leaves.
