@@ -11,6 +11,7 @@ mod kubeconfig;
 pub use answer::{Answer, Request as RawRequest, ask};
 pub use exec::{Container, exec};
 
+use crate::output::shortened;
 use axum::http::{HeaderValue, Request, header::USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
@@ -233,13 +234,22 @@ pub fn percent_encode(text: &str) -> String {
 ///
 /// kube's own text repeats each cause and prints the whole status twice.
 pub fn brief(error: &kube::Error) -> String {
-    match error {
+    let text = match error {
         kube::Error::Api(status) => format!("{} {}: {}", status.code, status.reason, status.message),
         kube::Error::Service(cause) => chain(cause.as_ref()),
         kube::Error::HyperError(cause) => chain(cause),
         other => chain(other),
+    };
+    // An answer that is no status comes whole, however long it is.
+    if text.len() <= BRIEF_BYTES {
+        text
+    } else {
+        shortened(&text.replace('\n', " "), BRIEF_BYTES).into_owned()
     }
 }
+
+/// The longest text of an API server in an error, in bytes.
+const BRIEF_BYTES: usize = 4096;
 
 /// An error and its causes on one line, each of them once.
 pub fn chain(error: &dyn std::error::Error) -> String {
