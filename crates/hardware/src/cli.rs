@@ -3,7 +3,6 @@
 //! In: files. Out: manifests on standard output, notes about changes on standard error. Never: a cluster, or a part of
 //! the output after an error.
 
-use runtime::stderr;
 use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,7 +13,7 @@ use clap::Subcommand;
 use deployer::cli::render::ManifestFormat;
 use objects::Object;
 use runtime::output::OutputArgs;
-use runtime::{stdout, yaml};
+use runtime::{stderr, stdout, yaml};
 use serde_json::Value;
 
 /// The largest file.

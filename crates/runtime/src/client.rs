@@ -11,7 +11,6 @@ mod kubeconfig;
 pub use answer::{Answer, Request as RawRequest, ask};
 pub use exec::{Container, exec};
 
-use crate::output::shortened;
 use axum::http::{HeaderValue, Request, header::USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
@@ -20,6 +19,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::output::shortened;
 
 /// The silence after which a watch counts as dead. The API server sends each watcher a bookmark about every minute, so
 /// a live watch is never this silent; a half-open connection would stay silent for ever.

@@ -6,11 +6,11 @@
 //!
 //! The version is that of `Cargo.toml`, or of the Makefile line `VERSION ?= 5.0.999-snapshot`, without the suffix.
 
-use runtime::stderr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
+use runtime::stderr;
 use runtime::yaml;
 use serde::Serialize;
 use tokio::process::Command;

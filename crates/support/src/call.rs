@@ -2,7 +2,6 @@
 //!
 //! In: a command line. Out: flags, clients, lines on standard error. Never: the work of a tool.
 
-use runtime::stderr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,6 +10,7 @@ use jiff::Timestamp;
 use kube::Client;
 use runtime::client::{Connection, Options};
 use runtime::goflag::{Flag, FlagSet, Kind, Parsed};
+use runtime::stderr;
 pub use runtime::stdout::print;
 
 /// Timeout of a request.

@@ -4,10 +4,10 @@
 //! error; exit code 1 when a line cannot be read, 2 when a commit is not signed off. Never: an end at the first invalid
 //! commit.
 
-use runtime::stderr;
 use std::io::{BufRead, Read as _};
 use std::process::ExitCode;
 
+use runtime::stderr;
 use serde::Deserialize;
 
 use crate::call::{self, Call};

@@ -7,7 +7,6 @@
 //! With these names in the image, the Go operator's must-gather scripts work on our pods as on its own, and our
 //! collector treats both alike.
 
-use runtime::stderr;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt as _;
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, bail};
+use runtime::stderr;
 
 use crate::call::{self, Call};
 

@@ -16,12 +16,12 @@ pub use compare::{Difference, Outcome, compare};
 pub use gathered::{Pair, pairs};
 pub use record::{Record, parse};
 
-use runtime::stderr;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 use runtime::goflag::{Flag, FlagSet, Kind};
+use runtime::stderr;
 
 use crate::call::{self, Call};
 

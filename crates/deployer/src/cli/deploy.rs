@@ -1,6 +1,5 @@
 //! `tholepin deploy`, `remove` and `setup`.
 
-use runtime::stderr;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use runtime::output::{Format, OutputArgs};
+use runtime::stderr;
 use runtime::stdout::print;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

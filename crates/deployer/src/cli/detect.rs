@@ -1,9 +1,9 @@
 //! `tholepin detect`.
 
-use runtime::stderr;
 use std::process::ExitCode;
 
 use runtime::output::OutputArgs;
+use runtime::stderr;
 use runtime::stdout::print;
 use serde_json::json;
 

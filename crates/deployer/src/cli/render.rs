@@ -1,10 +1,10 @@
 //! `tholepin render`, `images`, `crds` and `version`: commands that need no cluster.
 
-use runtime::stderr;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use runtime::output::{OutputArgs, OutputFormat};
+use runtime::stderr;
 use runtime::stdout::print;
 use serde_json::{Map, Value, json};
 

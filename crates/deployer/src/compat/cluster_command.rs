@@ -3,11 +3,11 @@
 //! In: a [`Request`]. Out: data on standard output, the log on standard error, the peer's exit code. Never: a command
 //! line.
 
-use runtime::stderr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use api::goduration::GoDuration;
+use runtime::stderr;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

@@ -3,13 +3,13 @@
 //! In: flags. Out: findings on standard output, notes on standard error, the exit code of [`super::finding::Verdict`].
 //! Never: a write to the cluster.
 
-use runtime::stderr;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use runtime::client::{Connection, Options};
 use runtime::output::{OutputArgs, one_line};
+use runtime::stderr;
 use runtime::stdout;
 
 use super::check::{Check, Selection};

@@ -3,13 +3,13 @@
 //! In: the cluster, and the folder. Out: `validate.txt`, `validate.json`, `pfpsyncchk.txt`. Never: a check that is not
 //! in `validate` or `pfpsyncchk`.
 
-use runtime::stderr;
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use deployer::validate::evidence::Area;
 use deployer::validate::print::{self, Format};
 use deployer::validate::{check, examine, source};
+use runtime::stderr;
 
 use super::Gatherer;
 use crate::pfpsyncchk;

@@ -3,7 +3,6 @@
 //! In: relative paths and bytes. Out: files of the user alone (mode 0600); the missing data in `gather-errors.txt`.
 //! Never: a file outside the folder, or an error that ends the collection.
 
-use runtime::stderr;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -11,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use runtime::output::one_line;
+use runtime::stderr;
 use serde_json::{Value, json};
 
 /// File with the missing data, one line each.

@@ -3,11 +3,11 @@
 //! In: [`Evidence`] or a cluster. Out: the peer's findings as its text or JSON. Never: the peer's random order, or a
 //! node left out silently; kubelets that do not answer are named on standard error.
 
-use runtime::stderr;
 use std::process::ExitCode;
 
 use runtime::client::Options;
 use runtime::output::{one_line, printable};
+use runtime::stderr;
 
 use super::{KUBELET, checks, found, list};
 use crate::validate::check::Check;

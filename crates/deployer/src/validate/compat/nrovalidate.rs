@@ -10,7 +10,6 @@
 mod cache;
 mod groups;
 
-use runtime::stderr;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,6 +17,7 @@ use std::time::Duration;
 use runtime::client::{Connection, Options};
 use runtime::goflag::{Flag, FlagSet, Kind, Parsed, flag};
 use runtime::output::{one_line, printable};
+use runtime::stderr;
 
 use super::{KUBELET, checks, found, list};
 use crate::validate::check::stale::in_sync;
