@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::flags::InstallFlags;
-use super::values::{self, duration, variable};
+use super::values::{duration, variable};
 use super::{ClusterArgs, components};
 use crate::images::preloaded;
 use crate::install::step::{Change, Observer};
@@ -146,7 +146,7 @@ pub(super) async fn run(args: Args, token: &CancellationToken) -> anyhow::Result
         }));
     }
     let (clients, options) = resolve(&args.cluster, &args.install).await?;
-    let parts = parts(&options, &args.install, components)?;
+    let parts = args.install.parts(&options, components)?;
     if settings.dry_run.is_none() {
         require_image(&clients, &options, &args.install, components).await?;
     }
@@ -162,7 +162,7 @@ async fn diff(
     token: &CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let (clients, options) = resolve(&args.cluster, &args.install).await?;
-    let parts = parts(&options, &args.install, components)?;
+    let parts = args.install.parts(&options, components)?;
     let differences = install::diff(&clients.changes, &parts, settings, token).await?;
     print(&differences.concat())?;
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -175,15 +175,6 @@ async fn resolve(cluster: &ClusterArgs, flags: &InstallFlags) -> anyhow::Result<
     let stated = flags.platform.clone().unwrap_or_default();
     let options = session::resolve(&clients.reads, &stated, flags.needs_cluster(), options).await?;
     Ok((clients, options))
-}
-
-/// The manifests; what they leave unchecked is told.
-fn parts(options: &Options, flags: &InstallFlags, components: &[Component]) -> anyhow::Result<Vec<Part>> {
-    let parts = values::parts(options, components)?;
-    if components.contains(&Component::TopologyUpdater) {
-        flags.certificate_note(options).iter().for_each(|note| stderr::line(format_args!("warning: {note}")));
-    }
-    Ok(parts)
 }
 
 /// Refuses to install pods that could never start: our default image is in no registry.
@@ -268,7 +259,7 @@ pub(super) async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow:
         bail!("nothing was installed because of these errors; correct them, or install anyway with --force");
     }
     let (clients, options) = resolve(&args.cluster, &args.install).await?;
-    let parts = parts(&options, &args.install, &Component::ALL)?;
+    let parts = args.install.parts(&options, &Component::ALL)?;
     require_image(&clients, &options, &args.install, &Component::ALL).await?;
     let settings = Settings { wait: true, wait_timeout: args.timeout, ..Settings::default() };
     install(&clients.changes, &parts, &settings, token).await?;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use api::schedulerconfig::{InformerMode, PreemptionMode};
 use k8s_openapi::api::core::v1::Toleration;
+use runtime::stderr;
 
 use super::kubelet::KubeletLayoutFlags;
 use super::values::{
@@ -23,6 +24,7 @@ use crate::options::{
     Kubelet, LeaseName, Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions, Updater,
     UpdaterOptions, files,
 };
+use crate::part::{Component, Part};
 use crate::platform::Platform;
 
 /// The flags of `deploy`, `render`, `setup` and `images`.
@@ -294,6 +296,36 @@ impl InstallFlags {
     /// A warning about the check of kubelets' certificates.
     pub(super) fn certificate_note(&self, options: &Options) -> Option<String> {
         manifests::kubelet::certificate_note(options, self.kubelet.layout.kubelet_profile)
+    }
+
+    /// The manifests of components; what they leave unchecked is told on standard error.
+    ///
+    /// # Errors
+    /// When an option has no manifest; an error about the kubelets' configuration names the flag.
+    pub(super) fn parts(&self, options: &Options, components: &[Component]) -> anyhow::Result<Vec<Part>> {
+        let hint = match (&options.updater.kubelet, options.platform.is_openshift()) {
+            (None, true) => " (on OpenShift before 4.20: --kubelet-config /etc/kubernetes/kubelet.conf)",
+            _ => "",
+        };
+        let parts = manifests::parts(options, components).map_err(|error| match error {
+            manifests::Error::Option { option, .. } if option.starts_with("kubelet") => {
+                anyhow::anyhow!("--kubelet-config: {error}{hint}")
+            }
+            error => error.into(),
+        })?;
+        self.warnings(options, components)
+            .iter()
+            .for_each(|note| stderr::line(format_args!("warning: {note}")));
+        Ok(parts)
+    }
+
+    /// A line for each check that the manifests leave out.
+    fn warnings(&self, options: &Options, components: &[Component]) -> Vec<String> {
+        if !components.contains(&Component::TopologyUpdater) {
+            return Vec::new();
+        }
+        let policy = manifests::exporter::policy_left_out(options);
+        policy.into_iter().chain(self.certificate_note(options)).collect()
     }
 
     /// The kubelets of the flags; `None` if there is no such flag.

@@ -4,13 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use runtime::output::{OutputArgs, OutputFormat};
-use runtime::stderr;
 use runtime::stdout::print;
 use serde_json::{Map, Value, json};
 
 use super::ClusterArgs;
 use super::flags::InstallFlags;
-use super::values::{self, bool_word, namespace, variable};
+use super::values::{bool_word, namespace, variable};
 use crate::manifests::access::ServiceAccountRef;
 use crate::manifests::{self, resource_claims, text};
 use crate::options::Options;
@@ -138,12 +137,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let clients = session::connect(&args.cluster.options()).await?;
         options.scheduler.replicas = session::control_plane_replicas(&clients.reads).await?;
     }
-    let parts = values::parts(&options, components)?;
-    if components.contains(&Component::TopologyUpdater) {
-        let left_out = manifests::exporter::policy_left_out(&options);
-        let notes = left_out.into_iter().chain(args.certificate_note(&options));
-        notes.for_each(|note| stderr::line(format_args!("warning: {note}")));
-    }
+    let parts = args.install.parts(&options, components)?;
     args.print(parts.iter().flat_map(Part::objects))
 }
 

@@ -11,9 +11,8 @@ use api::goduration::GoDuration;
 use api::schedulerconfig::Word;
 use k8s_openapi::api::core::v1::Toleration;
 
-use crate::manifests::{self, pod};
-use crate::options::{LeaseName, Options, files};
-use crate::part::{Component, Part};
+use crate::manifests::pod;
+use crate::options::{LeaseName, files};
 
 /// The number of schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,20 +137,6 @@ pub(super) fn image(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("it must be an image such as registry.example/path/name:tag".to_owned())
-}
-
-/// The parts of the components; an error about the kubelets' configuration names the flag.
-pub(super) fn parts(options: &Options, components: &[Component]) -> anyhow::Result<Vec<Part>> {
-    let hint = match (&options.updater.kubelet, options.platform.is_openshift()) {
-        (None, true) => " (on OpenShift before 4.20: --kubelet-config /etc/kubernetes/kubelet.conf)",
-        _ => "",
-    };
-    manifests::parts(options, components).map_err(|error| match error {
-        manifests::Error::Option { option, .. } if option.starts_with("kubelet") => {
-            anyhow::anyhow!("--kubelet-config: {error}{hint}")
-        }
-        error => error.into(),
-    })
 }
 
 /// What the file of a flag says; `None` without the flag.

@@ -113,6 +113,18 @@ fn people_are_told_of_certificates() {
 }
 
 #[test]
+fn people_are_told_of_each_check_that_is_left_out() {
+    let flags = flags("-P kubernetes:v1.31 --kubelet-profile k3s --kubelet-insecure").unwrap();
+    let platform = flags.platform.clone().unwrap();
+    let options = Options { version: platform.version, ..flags.options(&|_| None).unwrap() };
+    let warnings = flags.warnings(&options, &[Component::TopologyUpdater]);
+    let [policy, certificates] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(policy.contains("the reports of all nodes"), "{policy}");
+    assert!(certificates.contains("--kubelet-insecure"), "{certificates}");
+    assert!(flags.warnings(&options, &[Component::SchedulerPlugin]).is_empty());
+}
+
+#[test]
 fn image_flags_override_registries_and_registries_override_variables() {
     let variable =
         |name: &str| (name == "TAS_RESOURCE_EXPORTER_IMAGE").then(|| "quay.io/own/rte:1".to_owned());
