@@ -22,6 +22,7 @@ use deployer::manifests::controller::Options;
 use deployer::platform::Platform;
 use objects::Object;
 
+use crate::manifests;
 use crate::tree::{Tree, root};
 use package::{HARDWARE, NUMA, Package};
 use validate::Tool;
@@ -116,11 +117,9 @@ fn catalog(sources: &[Source]) -> anyhow::Result<Tree> {
 
 impl Source {
     pub(crate) fn new(package: &'static Package, image: Option<&str>, bundle_image: &str) -> Self {
-        let mut options = crate::manifests::options(Platform::OpenShift);
+        let image = image.map_or_else(manifests::image, str::to_owned);
+        let mut options = manifests::options(Platform::OpenShift, &image);
         package.namespace.clone_into(&mut options.namespace);
-        if let Some(image) = image {
-            options.common.images.tholepin = image.to_owned();
-        }
         Self { package, options, bundle_image: bundle_image.to_owned() }
     }
 

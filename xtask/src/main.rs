@@ -51,11 +51,7 @@ enum Task {
         names: Vec<String>,
     },
     /// Write the operator's manifests, for kubectl and kustomize.
-    Manifests {
-        /// Only fail when a committed file is stale.
-        #[arg(long)]
-        check: bool,
-    },
+    Manifests(manifests::Args),
     /// Find the Kubernetes programs the tests run, or build them from Go modules, and print where they are.
     Testenv,
     /// Run a cluster like the tests' for yourself.
@@ -79,7 +75,7 @@ fn main() -> ExitCode {
         Task::Features => features::run(),
         Task::Image(args) => image::run(&args),
         Task::Nightly { names } => test::nightly::run(&names),
-        Task::Manifests { check } => manifests::run(check),
+        Task::Manifests(args) => manifests::run(&args),
         Task::Testenv => testenv::run(),
         Task::Cluster(action) => cluster::run(action),
         Task::Test { args } => test::run(&args),

@@ -4,6 +4,8 @@
 //! `deploy/hardware`: a base with what is the same on every platform, and beside it what each platform has on top.
 //! Never: a manifest of its own, or the same object twice.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::Context as _;
 use deployer::platform::Platform;
 use hardware::manifests as hardware;
@@ -42,13 +44,63 @@ struct Kustomization {
 struct Image {
     name: String,
     new_name: &'static str,
-    new_tag: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    new_tag: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+}
+
+impl Image {
+    /// The same tag or digest in another registry.
+    fn elsewhere(image: &str) -> anyhow::Result<Self> {
+        let (name, tag, digest) = match image.split_once('@') {
+            Some((name, digest)) => (name, None, Some(digest)),
+            None => {
+                let (name, tag) = image.rsplit_once(':').context("the image has neither tag nor digest")?;
+                (name, Some(tag), None)
+            }
+        };
+        let [new_tag, digest] = [tag, digest].map(|text| text.map(str::to_owned));
+        Ok(Self { name: name.to_owned(), new_name: "registry.example/tholepin", new_tag, digest })
+    }
+}
+
+/// Makes the files.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  cargo xtask manifests\n  cargo xtask manifests --check\n  \
+    cargo xtask manifests --output /tmp/release --image registry.example/tholepin@sha256:DIGEST")]
+pub(crate) struct Args {
+    /// Only fail when a committed file is stale
+    #[arg(long, conflicts_with_all = ["output", "image"])]
+    check: bool,
+    /// Where the folder `deploy` goes [default: the repository]
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// The image of all programs, best by its digest; a release has another one than the repository
+    #[arg(long, value_name = "IMAGE", requires = "output")]
+    image: Option<String>,
 }
 
 /// Writes the files, or with `check` only fails naming the stale ones.
-pub(crate) fn run(check: bool) -> anyhow::Result<()> {
-    tree()?.put(&root().join(FOLDER), check, "cargo xtask manifests")?;
-    hardware_tree()?.put(&root().join(HARDWARE), check, "cargo xtask manifests")
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let folder = args.output.clone().unwrap_or_else(root);
+    let image = args.image.as_deref().map_or_else(image, str::to_owned);
+    put(&image, &folder, args.check)
+}
+
+/// Fails when a committed file is stale.
+pub(crate) fn check() -> anyhow::Result<()> {
+    put(&image(), &root(), true)
+}
+
+fn put(image: &str, folder: &Path, check: bool) -> anyhow::Result<()> {
+    tree(image)?.put(&folder.join(FOLDER), check, "cargo xtask manifests")?;
+    hardware_tree(image)?.put(&folder.join(HARDWARE), check, "cargo xtask manifests")
+}
+
+/// The image that committed files name: nodes have it once `cargo xtask image` made it and it was loaded.
+pub(crate) fn image() -> String {
+    manifests::options().common.images.tholepin
 }
 
 /// The name of a platform in paths.
@@ -57,16 +109,17 @@ pub(crate) fn word(platform: Platform) -> String {
 }
 
 /// The options of the files of a platform.
-pub(crate) fn options(platform: Platform) -> Options {
+pub(crate) fn options(platform: Platform, image: &str) -> Options {
     let mut options = manifests::options();
     options.common.platform = platform;
+    image.clone_into(&mut options.common.images.tholepin);
     options.monitoring = platform.is_openshift();
     options
 }
 
 /// All files of the operator.
-pub(crate) fn tree() -> anyhow::Result<Tree> {
-    let mut tree = installs(FOLDER, |platform| manifests::objects(&options(platform)))?;
+pub(crate) fn tree(image: &str) -> anyhow::Result<Tree> {
+    let mut tree = installs(FOLDER, image, |platform| manifests::objects(&options(platform, image)))?;
     for platform in Platform::ALL {
         let samples = manifests::samples::objects(platform);
         tree.add_objects(&format!("samples/{}.yaml", word(platform)), &samples)?;
@@ -75,9 +128,9 @@ pub(crate) fn tree() -> anyhow::Result<Tree> {
 }
 
 /// All files of what brings drivers of devices to nodes.
-pub(crate) fn hardware_tree() -> anyhow::Result<Tree> {
-    let mut tree = installs(HARDWARE, |platform| {
-        hardware::objects(&Options { namespace: hardware::NAMESPACE.to_owned(), ..options(platform) })
+pub(crate) fn hardware_tree(image: &str) -> anyhow::Result<Tree> {
+    let mut tree = installs(HARDWARE, image, |platform| {
+        hardware::objects(&Options { namespace: hardware::NAMESPACE.to_owned(), ..options(platform, image) })
     })?;
     tree.add_objects("samples/deviceconfig.yaml", &hardware::samples::objects())?;
     tree.add_objects("samples/node-policy.yaml", &hardware::samples::policies())?;
@@ -95,7 +148,7 @@ pub(crate) fn files(tree: &Tree, platform: Platform) -> Vec<String> {
 }
 
 /// What is installed on each platform, and the kustomizations for it.
-fn installs(root: &str, objects: impl Fn(Platform) -> Vec<Object>) -> anyhow::Result<Tree> {
+fn installs(root: &str, image: &str, objects: impl Fn(Platform) -> Vec<Object>) -> anyhow::Result<Tree> {
     let all = Platform::ALL.map(|platform| (platform, objects(platform)));
     let everywhere = |object: &Object| {
         all.iter().all(|(_, objects)| objects.iter().any(|other| other.body() == object.body()))
@@ -126,10 +179,7 @@ fn installs(root: &str, objects: impl Fn(Platform) -> Vec<Object>) -> anyhow::Re
     }
     let usual = word(Platform::Kubernetes);
     add_kustomization(&mut tree, root, "", &[&usual], Vec::new())?;
-    let image = manifests::options().common.images.tholepin;
-    let (name, tag) = image.rsplit_once(':').context("the image has no tag")?;
-    let other =
-        Image { name: name.to_owned(), new_name: "registry.example/tholepin", new_tag: tag.to_owned() };
+    let other = Image::elsewhere(image)?;
     let parent = format!("../../{usual}");
     add_kustomization(&mut tree, root, "overlays/registry", &[&parent], vec![other])?;
     Ok(tree)
@@ -164,6 +214,24 @@ mod served;
 mod tests {
     #[test]
     fn committed_files_are_fresh() {
-        super::run(true).expect("deploy/operator and deploy/hardware are what the code makes");
+        super::check().expect("deploy/operator and deploy/hardware are what the code makes");
+    }
+
+    #[test]
+    fn a_release_names_its_image_by_digest_and_no_other() {
+        let image = format!("registry.example/a@sha256:{}", "0".repeat(64));
+        let folder = tempfile::tempdir().unwrap();
+        super::put(&image, folder.path(), false).unwrap();
+        let mut seen = 0;
+        for name in [super::FOLDER, super::HARDWARE] {
+            let tree = if name == super::FOLDER { super::tree(&image) } else { super::hardware_tree(&image) };
+            for path in super::files(&tree.unwrap(), deployer::platform::Platform::Kubernetes) {
+                let text = std::fs::read_to_string(folder.path().join(name).join(path)).unwrap();
+                assert!(!text.contains(&super::image()), "{name} names the image of the repository");
+                seen += text.matches(&image).count();
+            }
+        }
+        assert!(seen >= 2, "{seen}");
+        assert!(super::Image::elsewhere("a").is_err());
     }
 }

@@ -63,6 +63,17 @@ pub enum PullPolicy {
     Always,
 }
 
+impl PullPolicy {
+    /// The word of `imagePullPolicy`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::IfNotPresent => "IfNotPresent",
+            Self::Always => "Always",
+        }
+    }
+}
+
 /// Programs that publish NodeResourceTopology objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum)]
 pub enum Updater {

@@ -134,7 +134,8 @@ fn catalog(program: &Path, folder: &Path) -> anyhow::Result<()> {
 
 /// Fails unless each kustomization makes what the plain files have.
 fn kustomizations(program: &Path) -> anyhow::Result<()> {
-    for (name, tree) in [(FOLDER, manifests::tree()?), (HARDWARE, manifests::hardware_tree()?)] {
+    let image = manifests::image();
+    for (name, tree) in [(FOLDER, manifests::tree(&image)?), (HARDWARE, manifests::hardware_tree(&image)?)] {
         kustomization(program, name, &tree)?;
     }
     Ok(())

@@ -48,11 +48,13 @@ pub fn selector(labels: &BTreeMap<String, String>) -> LabelSelector {
 /// A namespace that enforces `level`.
 #[must_use]
 pub fn namespace(name: &str, level: PodSecurityLevel, platform: Platform) -> Namespace {
-    // The variants have the names of the levels.
-    let word = format!("{level:?}").to_lowercase();
+    let word = match level {
+        PodSecurityLevel::Privileged => "privileged",
+        PodSecurityLevel::Restricted => "restricted",
+    };
     let mut metadata = cluster(name);
     let modes = ["enforce", "audit", "warn"].map(|mode| format!("pod-security.kubernetes.io/{mode}"));
-    let mut marks = BTreeMap::from(modes.map(|label| (label, word.clone())));
+    let mut marks = BTreeMap::from(modes.map(|label| (label, word.to_owned())));
     if platform.is_openshift() {
         // Otherwise OpenShift sets these labels from the service accounts' SecurityContextConstraints.
         marks.insert("security.openshift.io/scc.podSecurityLabelSync".to_owned(), "false".to_owned());

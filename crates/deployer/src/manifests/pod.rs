@@ -128,7 +128,7 @@ pub fn container(name: &str, image: &str, options: &Options) -> Container {
         name: name.to_owned(),
         image: Some(image.to_owned()),
         // The variants have the names of Kubernetes' policies.
-        image_pull_policy: Some(format!("{:?}", options.pull)),
+        image_pull_policy: Some(options.pull.as_str().to_owned()),
         ..Container::default()
     }
 }

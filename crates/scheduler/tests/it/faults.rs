@@ -4,7 +4,10 @@
 //! is lost. `FAULT_ROUNDS=20` repeats all cases.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use api::nrt::NodeResourceTopology;
 use k8s_openapi::api::events::v1::Event;
@@ -50,6 +53,40 @@ const CASES: [Case; 10] = [
     Case::LostLease,
 ];
 
+/// The variable with the kubeconfig of [`scheduler_process`].
+const KUBECONFIG: &str = "FAULTS_KUBECONFIG";
+
+/// A scheduler in a process of its own: SIGKILL ends it, also when it is dropped.
+struct Process(Child);
+
+impl Process {
+    fn start(kubeconfig: &Path) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "faults::scheduler_process", "--ignored", "--nocapture"]);
+        Self(command.env(KUBECONFIG, kubeconfig).spawn().unwrap())
+    }
+
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        let status = self.0.wait().unwrap();
+        assert_eq!(status.signal(), Some(9), "it ended by itself");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a part of another test"]
+async fn scheduler_process() {
+    let Some(kubeconfig) = std::env::var_os(KUBECONFIG) else { return };
+    Running::start(Path::new(&kubeconfig), ALONE).ended().await.unwrap();
+}
+
 /// A cluster, and a scheduler behind the proxy.
 struct Rig {
     client: Client,
@@ -94,10 +131,13 @@ impl Rig {
                 return self.create(&names[PODS / 2..]).await;
             }
             Case::KilledBeforeTheAnswer => {
+                self.scheduler = None;
+                let process = Process::start(proxy.kubeconfig());
                 let before = proxy.count("POST", BINDING);
                 proxy.fail("POST", BINDING, 2, Fault::Mute);
                 self.create(names).await;
                 proxy.wait_for("POST", BINDING, before + 2, PATIENCE).await.unwrap();
+                process.kill();
                 return self.restart(ALONE);
             }
             Case::EventsTwice => {
@@ -209,11 +249,12 @@ async fn every_pod_gets_its_place_once_whatever_fails() {
     .await;
     let proxy = Proxy::start(cluster.control(), cluster.control().process_group().dir()).await.unwrap();
     let mut rig = Rig { client, cluster, proxy, scheduler: None };
+    let began = Instant::now();
     let rounds = std::env::var("FAULT_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     for round in 0..rounds {
         rig.restart(ALONE);
         for case in CASES {
-            let began = std::time::Instant::now();
+            let began = Instant::now();
             let names: Vec<String> =
                 (0..PODS).map(|at| format!("{}-{round}-{at}", format!("{case:?}").to_lowercase())).collect();
             rig.strike(case, &names).await;
@@ -224,4 +265,6 @@ async fn every_pod_gets_its_place_once_whatever_fails() {
             tracing::info!(?case, ?took, "every pod got its place");
         }
     }
+    let seconds = began.elapsed().as_secs();
+    println!("faults: {rounds} rounds of {} cases, each of {PODS} pods bound once, {seconds} s", CASES.len());
 }
