@@ -3,6 +3,7 @@
 //! In: files. Out: manifests on standard output, notes about changes on standard error. Never: a cluster, or a part of
 //! the output after an error.
 
+use std::collections::BTreeMap;
 use std::io::stdin;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,6 +21,16 @@ use serde_json::Value;
 const LIMIT_BYTES: u64 = 16 << 20;
 /// The most objects in one file.
 const OBJECTS: usize = 10_000;
+/// The most lines with notes.
+const NOTES: usize = 50;
+
+/// What the conversion changed.
+#[derive(Debug)]
+struct Note {
+    /// The object.
+    title: String,
+    text: String,
+}
 
 /// Arguments of `tholepin hardware`.
 #[derive(Clone, Debug, clap::Args)]
@@ -62,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         _ => (file.display().to_string(), yaml::read_text(file, LIMIT_BYTES)?),
     };
     let (text, notes) = converted(&name, &text, output.format)?;
-    for note in notes {
+    for note in lines(&notes) {
         stderr::line(note);
     }
     stdout::print(&text)?;
@@ -70,19 +81,44 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// The output, and the notes about changes.
-fn converted(file: &str, text: &str, format: ManifestFormat) -> anyhow::Result<(String, Vec<String>)> {
+fn converted(file: &str, text: &str, format: ManifestFormat) -> anyhow::Result<(String, Vec<Note>)> {
     let mut objects = Vec::new();
     let mut notes = Vec::new();
     for old in items(yaml::read_many(file, text, OBJECTS)?) {
         let title = title(&old);
         let new = convert(&old).with_context(|| format!("{file}: {title}"))?;
-        notes.extend(new.notes.iter().map(|note| format!("{title}: {note}")));
+        let note = |note: &String| Note { title: title.clone(), text: note.to_string() };
+        notes.extend(new.notes.iter().map(note));
         objects.push(Object::new(&new.object));
     }
     if objects.is_empty() {
         bail!("{file}: no object in it: wanted is a DeviceConfig of example.com/v1alpha1");
     }
     Ok((format.write(&objects)?, notes))
+}
+
+/// Each note once with the objects that it is about, and no more lines than people read.
+fn lines(notes: &[Note]) -> Vec<String> {
+    let mut texts: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut places = BTreeMap::new();
+    for Note { title, text } in notes {
+        let place = *places.entry(text).or_insert(texts.len());
+        if place == texts.len() {
+            texts.push((text, Vec::new()));
+        }
+        texts[place].1.push(title);
+    }
+    let line = |(text, titles): &(&str, Vec<&str>)| match titles[..] {
+        [first, _, ..] => format!("{first} and {} more: {text}", titles.len() - 1),
+        _ => format!("{}: {text}", titles.concat()),
+    };
+    let mut lines: Vec<String> = texts.iter().take(NOTES).map(line).collect();
+    if texts.len() > NOTES {
+        let left_out = texts.len() - NOTES;
+        lines
+            .push(format!("{left_out} more notes are left out; convert fewer objects at a time to see them"));
+    }
+    lines
 }
 
 /// The objects of all documents; a List is replaced by its items.
@@ -133,16 +169,28 @@ spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
             driverImage: registry.example/acc\n  driverVersion: \"1.4.2\"\n  imagePullPolicy: Always\n  nodeSelector:\n    \
             feature.node.kubernetes.io/pci-1da3.present: \"true\"\n---\n";
         assert!(text.starts_with(wanted), "{text}");
-        assert!(
-            notes
-                .iter()
-                .any(|note| note.starts_with("DeviceConfig hw/acc: spec.driverImage is without its tag 1")),
-            "{notes:?}"
-        );
-        assert!(notes.iter().any(|note| note.starts_with("DeviceConfig b: ")), "{notes:?}");
+        let notes = lines(&notes);
+        for wanted in [
+            "DeviceConfig hw/acc: spec.driverImage is without its tag 1",
+            "DeviceConfig b: ",
+            "DeviceConfig hw/acc and 1 more: spec.imagePullPolicy",
+        ] {
+            assert!(notes.iter().any(|note| note.starts_with(wanted)), "{wanted}: {notes:?}");
+        }
         let (text, _) = converted("f", OLD, ManifestFormat::Json).unwrap();
         let list: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(list["items"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn notes_about_many_objects_are_few_lines() {
+        let note = |title: usize, text: usize| Note { title: title.to_string(), text: text.to_string() };
+        let equal: Vec<_> = (0..10_000).map(|title| note(title, 0)).collect();
+        assert_eq!(lines(&equal), ["0 and 9999 more: 0"]);
+        let different: Vec<_> = (0..10_000).map(|text| note(0, text)).collect();
+        let lines = lines(&different);
+        assert_eq!(lines.len(), NOTES + 1);
+        assert!(lines[NOTES].starts_with("9950 more notes are left out"), "{}", lines[NOTES]);
     }
 
     #[test]

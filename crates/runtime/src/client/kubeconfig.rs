@@ -1,9 +1,11 @@
 //! Kubeconfig files, checked before kube reads them whole.
 //!
-//! In: a path, or the usual places. Out: nothing, or why a file is not read. Never: a read; a pipe or a device would
-//! have no end.
+//! In: a path, or the usual places. Out: nothing, or why a file is not read. Never: a read of more than its first bytes,
+//! or of a pipe or a device, which have no end.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// The greatest size of a kubeconfig, enough for thousands of clusters.
@@ -18,7 +20,8 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/tok
 /// Checks a file. A missing one is left to kube.
 ///
 /// # Errors
-/// When the file is not a regular one, or is too large.
+/// When the file is not a regular one, is too large, or is UTF-16 with half a character at its end, where kube 5.0
+/// panics.
 pub(super) fn check(path: &Path) -> Result<(), String> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_file() && path != Path::new(NOTHING) => {
@@ -27,8 +30,18 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
         Ok(found) if found.len() > LIMIT_BYTES => {
             Err(format!("it has {} bytes; at most {LIMIT_BYTES} are read", found.len()))
         }
+        Ok(found) if found.len() % 2 == 1 && is_utf16(path) => {
+            Err("it begins as UTF-16 text and has an odd number of bytes".to_owned())
+        }
         _ => Ok(()),
     }
+}
+
+/// Whether the file begins with a byte-order mark of UTF-16.
+fn is_utf16(path: &Path) -> bool {
+    let mut mark = [0; 2];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut mark));
+    read.is_ok() && matches!(mark, [0xFF, 0xFE] | [0xFE, 0xFF])
 }
 
 /// The files that are read when none is named: those in `KUBECONFIG`, else `~/.kube/config`.
@@ -55,8 +68,11 @@ mod tests {
     #[test]
     fn only_regular_files_of_a_sane_size_are_read() {
         let dir = tempfile::tempdir().unwrap();
-        let [good, large, pipe] = ["good", "large", "pipe"].map(|name| dir.path().join(name));
-        std::fs::write(&good, "kind: Config").unwrap();
+        let [good, large, pipe, wide, cut] =
+            ["good", "large", "pipe", "wide", "cut"].map(|name| dir.path().join(name));
+        std::fs::write(&good, "kind: Config!").unwrap();
+        std::fs::write(&wide, b"\xFF\xFEa\0").unwrap();
+        std::fs::write(&cut, b"\xFE\xFF\0a\0").unwrap();
         std::fs::File::create(&large).unwrap().set_len(LIMIT_BYTES + 1).unwrap();
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
@@ -68,6 +84,8 @@ mod tests {
             (&pipe, no_file.clone()),
             (Path::new("/dev/zero"), no_file.clone()),
             (dir.path(), no_file),
+            (&wide, Ok(())),
+            (&cut, Err("it begins as UTF-16 text and has an odd number of bytes".to_owned())),
             (&large, Err("it has 16777217 bytes; at most 16777216 are read".to_owned())),
         ] {
             assert_eq!(check(path), wanted, "{}", path.display());
