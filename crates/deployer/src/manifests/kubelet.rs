@@ -12,9 +12,32 @@ use crate::options::{Distribution, Kubelet, KubeletCertificate, KubeletConfig, O
 const AUTHORITY: (&str, &str) = ("kubelet-ca", "/etc/kubelet-ca");
 /// RTE's mount path of the root directory.
 pub const RTE_ROOT: &str = "/host-var-lib-kubelet";
-/// RTE's mount paths of files elsewhere.
-const RTE_CONFIG: &str = "/host-kubelet-config";
-const RTE_DROP_INS: &str = "/host-kubelet-config.d";
+
+/// Where an exporter's container has the kubelet's files. What is below the root directory on the node is below its
+/// mount path here, mounted with it or alone.
+#[derive(Clone, Copy, Debug)]
+pub struct FileMounts {
+    /// The mount path of the root directory.
+    pub root: &'static str,
+    /// Volume and mount path of a configuration file's directory elsewhere.
+    config: (&'static str, &'static str),
+    /// Volume and mount path of a directory of drop-ins elsewhere.
+    drop_ins: (&'static str, &'static str),
+}
+
+/// Of our exporter as deploy installs it.
+pub const EXPORTER: FileMounts = FileMounts {
+    root: "/host/kubelet",
+    config: ("kubelet-config", "/host/kubelet-config"),
+    drop_ins: ("kubelet-config-drop-ins", "/host/kubelet-config.d"),
+};
+
+/// Of RTE, and of our exporter in its place.
+const RTE: FileMounts = FileMounts {
+    root: RTE_ROOT,
+    config: ("host-kubelet-config", "/host-kubelet-config"),
+    drop_ins: ("host-kubelet-config-d", "/host-kubelet-config.d"),
+};
 
 /// The flags with which our exporter asks its kubelet at this port. The variable `NODE_IP` has the address.
 #[must_use]
@@ -39,49 +62,69 @@ pub fn authority_mount(kubelet: &Kubelet) -> Option<(VolumeMount, Volume)> {
     Some((pod::mount_read_only(name, path), pod::config_directory(name, map, None)))
 }
 
+impl FileMounts {
+    /// The flags for the kubelet's file and its directory of drop-ins.
+    #[must_use]
+    pub fn flags(&self, kubelet: &Kubelet) -> Vec<String> {
+        let KubeletConfig::File { path, drop_ins } = &kubelet.config else { return Vec::new() };
+        let file = format!("--kubelet-config-file={}", self.place(kubelet, path, &self.alone(path)));
+        let drop_ins = drop_ins.as_ref().map(|dir| self.place(kubelet, dir, self.drop_ins.1));
+        let drop_ins = drop_ins.map(|dir| format!("--kubelet-config-dir={dir}"));
+        std::iter::once(file).chain(drop_ins).collect()
+    }
+
+    /// The mounts of what the mount of the root directory does not have; without `has_root` there is no such mount. The
+    /// file is mounted alone, because its directory may have credentials. An exporter ends when the file was replaced.
+    #[must_use]
+    pub fn mounts(&self, kubelet: &Kubelet, has_root: bool) -> Vec<(VolumeMount, Volume)> {
+        let KubeletConfig::File { path, drop_ins } = &kubelet.config else { return Vec::new() };
+        let mount = |path: &str, kind: &str, volume: &str, elsewhere: &str| {
+            let is_there = has_root && kubelet.below_root(path).is_some();
+            let at = self.place(kubelet, path, elsewhere);
+            (!is_there).then(|| (pod::mount_read_only(volume, &at), pod::node_path(volume, path, Some(kind))))
+        };
+        let file = mount(path, "File", self.config.0, &self.alone(path));
+        let drop_ins =
+            drop_ins.as_ref().and_then(|dir| mount(dir, "Directory", self.drop_ins.0, self.drop_ins.1));
+        file.into_iter().chain(drop_ins).collect()
+    }
+
+    /// The path in the container of a path on the node.
+    fn place(&self, kubelet: &Kubelet, path: &str, elsewhere: &str) -> String {
+        kubelet
+            .below_root(path)
+            .map_or_else(|| elsewhere.to_owned(), |below| format!("{}/{below}", self.root))
+    }
+
+    /// The path in the container of a configuration file that is not below the root directory.
+    fn alone(&self, path: &str) -> String {
+        format!("{}/{}", self.config.1, path.rsplit('/').next().unwrap_or_default())
+    }
+}
+
 /// RTE's flags for the kubelet's file. Only our exporter knows a directory of drop-ins.
 #[must_use]
 pub fn rte_file_flags(kubelet: &Kubelet, own: bool) -> Vec<String> {
-    let KubeletConfig::File { path, drop_ins } = &kubelet.config else { return Vec::new() };
-    let file = match kubelet.below_root(path) {
-        Some(below) => format!("{RTE_ROOT}/{below}"),
-        None => format!("{RTE_CONFIG}/{}", path.rsplit('/').next().unwrap_or_default()),
-    };
-    let below = |dir: &str| kubelet.below_root(dir).map(|below| format!("{RTE_ROOT}/{below}"));
-    let drop_ins = drop_ins.as_ref().filter(|_| own);
-    let drop_ins = drop_ins.map(|dir| below(dir).unwrap_or_else(|| RTE_DROP_INS.to_owned()));
-    let drop_ins = drop_ins.map(|dir| format!("--kubelet-config-dir={dir}"));
-    [Some(format!("--kubelet-config-file={file}")), drop_ins].into_iter().flatten().collect()
+    let mut flags = RTE.flags(kubelet);
+    flags.truncate(if own { 2 } else { 1 });
+    flags
 }
 
 /// RTE's mounts of the kubelet's files that the mount of its root directory does not have; without `has_root` there is
-/// no such mount. Our exporter gets the file alone, because its directory may have credentials. It ends when the file
-/// was replaced.
+/// no such mount. Go's exporter gets the file's directory, because a file that is replaced would be stale there.
 #[must_use]
 pub fn rte_file_mounts(kubelet: &Kubelet, own: bool, has_root: bool) -> Vec<(VolumeMount, Volume)> {
-    let KubeletConfig::File { path, drop_ins } = &kubelet.config else { return Vec::new() };
-    let mount = |path: &str, kind: &str, name: &str, at: String| {
-        (pod::mount_read_only(name, &at), pod::node_path(name, path, Some(kind)))
-    };
-    // `None`: the mount of the root directory has it.
-    let place = |path: &str, elsewhere: String| match kubelet.below_root(path) {
-        Some(_) if has_root => None,
-        Some(below) => Some(format!("{RTE_ROOT}/{below}")),
-        None => Some(elsewhere),
-    };
-    let (parent, name) = path.rsplit_once('/').unwrap_or_default();
-    let file = if own {
-        place(path, format!("{RTE_CONFIG}/{name}")).map(|at| mount(path, "File", &RTE_CONFIG[1..], at))
-    } else {
-        let parent = if parent.is_empty() { "/" } else { parent };
-        let elsewhere = kubelet.below_root(path).is_none();
-        elsewhere.then(|| mount(parent, "Directory", &RTE_CONFIG[1..], RTE_CONFIG.to_owned()))
-    };
-    let drop_ins = drop_ins.as_ref().filter(|_| own).and_then(|dir| {
-        let at = place(dir, RTE_DROP_INS.to_owned())?;
-        Some(mount(dir, "Directory", &RTE_DROP_INS[1..].replace('.', "-"), at))
-    });
-    file.into_iter().chain(drop_ins).collect()
+    if own {
+        return RTE.mounts(kubelet, has_root);
+    }
+    let KubeletConfig::File { path, .. } = &kubelet.config else { return Vec::new() };
+    if kubelet.below_root(path).is_some() {
+        return Vec::new();
+    }
+    let parent = path.rsplit_once('/').map(|(parent, _)| parent).filter(|parent| !parent.is_empty());
+    let (volume, at) = RTE.config;
+    let volume = pod::node_path(volume, parent.unwrap_or("/"), Some("Directory"));
+    vec![(pod::mount_read_only(RTE.config.0, at), volume)]
 }
 
 /// A warning about certificates that the chosen check may not accept, or about a missing check.

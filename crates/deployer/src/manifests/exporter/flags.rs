@@ -10,7 +10,8 @@ use api::goduration::GoDuration;
 use k8s_openapi::api::core::v1::{Volume, VolumeMount};
 
 use super::account;
-use crate::manifests::{Error, kubelet, pod};
+use crate::manifests::kubelet::{self, EXPORTER};
+use crate::manifests::{Error, pod};
 use crate::options::{Kubelet, KubeletConfig, Options};
 
 /// The key in the ConfigMap, which is the file's name.
@@ -18,10 +19,8 @@ pub(super) const CONFIG_KEY: &str = "config.yaml";
 /// The mount path of the ConfigMap.
 const CONFIG: &str = "/etc/tholepin";
 /// Mount paths of the node's directories.
-const ROOT: &str = "/host/kubelet";
+const ROOT: &str = EXPORTER.root;
 const SYS: &str = "/host/sys";
-const KUBELET_CONFIG: &str = "/host/kubelet-config";
-const DROP_INS: &str = "/host/kubelet-config.d";
 
 /// The arguments of the image's entry point.
 ///
@@ -53,17 +52,8 @@ pub fn flags(options: &Options) -> Result<Vec<String>, Error> {
 }
 
 fn config_flags(options: &Options, kubelet: &Kubelet) -> Result<Vec<String>, Error> {
-    let place = |path: &str, elsewhere: &str| match below_mounted_root(options, kubelet, path) {
-        Some(below) => format!("{ROOT}/{below}"),
-        None => elsewhere.to_owned(),
-    };
     Ok(match &kubelet.config {
-        KubeletConfig::File { path, drop_ins } => {
-            let file = place(path, &config_mount(path));
-            let drop_ins = drop_ins.as_ref().map(|dir| place(dir, DROP_INS));
-            let drop_ins = drop_ins.map(|dir| format!("--kubelet-config-dir={dir}"));
-            [Some(format!("--kubelet-config-file={file}")), drop_ins].into_iter().flatten().collect()
-        }
+        KubeletConfig::File { .. } => EXPORTER.flags(kubelet),
         KubeletConfig::Configz { port } => {
             if !options.kubernetes_at_least(33) {
                 return Err(Error::Option {
@@ -101,29 +91,11 @@ pub fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
         read_only("podresources", &path, "Directory", &format!("{ROOT}/pod-resources"))
     }];
     mounts.push(read_only("sys", "/sys", "Directory", SYS));
-    if let KubeletConfig::File { path, drop_ins } = &kubelet.config {
-        let apart = |path: &&String| below_mounted_root(options, &kubelet, path).is_none();
-        if apart(&path) {
-            mounts.push(read_only("kubelet-config", path, "File", &config_mount(path)));
-        }
-        if let Some(dir) = drop_ins.as_ref().filter(apart) {
-            mounts.push(read_only("kubelet-config-drop-ins", dir, "Directory", DROP_INS));
-        }
-    }
+    mounts.extend(EXPORTER.mounts(&kubelet, updater.kubelet_root));
     mounts.extend(kubelet::authority_mount(&kubelet));
     if updater.config.is_some() {
         let volume = pod::config_directory("config", account(options).name, None);
         mounts.push((pod::mount_read_only("config", CONFIG), volume));
     }
     mounts
-}
-
-/// The path below the kubelet's root directory, if that is mounted and the path is there.
-fn below_mounted_root<'a>(options: &Options, kubelet: &Kubelet, path: &'a str) -> Option<&'a str> {
-    kubelet.below_root(path).filter(|_| options.updater.kubelet_root)
-}
-
-/// The mount path of a configuration file by itself.
-fn config_mount(path: &str) -> String {
-    format!("{KUBELET_CONFIG}/{}", path.rsplit('/').next().unwrap_or_default())
 }
