@@ -1,15 +1,21 @@
-//! Hostile clients of the ports for health and metrics.
+//! Hostile clients of the ports for health and metrics. The scheduler places pods meanwhile.
 //!
 //! `ATTACK_SECONDS=60` makes it as long as a real one; `-- --nocapture` shows the figures.
+//! `ATTACK_PROGRAM=/path/to/tholepin` attacks another program than that of the tests.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use kube::{Client, Config};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, Client, Config};
 use testkit::attack::Attack;
 use testkit::cluster::Cluster;
 use testkit::env::rig;
+use testkit::load::guaranteed_pod;
 use testkit::machine::Machine;
 use testkit::port;
 use testkit::process_group::{Process, ProcessGroup, Spec};
@@ -19,6 +25,10 @@ const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const PROBE: Duration = Duration::from_secs(5);
 /// The slowest answer of a port that is not attacked.
 const UNTOUCHED: Duration = Duration::from_secs(2);
+/// Pods that fill the node: two in each zone.
+const WAVE: usize = 4;
+/// The longest wait for a pod.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// The most memory that an attack may cost, in KiB.
 const GROWTH_KIB: u64 = 16 << 10;
 
@@ -35,7 +45,7 @@ async fn probe(base: &str, path: &str) -> Result<String, String> {
 }
 
 async fn ready(base: &str) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     while let Err(error) = probe(base, "/readyz").await {
         assert!(Instant::now() < deadline, "{error}");
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -88,6 +98,40 @@ fn program(group: &ProcessGroup, name: &str, args: &[String]) -> Process {
     group.spawn(Spec::new(name, path).arg(name).args(args.to_vec())).unwrap()
 }
 
+/// Places waves of pods, at least one, until it is over: how many. The kubelet rejects none.
+async fn place_pods(client: Client, over: Arc<AtomicBool>) -> usize {
+    let api: Api<Pod> = Api::default_namespaced(client);
+    let mut placed = 0;
+    while placed == 0 || !over.load(Ordering::Relaxed) {
+        let names: Vec<String> = (placed..placed + WAVE).map(|at| format!("pod-{at}")).collect();
+        for name in &names {
+            let pod = guaranteed_pod(name, "topo-aware-scheduler", [("cpu", "3"), ("memory", "64Mi")]);
+            api.create(&PostParams::default(), &pod).await.unwrap();
+        }
+        for name in &names {
+            runs(&api, name).await;
+        }
+        for name in &names {
+            let _ = api.delete(name, &DeleteParams::default().grace_period(0)).await.unwrap();
+        }
+        placed += WAVE;
+    }
+    placed
+}
+
+async fn runs(api: &Api<Pod>, name: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let status = api.get(name).await.unwrap().status.unwrap_or_default();
+        match status.phase.as_deref() {
+            Some("Running") => return,
+            Some("Failed") => panic!("{name} is rejected: {:?} {:?}", status.reason, status.message),
+            _ => assert!(Instant::now() < deadline, "{name} waits: {:?}", status.conditions),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn exporter_and_scheduler_answer_probes_under_attack() {
     let Ok(rig) = rig() else { return };
@@ -99,8 +143,7 @@ async fn exporter_and_scheduler_answer_probes_under_attack() {
     let kubeconfig = flag("kubeconfig", cluster.control().kubeconfig());
     let group = ProcessGroup::new().unwrap();
     let certificates = tempfile::tempdir().unwrap();
-    for scheme in ["http", "https"] {
-        let (port, health) = (port::free().unwrap(), port::free().unwrap());
+    let exporter = |port: u16, health: u16, tls: bool| {
         let mut args = vec![
             kubeconfig.clone(),
             format!("--health-probe-bind-address=127.0.0.1:{health}"),
@@ -111,23 +154,36 @@ async fn exporter_and_scheduler_answer_probes_under_attack() {
             flag("kubelet-state-dir", node.kubelet().root_dir()),
             flag("kubelet-config-file", &node.kubelet().config_file()),
         ];
-        if scheme == "https" {
+        if tls {
             // Without the files a self-signed certificate is served.
             args.push(flag("metrics-tls-cert", &certificates.path().join("tls.crt")));
             args.push(flag("metrics-tls-key", &certificates.path().join("tls.key")));
         }
-        let exporter = program(&group, "exporter", &args);
-        withstands(&exporter, &format!("{scheme}://127.0.0.1:{port}"), port, health).await;
-        exporter.kill();
-    }
-    let (port, health) = (port::free().unwrap(), port::free().unwrap());
+        program(&group, "exporter", &args)
+    };
+    let ports = || (port::free().unwrap(), port::free().unwrap());
+    let (port, health) = ports();
+    let attacked = exporter(port, health, true);
+    withstands(&attacked, &format!("https://127.0.0.1:{port}"), port, health).await;
+    attacked.kill();
+    let (port, health) = ports();
+    let attacked = exporter(port, health, false);
+    withstands(&attacked, &format!("http://127.0.0.1:{port}"), port, health).await;
+
+    // That exporter goes on, because the scheduler needs its reports.
+    let (port, health) = ports();
     let args = [
-        kubeconfig,
+        kubeconfig.clone(),
         "--leader-elect=false".to_owned(),
         format!("--http-bind-address=127.0.0.1:{port}"),
         format!("--health-probe-bind-address=127.0.0.1:{health}"),
     ];
     let scheduler = program(&group, "scheduler", &args);
+    let over = Arc::new(AtomicBool::new(false));
+    let placing = tokio::spawn(place_pods(cluster.client().await.unwrap(), Arc::clone(&over)));
     withstands(&scheduler, &format!("http://127.0.0.1:{port}"), port, health).await;
+    over.store(true, Ordering::Relaxed);
+    println!("attack: {} pods placed meanwhile, none rejected", placing.await.unwrap());
     scheduler.kill();
+    attacked.kill();
 }
