@@ -21,6 +21,7 @@ use crate::cluster_state::{ClusterState, MachineConfigPool};
 mod check;
 pub mod choice;
 mod kubelet;
+pub mod passed_over;
 pub mod requirement;
 
 use choice::Choice;

@@ -39,9 +39,10 @@ pub const POOL_PAUSED: &str = "MachineConfigPoolPaused";
 /// A condition: the kubelets' settings of every pool are known, and align pods. Otherwise exporters run too, but the
 /// scheduler has no settings to follow.
 pub const KUBELETS_CONFIGURED: &str = "KubeletsConfigured";
-
 /// A condition: some of the pools have no node, so no exporter either.
 pub const POOL_EMPTY: &str = "NodeGroupEmpty";
+/// A condition: nodes that a group's pool selects are in a pool without a group, so they have no exporter.
+pub const PASSED_OVER: &str = "NodesWithoutExporter";
 
 /// The rules of this controller. Its status includes failures of the exporters' configuration.
 pub const RULES: Rules = Rules {

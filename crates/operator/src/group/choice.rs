@@ -41,9 +41,13 @@ impl Choice {
     /// Whether a node with these labels is one of them.
     pub fn holds<'a>(&self, label: impl Fn(&str) -> Option<&'a str> + Copy) -> bool {
         let all = |requirements: &Vec<Requirement>| requirements.iter().all(|one| one.holds(label));
-        self.labels.iter().all(|(key, value)| label(key) == Some(value))
-            && all(&self.rest)
-            && self.apart.iter().any(all)
+        self.selects(label) && self.apart.iter().any(all)
+    }
+
+    /// Whether the selector alone selects a node with these labels; it may be in an earlier pool.
+    pub fn selects<'a>(&self, label: impl Fn(&str) -> Option<&'a str> + Copy) -> bool {
+        let labels = self.labels.iter().all(|(key, value)| label(key) == Some(value));
+        labels && self.rest.iter().all(|one| one.holds(label))
     }
 
     /// The terms of a pod's node affinity besides [`Self::labels`], of which one has to hold. Windows is excluded.

@@ -11,17 +11,21 @@ use serde_json::Value;
 
 use super::stage::{Stage, paused, stage};
 use super::{
-    Case, DAEMON_SET_UPDATING, INTERNAL_ERROR, INVALID_GROUPS, KUBELETS_CONFIGURED, POOL_EMPTY, POOL_PAUSED,
-    POOL_UPDATING, Request, daemonset,
+    Case, DAEMON_SET_UPDATING, INTERNAL_ERROR, INVALID_GROUPS, KUBELETS_CONFIGURED, PASSED_OVER, POOL_EMPTY,
+    POOL_PAUSED, POOL_UPDATING, Request, daemonset,
 };
 use crate::cluster_state::ClusterState;
 use crate::condition::{Extra, State, conditions};
 use crate::desired::Controller;
 use crate::group::choice::Choice;
+use crate::group::passed_over::passed_over;
 use crate::kubeletconfig::source;
 use crate::ownership::{Responsible, responsible};
 use crate::reconcile::Outcome;
 use crate::reconcile::status::{elsewhere, related_object};
+
+/// The number of nodes that a message names.
+const SHOWN_NODES: usize = 5;
 
 /// The status of the accepted object; `None`: it stays as it is.
 pub(super) fn of(
@@ -83,7 +87,8 @@ fn wanted(request: &Request<'_>, done: &Outcome, now: Timestamp) -> Status {
     status.related_objects = related(cluster, there.iter());
     let state = state(request, done, &status.daemon_sets);
     let NumaResourcesOperator { metadata, status: old, .. } = request.operator;
-    let extras = [paused_pools(request), kubelets(request), empty_pools(request)];
+    let extras =
+        [paused_pools(request), kubelets(request), empty_pools(request), nodes_of_other_pools(request)];
     status.conditions = conditions(&state, &extras, &old.conditions, metadata.generation, now);
     status
 }
@@ -146,6 +151,23 @@ fn empty_pools(request: &Request<'_>) -> Extra {
     let message =
         format!("no node is in: {}; check the groups' selectors and the nodes' labels", names.join(", "));
     Extra::known(POOL_EMPTY, !names.is_empty(), if names.is_empty() { String::new() } else { message })
+}
+
+/// The nodes that a group's pool selects and a pool without a group has.
+fn nodes_of_other_pools(request: &Request<'_>) -> Extra {
+    let nodes = passed_over(request.cluster, &request.groups);
+    let shown = nodes.iter().take(SHOWN_NODES);
+    let shown: Vec<String> =
+        shown.map(|one| format!("{} (in {}, selected by {})", one.node, one.pool, one.selected_by)).collect();
+    let more = match nodes.len().saturating_sub(SHOWN_NODES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let message = format!(
+        "no exporter runs on nodes of pools without a group: {}{more}; add a group for their pool",
+        shown.join(", ")
+    );
+    Extra::known(PASSED_OVER, !nodes.is_empty(), if nodes.is_empty() { String::new() } else { message })
 }
 
 /// Whether the settings of all pools' kubelets are known and have no warnings.

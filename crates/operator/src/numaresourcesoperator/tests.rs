@@ -247,11 +247,9 @@ fn arguments(cluster: &ClusterState, pool: &str) -> Vec<String> {
 /// The true conditions but those of kubelets and nodes, as `type reason message`. A reason that repeats the type is
 /// left out.
 fn holding(status: &Status) -> Vec<String> {
-    let holds = status
-        .conditions
-        .iter()
-        .filter(|condition| condition.status == "True")
-        .filter(|condition| ![KUBELETS_CONFIGURED, POOL_EMPTY].contains(&condition.type_.as_str()));
+    let holds = status.conditions.iter().filter(|condition| condition.status == "True").filter(|condition| {
+        ![KUBELETS_CONFIGURED, PASSED_OVER, POOL_EMPTY].contains(&condition.type_.as_str())
+    });
     holds
         .map(|condition| {
             let reason = if condition.reason == condition.type_ { "" } else { &condition.reason };

@@ -64,6 +64,7 @@ fn pools_are_rolled_out_paused_and_degraded() {
             (rig.generation("DaemonSet", WORKERS).await, rig.generation("DaemonSet", INFRA).await),
             (1, 1)
         );
+        node_of_another_pool(rig).await;
         paused(rig).await;
         rollout_of_others(rig, &mco).await;
         custom_policy(rig, &mco).await;
@@ -71,6 +72,16 @@ fn pools_are_rolled_out_paused_and_degraded() {
         kubelet_configs(rig).await;
         rig.print_events("openshift").await;
     });
+}
+
+/// A control plane node that is a worker too is in the pool `master`, which has no group.
+async fn node_of_another_pool(rig: &Rig) {
+    let roles = [("node-role.kubernetes.io/master", ""), ("node-role.kubernetes.io/worker", "")];
+    rig.node("compact-0", &roles).await;
+    let told = "compact-0 (in master, selected by worker)";
+    rig.until_true("operator", "NodesWithoutExporter", "", told).await;
+    let notes = async || rig.told("NodesWithoutExporter").await;
+    until("an event names it", async || notes().await.iter().any(|note| note.contains(told))).await;
 }
 
 /// Pools that are paused are told, and hold nothing.

@@ -166,12 +166,24 @@ impl Seen {
         self.get(kind, name).await.unwrap()["metadata"]["generation"].as_i64().unwrap()
     }
 
-    /// Prints the events the operator has written so far.
-    pub(crate) async fn print_events(&self, name: &str) {
+    /// The events the operator has written so far.
+    async fn events(&self) -> Vec<Event> {
         let events: Api<Event> = Api::all(self.admin.clone());
         let mut told = events.list(&ListParams::default()).await.unwrap().items;
         told.retain(|event| event.reporting_controller.as_deref().is_some_and(|c| c.contains("tholepin")));
-        for event in told {
+        told
+    }
+
+    /// The notes of its events with this reason.
+    pub(crate) async fn told(&self, reason: &str) -> Vec<String> {
+        let events = self.events().await.into_iter();
+        let events = events.filter(|event| event.reason.as_deref() == Some(reason));
+        events.filter_map(|event| event.note).collect()
+    }
+
+    /// Prints those events.
+    pub(crate) async fn print_events(&self, name: &str) {
+        for event in self.events().await {
             println!(
                 "{name}: event {} {}: {}",
                 event.type_.unwrap_or_default(),

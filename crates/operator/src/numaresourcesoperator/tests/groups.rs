@@ -314,3 +314,48 @@ fn pools_without_nodes_are_told() {
         assert_eq!(told(&[label]), empty("infra"), "{platform}");
     }
 }
+
+/// A node that a group's pool selects is in `master` or a custom pool first. Without a group there it has no exporter,
+/// which is told, with the first five of their names.
+#[test]
+fn nodes_of_pools_without_a_group_are_told() {
+    const ROLE: &str = "node-role.kubernetes.io";
+    let told = |pools: &[&str], nodes: &[(&str, &[&str])]| {
+        let mut cluster = cluster(Platform::OpenShift);
+        cluster.pools.insert("master".to_owned(), pool("master"));
+        for (name, roles) in nodes {
+            let label = |role: &&str| (format!("{ROLE}/{role}").into(), "".into());
+            let labels = roles.iter().map(label).collect();
+            let node = crate::cluster_state::Node { labels, ..Default::default() };
+            cluster.nodes.insert((*name).to_owned(), node);
+        }
+        ask(&mut cluster, &groups(pools, &json!({})));
+        let status = round(&mut cluster);
+        assert_eq!(holding(&status), WELL, "{pools:?} {nodes:?}");
+        let found = status.conditions.iter().find(|condition| condition.type_ == PASSED_OVER).unwrap();
+        (found.status == "True").then(|| found.message.clone())
+    };
+    let both: &[&str] = &["master", "worker"];
+    let message = |nodes: &str| {
+        Some(format!(
+            "no exporter runs on nodes of pools without a group: {nodes}; add a group for their pool"
+        ))
+    };
+    let many = ["m0", "m1", "m2", "m3", "m4", "m5", "m6"].map(|name| (name, both));
+    let five = ["m0", "m1", "m2", "m3", "m4"].map(|name| format!("{name} (in master, selected by worker)"));
+    for (pools, nodes, wanted) in [
+        (
+            &["worker"][..],
+            &[("m0", both), ("w0", &["worker"])][..],
+            message("m0 (in master, selected by worker)"),
+        ),
+        (&["worker"], &[("i0", &["infra", "worker"])], message("i0 (in infra, selected by worker)")),
+        (&["worker"], &many, message(&format!("{} and 2 more", five.join(", ")))),
+        // The pool that has the node has a group, or no group selects it.
+        (&["master", "worker"], &[("m0", both)], None),
+        (&["worker", "infra"], &[("i0", &["infra", "worker"])], None),
+        (&["worker"], &[("w0", &["worker"]), ("m0", &["master"]), ("n0", &[])], None),
+    ] {
+        assert_eq!(told(pools, nodes), wanted, "{pools:?} {nodes:?}");
+    }
+}
