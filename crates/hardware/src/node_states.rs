@@ -98,6 +98,8 @@ pub struct Pod {
     pub id: Id,
     /// Deletion has begun.
     pub terminating: bool,
+    /// An eviction brings it back to the node at once.
+    pub returns: bool,
 }
 
 /// The ownership of a node as one DeviceConfig sees it.
@@ -132,6 +134,12 @@ impl Users {
     #[must_use]
     pub fn any(&self) -> bool {
         !matches!(self, Self::Pods(pods) if pods.is_empty())
+    }
+
+    /// The pods that an eviction brings back at once. Without them the devices never become free by evictions.
+    pub fn returning(&self) -> impl Iterator<Item = &Pod> {
+        let pods = if let Self::Pods(pods) = self { pods.as_slice() } else { &[] };
+        pods.iter().filter(|pod| pod.returns)
     }
 
     /// The first of the pods and the number of others, for people; `None` without pods.
@@ -354,8 +362,11 @@ impl<'a> Reader<'a, '_> {
             return Users::Unknown;
         }
         let using = pods.on(node).filter(|(_, pod)| pod.uses(names, claims));
-        let user =
-            |(id, pod): (&Id, &cluster_state::Pod)| Pod { id: id.clone(), terminating: pod.terminating };
+        let user = |(id, pod): (&Id, &cluster_state::Pod)| Pod {
+            id: id.clone(),
+            terminating: pod.terminating,
+            returns: pod.returns,
+        };
         Users::Pods(using.map(user).collect())
     }
 }

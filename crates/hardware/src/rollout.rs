@@ -71,6 +71,8 @@ pub enum NodeChange {
 pub enum Wait {
     /// Pods use the devices: the first of them, and their number.
     Pods(String, usize),
+    /// Pods use the devices that an eviction brings back at once: the first of them, and their number.
+    Returning(String, usize),
     /// The pods that use the devices are not known yet.
     Unknown,
     /// Enough other nodes are without a working driver.
@@ -132,8 +134,10 @@ pub fn round(policy: &Policy<'_>, nodes: &[&NodeState<'_>]) -> Round {
 /// would lose its device, or keep the driver there for ever. Pods are evicted once all nodes have the taint, since they
 /// would move to a node without it.
 #[must_use]
-pub fn clear(pods: PodsUsingDevices, nodes: &[&NodeState<'_>]) -> Round {
-    let evict = pods == PodsUsingDevices::Evict;
+pub fn clear(policy: PodsUsingDevices, nodes: &[&NodeState<'_>]) -> Round {
+    // One pod that always comes back keeps all nodes waiting, so none is evicted in vain.
+    let returning = nodes.iter().any(|node| node.users.returning().next().is_some());
+    let evict = policy == PodsUsingDevices::Evict && !returning;
     let all_tainted = nodes.iter().all(|node| node.is_cordon_tainted());
     let mut round = Round::default();
     for node in nodes {
@@ -145,7 +149,10 @@ pub fn clear(pods: PodsUsingDevices, nodes: &[&NodeState<'_>]) -> Round {
             Users::Unknown => round.wait(node, Wait::Unknown),
             Users::Pods(pods) if pods.is_empty() => {}
             Users::Pods(pods) if evict && all_tainted => round.evict(node, pods),
-            Users::Pods(pods) => round.wait(node, wait_for(pods)),
+            Users::Pods(pods) => {
+                let returning = wait_for_returning(&node.users).filter(|_| policy == PodsUsingDevices::Evict);
+                round.wait(node, returning.unwrap_or_else(|| wait_for(pods)));
+            }
         }
     }
     round
@@ -179,10 +186,11 @@ impl Round {
         let wait = match &node.users {
             _ if !is_checked => None,
             Users::Unknown => Some(Wait::Unknown),
-            Users::Pods(pods) => {
-                let waits = policy.pods == PodsUsingDevices::Wait && !pods.is_empty();
-                waits.then(|| wait_for(pods))
+            Users::Pods(pods) if policy.pods == PodsUsingDevices::Wait => {
+                (!pods.is_empty()).then(|| wait_for(pods))
             }
+            // The taint does not keep them away. Between two of them the driver would be unloaded under the second.
+            users => wait_for_returning(users),
         };
         if let Some(wait) = wait {
             self.wait(node, wait);
@@ -223,6 +231,11 @@ impl Round {
 fn wait_for(pods: &[Pod]) -> Wait {
     let first = pods.iter().min().map(|pod| pod.id.to_string());
     Wait::Pods(first.unwrap_or_default(), pods.len())
+}
+
+fn wait_for_returning(users: &Users) -> Option<Wait> {
+    let first = users.returning().min()?.id.to_string();
+    Some(Wait::Returning(first, users.returning().count()))
 }
 
 #[cfg(test)]

@@ -27,6 +27,13 @@ pub fn untolerated(node: &Node, tolerations: &[Toleration]) -> Option<String> {
     taints(node).find(|taint| !tolerated(taint)).map(|taint| taint.key)
 }
 
+/// Whether pods with these tolerations are not kept away by the cordon taint, whatever its value.
+#[must_use]
+pub fn tolerates_cordon(tolerations: &[Toleration]) -> bool {
+    let taint = Taint { key: CORDON_TAINT.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };
+    tolerations.iter().any(|one| tolerates(one, &taint))
+}
+
 /// The taints of a node that keep pods away. A cordon counts before it has become a taint.
 fn taints(node: &Node) -> impl Iterator<Item = Taint> {
     let cordon = Taint { key: UNSCHEDULABLE.to_owned(), effect: "NoSchedule".to_owned(), ..Taint::default() };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Taint;
+use k8s_openapi::api::core::v1::{Affinity, Taint, Toleration};
 use runtime::wire::{Parts, Texts, Wire};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::claim::Id;
 use super::claims_in_use::DeviceClaim;
 use super::cluster_state::{Node, Pod};
+use super::taints::tolerates_cordon;
 
 /// A node.
 pub(super) type WireNode = Wire<Parts<NodeSpec, NodeStatus>>;
@@ -55,6 +56,8 @@ pub(super) struct PodSpec {
     containers: Option<Vec<Container>>,
     init_containers: Option<Vec<Container>>,
     resource_claims: Option<Vec<IgnoredAny>>,
+    tolerations: Option<Vec<Toleration>>,
+    affinity: Option<Affinity>,
 }
 
 /// The status of a pod.
@@ -135,6 +138,7 @@ pub(super) fn read_node(node: WireNode, texts: &mut Texts) -> (Arc<str>, Node) {
 pub(super) fn read_pod(pod: WirePod, texts: &mut Texts) -> (Id, Option<Pod>) {
     let Wire { meta, body: Parts { spec, status } } = pod;
     let id = Id { namespace: meta.namespace.unwrap_or_default(), name: meta.name.unwrap_or_default() };
+    let returns = returns(&spec);
     let has_claims = spec.resource_claims.is_some_and(|claims| !claims.is_empty());
     let containers = spec.containers.into_iter().chain(spec.init_containers).flatten();
     let lists = containers.flat_map(|one| [one.resources.requests, one.resources.limits]);
@@ -148,8 +152,20 @@ pub(super) fn read_pod(pod: WirePod, texts: &mut Texts) -> (Id, Option<Pod>) {
         uid: meta.uid.unwrap_or_default().into(),
         resources,
         terminating: meta.deletion_timestamp.is_some(),
+        returns,
     });
     (id, pod)
+}
+
+/// Whether an evicted pod comes back to its node at once, as that of a DaemonSet which tolerates everything: it is made
+/// for this node by name, and the cordon taint does not keep it away.
+fn returns(spec: &PodSpec) -> bool {
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|all| all.required_during_scheduling_ignored_during_execution.as_ref());
+    let terms = required.iter().flat_map(|selector| &selector.node_selector_terms);
+    let fields = terms.flat_map(|term| term.match_fields.iter().flatten());
+    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+    fields.into_iter().any(|field| field.key == "metadata.name") && tolerates_cordon(tolerations)
 }
 
 /// Name and relevant fields of a resource claim. `None` for claims without devices, and for those that no pod may use.
@@ -224,6 +240,37 @@ mod tests {
             (json!({}), ""),
         ] {
             assert_eq!(pod(spec.clone(), phase), None, "{spec}");
+        }
+    }
+
+    #[test]
+    fn pods_that_come_back_in_spite_of_the_taint_are_known() {
+        let here = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": [
+            { "matchFields": [{ "key": "metadata.name", "operator": "In", "values": ["n"] }] },
+        ] } } });
+        let labelled = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{ "matchExpressions": [{ "key": "a", "operator": "Exists" }] }],
+        } } });
+        let everything = json!([{ "operator": "Exists" }]);
+        let usual = json!([{ "key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule" }]);
+        let named = json!([{ "key": "hardware.tholepin.dev/changing", "operator": "Exists" }]);
+        let no_execute = json!([{ "operator": "Exists", "effect": "NoExecute" }]);
+        for (affinity, tolerations, wanted) in [
+            (&here, &everything, true),
+            (&here, &named, true),
+            (&here, &usual, false),
+            (&here, &no_execute, false),
+            (&here, &Value::Null, false),
+            (&labelled, &everything, false),
+            (&Value::Null, &everything, false),
+        ] {
+            let spec = json!({
+                "nodeName": "n", "affinity": affinity, "tolerations": tolerations,
+                "containers": [{ "resources": { "limits": { "vendor.example/acc": "1" } } }],
+            });
+            let body = json!({ "metadata": { "name": "p" }, "spec": spec });
+            let (_, pod) = read_pod(WirePod::deserialize(&body).unwrap(), &mut Texts::default());
+            assert_eq!(pod.unwrap().returns, wanted, "{spec}");
         }
     }
 

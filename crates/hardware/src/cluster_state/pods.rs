@@ -20,6 +20,8 @@ pub struct Pod {
     pub resources: Vec<Arc<str>>,
     /// Deletion has begun.
     pub terminating: bool,
+    /// After an eviction its controller would make it again on this node, in spite of the cordon taint.
+    pub returns: bool,
 }
 
 /// Pods, by name and by node.

@@ -43,7 +43,7 @@ fn old(name: &str) -> NodeState<'_> {
 }
 
 fn user() -> Users {
-    Users::Pods(vec![Pod { id: Id::new("x", "p"), terminating: false }])
+    Users::Pods(vec![Pod { id: Id::new("x", "p"), terminating: false, returns: false }])
 }
 
 fn shown(step: &Step) -> String {
@@ -187,6 +187,33 @@ fn a_node_is_released_when_no_pod_uses_it() {
     );
 }
 
+/// Pods that come back in spite of the cordon taint are not evicted in vain: between two of them the driver would be
+/// unloaded under the second. The other nodes go on.
+#[test]
+fn pods_that_come_back_are_waited_for() {
+    use PodsUsingDevices::{Evict, Ignore, Wait as Patience};
+    let pod = |name: &str, returns| Pod { id: Id::new("x", name), terminating: false, returns };
+    let mixed = Users::Pods(vec![pod("a", false), pod("p", true)]);
+    let used = NodeState { users: mixed.clone(), ..old("a") };
+    let tainted = NodeState { cordon_taint_since: Some(Timestamp::UNIX_EPOCH), ..used.clone() };
+    let returning = || Wait::Returning("x/p".to_owned(), 1);
+    check(&policy(Evict), &[used.clone(), old("b")], &["taint b"], &[("a", returning())]);
+    check(&policy(Evict), &[tainted.clone(), old("b")], &["taint b", "untaint a"], &[("a", returning())]);
+    let unmatched = NodeState { ownership: Ownership::Unmatched, ..used.clone() };
+    check(&policy(Evict), &[unmatched], &[], &[("a", returning())]);
+    let all = Wait::Pods("x/a".to_owned(), 2);
+    check(&policy(Patience), std::slice::from_ref(&used), &[], &[("a", all.clone())]);
+    check(&policy(Ignore), std::slice::from_ref(&used), &["switch a"], &[]);
+    let cleared = |policy, node: &NodeState<'_>| {
+        let round = clear(policy, &[node]);
+        (round.steps.iter().map(shown).collect::<Vec<_>>(), round.waiting)
+    };
+    for node in [&used, &tainted] {
+        assert_eq!(cleared(Evict, node), (vec![], vec![("a".to_owned(), returning())]));
+        assert_eq!(cleared(Patience, node), (vec![], vec![("a".to_owned(), all.clone())]));
+    }
+}
+
 /// A node of the model.
 #[derive(Clone, Debug)]
 struct Real {
@@ -254,7 +281,9 @@ fn kmm(real: &mut Real) {
 }
 
 fn play(policy: &Policy<'_>, nodes: &mut BTreeMap<&'static str, Real>) -> usize {
-    let pods = |count| (0..count).map(|at| Pod { id: Id::new("", &format!("{at}")), terminating: false });
+    let pods = |count| {
+        (0..count).map(|at| Pod { id: Id::new("", &format!("{at}")), terminating: false, returns: false })
+    };
     let supported = KernelSupport::Supported(Source::default());
     let states: Vec<NodeState<'_>> = nodes
         .iter()

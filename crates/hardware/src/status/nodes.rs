@@ -21,7 +21,7 @@ pub(super) fn counts(config: &Config, plan: &Plan<'_>, node_states: &NodeStates<
     let owned = |holds: &dyn Fn(&NodeState<'_>) -> bool| {
         all(&|state| state.ownership == Ownership::Owned && holds(state))
     };
-    let on_pods = |wait: &Wait| matches!(wait, Wait::Pods(..) | Wait::Unknown);
+    let on_pods = |wait: &Wait| matches!(wait, Wait::Pods(..) | Wait::Returning(..) | Wait::Unknown);
     NodeCounts {
         matching: all(&|state| !matches!(state.ownership, Ownership::Unmatched | Ownership::Deleting)),
         claimed: all(&|state| state.ownership.is_claimed()),

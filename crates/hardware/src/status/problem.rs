@@ -4,6 +4,7 @@
 
 use api::hardware::NodeProblem;
 
+use crate::cluster_state::CORDON_TAINT;
 use crate::kernel::KernelSupport;
 use crate::node_states::{NodeState, Ownership};
 use crate::plan::{ConfigState, Plan};
@@ -105,6 +106,13 @@ fn waiting_for(wait: &Wait) -> Option<Problem> {
         Wait::Pods(first, count) => {
             (ProblemReason::PodsUseDevices, format!("{count} pods use the devices, such as {first}"))
         }
+        Wait::Returning(first, count) => (
+            ProblemReason::PodsUseDevices,
+            format!(
+                "{count} pods that use the devices would come back after an eviction, such as {first}: their DaemonSet \
+                 tolerates the taint {CORDON_TAINT}"
+            ),
+        ),
         Wait::Unknown => {
             (ProblemReason::PodsUnknown, "it is not known yet which pods use the devices".to_owned())
         }

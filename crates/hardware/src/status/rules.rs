@@ -333,7 +333,8 @@ fn loading(evidence: &Evidence<'_>) -> Option<Verdict> {
 }
 
 fn pods_use_devices(evidence: &Evidence<'_>) -> Option<Verdict> {
-    let waiting = evidence.waiting(|wait| matches!(wait, Wait::Pods(..) | Wait::Unknown));
+    let waiting =
+        evidence.waiting(|wait| matches!(wait, Wait::Pods(..) | Wait::Returning(..) | Wait::Unknown));
     let nodes = if waiting.is_empty() { evidence.unmatched() } else { waiting };
     let message = || format!("pods use the devices of {}", list(&nodes));
     (!nodes.is_empty()).then(|| evidence.progressing(Reason::WaitingForPods, message()))

@@ -353,6 +353,7 @@ fn a_deletion_names_pods_with_devices() {
                 uid: "u".into(),
                 resources,
                 terminating: false,
+                returns: false,
             };
             cluster.put_pod(claim::Id::new("work", name), Some(pod));
         }
@@ -406,7 +407,8 @@ fn overdue_pods_are_problems_of_their_nodes() {
     let mut there = cluster(&asked, &["ready", "ready old cordon_tainted"]);
     for name in ["p", "q"] {
         let resources = vec!["example.com/acc".into()];
-        let pod = Pod { node: "n1".into(), uid: "u".into(), resources, terminating: name == "p" };
+        let pod =
+            Pod { node: "n1".into(), uid: "u".into(), resources, terminating: name == "p", returns: false };
         there.put_pod(claim::Id::new("x", name), Some(pod));
     }
     let at = |config: &Config, second: i64| {

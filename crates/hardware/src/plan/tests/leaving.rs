@@ -36,6 +36,7 @@ fn pod(node: &str, terminating: bool) -> crate::cluster_state::Pod {
         uid: "u".into(),
         resources: vec![DEVICE.into()],
         terminating,
+        returns: false,
     }
 }
 

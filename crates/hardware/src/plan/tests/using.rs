@@ -46,7 +46,13 @@ fn user(cluster: &mut ClusterState, name: &str, device: &str) {
         };
         cluster.put_claim_in_use(id.clone(), Some(holding));
     }
-    let pod = crate::cluster_state::Pod { node: "n1".into(), uid: uid.into(), resources, terminating: false };
+    let pod = crate::cluster_state::Pod {
+        node: "n1".into(),
+        uid: uid.into(),
+        resources,
+        terminating: false,
+        returns: false,
+    };
     cluster.put_pod(id, Some(pod));
 }
 
