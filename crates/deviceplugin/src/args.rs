@@ -165,8 +165,11 @@ impl Args {
         }
         let http = self.http_bind_address.as_deref().unwrap_or(HTTP);
         let node = self.node_name.clone().filter(|name| !name.is_empty());
-        let environment =
-            Environment { node: node.unwrap_or_else(runtime::host::name), sysfs: self.sysfs.clone() };
+        let environment = Environment {
+            node: node.unwrap_or_else(runtime::host::name),
+            sysfs: self.sysfs.clone(),
+            allow_host_paths: self.allow_host_paths,
+        };
         let dra = self.dra.settings(&environment.node, self.cdi_dir.clone())?;
         Ok(Settings {
             source: self.source()?,
@@ -175,7 +178,6 @@ impl Args {
             registration,
             socket_dir,
             cdi_dir: self.cdi_dir.clone(),
-            allow_host_paths: self.allow_host_paths,
             http: http::address(http).context("--http-bind-address")?,
             health: self.health_probe_bind_address,
         })

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use node::watch::{Names, Target};
 
-use crate::config::{Directory, Discovery, MAX_DEVICES, MAX_ID, Resource};
+use crate::config::{Directory, Discovery, MAX_DEVICES, MAX_ID, Resource, host_paths};
 use crate::content_hash::ContentHash;
 use crate::inventory::{DeviceId, DeviceNode, Hardware};
 
@@ -24,6 +24,8 @@ pub struct Environment {
     pub node: String,
     /// The folder where sysfs is mounted.
     pub sysfs: PathBuf,
+    /// Whether devices may give containers the whole node, as `/dev/mem` does.
+    pub allow_host_paths: bool,
 }
 
 /// A device that a scan found.
@@ -115,7 +117,26 @@ fn find(
     } else {
         Err(Error::new("no discovery is configured"))
     };
-    checked(scan?, resource).map(Some)
+    let scan = checked(scan?, resource)?;
+    if !environment.allow_host_paths {
+        without_whole_node(&scan, &resource.discovery)?;
+    }
+    Ok(Some(scan))
+}
+
+/// Refuses devices that give a container the whole node. A configuration is checked when it is read; here are those
+/// that a file lists or a folder has.
+fn without_whole_node(scan: &Scan, discovery: &Discovery) -> Result<(), Error> {
+    let of_device = |(id, found): (&DeviceId, &FoundDevice)| {
+        let nodes = &found.hardware.injection.nodes;
+        let refusal = nodes.iter().find_map(|node| host_paths::refusal(&node.host_path))?;
+        let place = match &discovery.file {
+            Some(file) => format!("{}: device {id:?}: deviceNodes", file.path.display()),
+            None => format!("device {id:?}"),
+        };
+        Some(Error::new(format!("{place}: {refusal}")))
+    };
+    scan.devices.iter().find_map(of_device).map_or(Ok(()), Err)
 }
 
 /// Enforces the limits on devices and ids, and applies the configured permissions.

@@ -18,7 +18,7 @@ use crate::discovery::Environment;
 pub struct Settings {
     /// The configuration, or the path of its file.
     pub source: ConfigSource,
-    /// The node's name and files, for discovery.
+    /// The node's name and files, and what of them devices may be.
     pub environment: Environment,
     /// How the plugin gets known to the kubelet.
     pub registration: RegistrationMode,
@@ -26,8 +26,6 @@ pub struct Settings {
     pub socket_dir: PathBuf,
     /// The folder of Container Device Interface files.
     pub cdi_dir: PathBuf,
-    /// Whether devices may give containers the whole node, as a mount of `/` does.
-    pub allow_host_paths: bool,
     /// The address that serves metrics and health; none turns them off.
     pub http: Option<SocketAddr>,
     /// The address that serves health alone; none turns it off.
@@ -74,6 +72,6 @@ impl Settings {
     }
 
     fn allowed(&self, config: Config, name: &str) -> Result<Config, Error> {
-        if self.allow_host_paths { Ok(config) } else { config.without_whole_node(name) }
+        if self.environment.allow_host_paths { Ok(config) } else { config.without_whole_node(name) }
     }
 }

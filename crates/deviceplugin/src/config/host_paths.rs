@@ -1,6 +1,7 @@
 //! Paths of the host that give a container the whole node.
 //!
-//! In: a resource. Out: the first such path of it, by its field. Never: a look at the node, so links are not followed.
+//! In: a resource, or a path of a device. Out: the first such path, and why it is refused. Never: a look at the node,
+//! so links are not followed.
 
 use std::path::Path;
 
@@ -32,8 +33,8 @@ const WHOLE_NODE: [&str; 16] = [
     "/var/lib/kubelet",
 ];
 
-/// The field and the path with which a container of the resource has the whole node.
-pub(super) fn of_whole_node(resource: &Resource) -> Option<(&'static str, &Path)> {
+/// The field with which a container of the resource has the whole node, and why its path is refused.
+pub(super) fn of_whole_node(resource: &Resource) -> Option<(&'static str, String)> {
     let container = &resource.container;
     let nodes = container.device_nodes.iter().map(|path| ("container.deviceNodes", path.as_path()));
     let mounts =
@@ -41,7 +42,13 @@ pub(super) fn of_whole_node(resource: &Resource) -> Option<(&'static str, &Path)
     let lists = resource.discovery.list.iter().flat_map(|list| list.devices.values().flatten());
     let listed = lists.flat_map(|device| device.device_nodes.iter());
     let listed = listed.map(|path| ("discovery.list", path.as_path()));
-    nodes.chain(mounts).chain(listed).find(|(_, path)| gives_whole_node(path))
+    nodes.chain(mounts).chain(listed).find_map(|(field, path)| Some((field, refusal(path)?)))
+}
+
+/// Why a path is refused that gives a container the whole node; `None`: it does not.
+pub(crate) fn refusal(path: &Path) -> Option<String> {
+    let reason = || format!("{path:?} gives each container the whole node: allowed with --allow-host-paths");
+    gives_whole_node(path).then(reason)
 }
 
 /// Comparison is by components, so doubled slashes and dots count for nothing.

@@ -7,7 +7,7 @@ use super::*;
 use crate::config::Config;
 
 fn environment(sysfs: &Path) -> Environment {
-    Environment { node: "worker-0".to_owned(), sysfs: sysfs.to_owned() }
+    Environment { node: "worker-0".to_owned(), sysfs: sysfs.to_owned(), allow_host_paths: false }
 }
 
 fn resource(discovery: &str) -> Resource {
@@ -73,7 +73,8 @@ fn other_nodes_are_dropped_and_equal_hardware_is_shared() {
     for (node, ids) in [("worker-0", "abc"), ("worker-1", "x"), ("worker-2", "y")] {
         let resource = config.clone().of_node(node).resources.remove(0);
         assert_eq!(resource.discovery.list.as_ref().unwrap().devices.len(), 1, "{node}");
-        let environment = Environment { node: node.to_owned(), sysfs: "/none".into() };
+        let environment =
+            Environment { node: node.to_owned(), sysfs: "/none".into(), allow_host_paths: false };
         let scan = scan(&resource, &environment).unwrap();
         assert_eq!(scan.devices.keys().map(|id| &**id).collect::<String>(), ids, "{node}");
         let hardware: Vec<_> = scan.devices.values().map(|found| &found.hardware).collect();
@@ -114,6 +115,47 @@ fn a_list_is_scanned_only_when_its_text_changes() {
     let mut last = ContentHash::default();
     assert_eq!(ids(scan_if_changed(&list, &environment, &mut last)).as_deref(), Some("a"));
     assert_eq!(ids(scan_if_changed(&list, &environment, &mut last)), None);
+}
+
+/// Devices of a list file or of a folder give no container the whole node, unless that is allowed.
+#[test]
+fn devices_of_files_and_folders_do_not_give_the_whole_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("devices.yaml");
+    let file = resource(&format!("{{file: {{path: {}}}}}", path.display()));
+    let shown = path.display().to_string();
+    let list =
+        |node: &str, path: &str| format!("devices: {{{node}: [{{id: a, deviceNodes: [/dev/x, {path}]}}]}}");
+    for (text, refused) in [
+        (list("worker-0", "/dev/mem"), Some("\"/dev/mem\"")),
+        (list("'*'", "/"), Some("\"/\"")),
+        (list("'*'", "/var/run/docker.sock"), Some("\"/var/run/docker.sock\"")),
+        (list("'*'", "/dev/y"), None),
+        (list("other", "/dev/mem"), None),
+    ] {
+        std::fs::write(&path, &text).unwrap();
+        let wanted = refused.map(|refused| {
+            format!(
+                "{shown}: device \"a\": deviceNodes: {refused} gives each container the whole node: allowed with \
+                 --allow-host-paths"
+            )
+        });
+        let strict = environment(dir.path());
+        assert_eq!(scan(&file, &strict).err().map(|error| error.reason), wanted, "{text}");
+        assert!(scan(&file, &Environment { allow_host_paths: true, ..strict }).is_ok(), "{text}");
+    }
+    let folder = resource("{directory: {path: /dev, prefix: mem}}");
+    let mut hardware = Hardware::default();
+    hardware.injection.nodes.push(node(Path::new("/dev/mem")));
+    let mut found = Scan::default();
+    found
+        .devices
+        .insert("mem".into(), FoundDevice { hardware: Arc::new(hardware), ..FoundDevice::default() });
+    let refused = without_whole_node(&found, &folder.discovery).unwrap_err().reason;
+    assert!(
+        refused.starts_with("device \"mem\": \"/dev/mem\" gives each container the whole node"),
+        "{refused}"
+    );
 }
 
 fn read(resource: &Resource, sysfs: &Path) -> Result<Scan, String> {

@@ -137,11 +137,10 @@ impl Rig {
         let sysfs = self.cluster.nodes()[0].kubelet().machine().sys();
         Settings {
             source,
-            environment: Environment { node: "node-0".to_owned(), sysfs },
+            environment: Environment { node: "node-0".to_owned(), sysfs, allow_host_paths: false },
             registration: RegistrationMode::Register,
             socket_dir: self.folder(),
             cdi_dir: self.cdi_dir(),
-            allow_host_paths: false,
             http: None,
             health: None,
             dra: None,
