@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use node::watch::{Names, Target, Watcher, changed, open_or_poll};
+use node::watch::{Hub, Names, Subscription, Target};
 use runtime::page_reclaim::ReclaimTrigger;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -44,6 +44,8 @@ pub struct DeviceWatcher {
     pub metrics: Metrics,
     /// Notified after each scan.
     pub reclaim: ReclaimTrigger,
+    /// File events.
+    pub hub: Hub,
 }
 
 impl DeviceWatcher {
@@ -55,7 +57,7 @@ impl DeviceWatcher {
         let mut config = Arc::clone(&self.config.borrow_and_update());
         let mut file = CdiFile::for_resource(&config, &self.cdi_dir)?;
         let mut folders = BTreeSet::new();
-        let mut watcher = self.watcher(&config, &folders);
+        let mut events = self.events(&config, &folders);
         let begin = Instant::now();
         let mut store = DeviceStore::default();
         let mut known = false;
@@ -70,7 +72,7 @@ impl DeviceWatcher {
                     let new_folders = scan.health_folders();
                     if folders != new_folders {
                         folders = new_folders;
-                        watcher = self.watcher(&config, &folders);
+                        events = self.events(&config, &folders);
                     }
                     store.update(now, scan, &config.health);
                     known = true;
@@ -88,25 +90,25 @@ impl DeviceWatcher {
             self.reclaim.notify();
             // The plugin set ends this task before it drops the other end.
             tokio::select! {
-                () = changed(&mut watcher, next_scan_in) => sleep(SETTLE).await,
+                () = events.changed(next_scan_in) => sleep(SETTLE).await,
                 Ok(()) = self.config.changed() => {
                     config = Arc::clone(&self.config.borrow_and_update());
                     last = ContentHash::default();
-                    watcher = self.watcher(&config, &folders);
+                    events = self.events(&config, &folders);
                 }
             }
         }
     }
 
-    /// A watcher of the files that discovery and health depend on; none if the kernel has no watch left.
-    fn watcher(&self, config: &Resource, folders: &BTreeSet<PathBuf>) -> Option<Watcher<()>> {
+    /// Events of the files that discovery and health depend on.
+    fn events(&self, config: &Resource, folders: &BTreeSet<PathBuf>) -> Subscription {
         let mut targets = discovery::targets(config);
         let of_health = |dir: &PathBuf| Target { dir: dir.clone(), names: Names::All, tag: () };
         targets.extend(folders.iter().map(of_health));
         if config.cdi.mode != CdiMode::Off {
             targets.push(Target { dir: self.cdi_dir.clone(), names: Names::Visible, tag: () });
         }
-        open_or_poll(targets)
+        self.hub.subscribe(targets)
     }
 
     /// Scans for devices and reports a failure once.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use node::pluginwatcher::Status;
-use node::watch::{Names, Target, Watcher, changed, open_or_poll};
+use node::watch::{Hub, Names, Subscription, Target};
 use prometheus_client::registry::Registry;
 use runtime::http::{self, Endpoints, Probe};
 use runtime::page_reclaim::{self, ReclaimTrigger};
@@ -123,7 +123,7 @@ impl Process {
             (self.settings.clone(), self.metrics.clone(), self.reclaim.clone());
         let token = self.tasks.token().clone();
         self.tasks.spawn_draining("plugins", async move {
-            let mut watcher = config_watcher(&settings.source);
+            let mut events = config_events(&settings.source, plugin_set.hub());
             let mut last = ContentHash::default();
             plugin_set.apply(config).await;
             gate.open();
@@ -138,7 +138,7 @@ impl Process {
                         info!("SIGHUP: reading the configuration");
                         last = ContentHash::default();
                     }
-                    () = config_changed(&mut watcher) => {}
+                    () = config_changed(&mut events) => {}
                 }
                 match settings.read_if_changed(&mut last) {
                     Ok(None) => continue,
@@ -191,20 +191,97 @@ impl Process {
     }
 }
 
-/// A watcher of the configuration's folder, if the configuration is a file.
-fn config_watcher(source: &ConfigSource) -> Option<Option<Watcher<()>>> {
+/// File events of the configuration's folder, if the configuration is a file.
+fn config_events(source: &ConfigSource, hub: &Hub) -> Option<Subscription> {
     let ConfigSource::File(path) = source else { return None };
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some(open_or_poll(vec![Target { dir: dir.to_owned(), names: Names::All, tag: () }]))
+    Some(hub.subscribe(vec![Target { dir: dir.to_owned(), names: Names::All, tag: () }]))
 }
 
 /// Waits for a possible change of the configuration; for ever, if it is not a file.
-async fn config_changed(watcher: &mut Option<Option<Watcher<()>>>) {
-    match watcher {
-        Some(watcher) => {
-            changed(watcher, RECHECK).await;
+async fn config_changed(events: &mut Option<Subscription>) {
+    match events {
+        Some(events) => {
+            events.changed(RECHECK).await;
             tokio::time::sleep(SETTLE).await;
         }
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::os::unix::fs::MetadataExt as _;
+
+    use node::deviceplugin::RegistrationMode;
+
+    use super::*;
+    use crate::discovery::Environment;
+
+    /// The numbers of this process' inotify instances that watch one of these folders.
+    fn instances(folders: &[&Path]) -> BTreeSet<String> {
+        let inode = |folder: &&Path| Some(format!(" ino:{:x} ", fs::metadata(folder).ok()?.ino()));
+        let inodes: Vec<String> = folders.iter().filter_map(inode).collect();
+        let watches = |text: &str| {
+            text.contains("inotify wd:") && inodes.iter().any(|inode| text.contains(inode.as_str()))
+        };
+        let infos = fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
+        let ours =
+            infos.filter(|info| fs::read_to_string(info.path()).is_ok_and(|text| watches(text.as_str())));
+        ours.map(|info| info.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Each user has few inotify instances (`fs.inotify.max_user_instances`): all resources share one.
+    #[tokio::test]
+    async fn all_resources_share_one_inotify_instance() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = |name: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir(&path).unwrap();
+            path
+        };
+        let [config, lists, sockets, cdi] = ["config", "lists", "sockets", "cdi"].map(folder);
+        let mut text = "version: v1alpha1\nresources:\n".to_owned();
+        for name in ["a", "b", "c"] {
+            let list = lists.join(name);
+            fs::write(&list, format!("devices: {{'*': [{{id: {name}0}}]}}")).unwrap();
+            text +=
+                &format!("- name: example.com/{name}\n  discovery: {{file: {{path: {}}}}}\n", list.display());
+        }
+        let path = config.join("devices.yaml");
+        fs::write(&path, text).unwrap();
+        let settings = Settings {
+            source: ConfigSource::File(path),
+            environment: Environment {
+                node: "n".to_owned(),
+                sysfs: dir.path().into(),
+                allow_host_paths: false,
+            },
+            registration: RegistrationMode::Register,
+            socket_dir: sockets.clone(),
+            cdi_dir: cdi.clone(),
+            http: None,
+            health: None,
+            dra: None,
+        };
+        let token = CancellationToken::new();
+        let process = Process::new(settings, &token);
+        let mut inventory = process.feed();
+        let running = tokio::spawn(process.run());
+        let known = inventory.wait_for(|inventory| inventory.resources.len() == 3);
+        drop(tokio::time::timeout(Duration::from_secs(10), known).await.expect("three resources").unwrap());
+        let all_served = || fs::read_dir(&sockets).unwrap().count() == 3;
+        while !all_served() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let used = instances(&[&config, &lists, &sockets, &cdi]);
+        assert_eq!(used.len(), 1, "{used:?}");
+        for folder in [&config, &lists, &sockets] {
+            assert_eq!(instances(&[folder]), used, "{}", folder.display());
+        }
+        token.cancel();
+        running.await.unwrap().unwrap();
     }
 }

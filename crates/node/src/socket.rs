@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::pause::Pause;
-use crate::watch::{Watcher, changed};
+use crate::watch::Subscription;
 
 /// The longest path of a unix socket on Linux, without the closing zero byte.
 pub const MAX_PATH: usize = 107;
@@ -73,13 +73,13 @@ impl Own {
     /// `clash` is called each time another server is found.
     pub(crate) async fn alone(
         path: &Path,
-        watcher: &mut Option<Watcher<()>>,
+        events: &mut Subscription,
         pause: &mut Pause,
         clash: impl Fn(),
     ) -> Result<(UnixListener, Self), Error> {
         while is_served(path).await {
             clash();
-            changed(watcher, pause.next()).await;
+            events.changed(pause.next()).await;
         }
         Self::bind(path)
     }
@@ -107,9 +107,9 @@ impl Own {
     }
 
     /// Waits until the file at the path is no longer ours.
-    pub(crate) async fn gone(&self, watcher: &mut Option<Watcher<()>>) {
+    pub(crate) async fn gone(&self, events: &mut Subscription) {
         while self.is_there() {
-            changed(watcher, RECHECK).await;
+            events.changed(RECHECK).await;
         }
     }
 

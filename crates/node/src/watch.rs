@@ -11,12 +11,14 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
 use inotify::{EventMask, EventOwned, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 use rustix::io::Errno;
-use tracing::warn;
+
+mod hub;
+
+pub use hub::{Hub, Subscription};
 
 /// Everything that can make a file in a directory new, changed or gone, and the directory itself gone.
 /// Writers that rename a finished temporary file over the old one (the kubelet's checkpoints) show up as `MOVED_TO`.
@@ -44,9 +46,6 @@ const BUFFER_BYTES: usize = 4096;
 /// How many events are taken from the kernel's queue before they are reported: bounds the work of one call while
 /// another process writes without end.
 const MAX_BATCH: usize = 4096;
-
-/// Time between looks when file events are unavailable.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often something changed, by tag. The kernel merges equal neighbours among its events, but never renames, so the
 /// number of renames is exact; after an overflow of the queue every count is `u32::MAX`.
@@ -142,6 +141,24 @@ impl<T: Copy + Ord> Watcher<T> {
         let mut watcher = Self { events, targets };
         watcher.recheck()?;
         Ok(watcher)
+    }
+
+    /// Watches another directory.
+    ///
+    /// # Errors
+    /// When the kernel refuses to watch. Then it is none of the directories.
+    pub fn add(&mut self, target: Target<T>) -> io::Result<()> {
+        let attachment = attach(&mut self.events.watches(), &target)?;
+        self.targets.push((target, attachment));
+        Ok(())
+    }
+
+    /// Watches the directories with this tag no longer.
+    pub fn remove(&mut self, tag: T) {
+        let targets = std::mem::take(&mut self.targets).into_iter();
+        let (gone, kept): (Vec<_>, Vec<_>) = targets.partition(|(target, _)| target.tag == tag);
+        self.targets = kept;
+        gone.into_iter().for_each(|(_, attachment)| self.release(attachment.watch));
     }
 
     /// Waits until something changed and returns where. Dropping the future loses nothing.
@@ -246,32 +263,6 @@ impl<T: Copy + Ord> Watcher<T> {
 fn count<T: Ord>(counts: &mut Counts<T>, tag: T, times: u32) {
     let sum = counts.entry(tag).or_default();
     *sum = sum.saturating_add(times);
-}
-
-/// Starts watching, or says once why it cannot and what follows: [`changed`] then returns each second.
-pub fn open_or_poll<T: Copy + Ord>(targets: Vec<Target<T>>) -> Option<Watcher<T>> {
-    let place = targets.first().map(|target| target.dir.display().to_string());
-    let made = Watcher::new(targets);
-    if let Err(error) = &made {
-        let place = place.unwrap_or_default();
-        warn!(place, %error, "no file events (see fs.inotify.max_user_instances, max_user_watches); looking each second");
-    }
-    made.ok()
-}
-
-/// Waits for an event for at most `patience`; callers look up the change themselves. The watcher is `None` when the
-/// kernel has none left (`fs.inotify.max_user_instances`); one that breaks becomes `None` here. Without a watcher this
-/// returns after at most a second, so that callers poll.
-pub async fn changed<T: Copy + Ord>(watcher: &mut Option<Watcher<T>>, patience: Duration) {
-    let Some(watching) = watcher else { return tokio::time::sleep(patience.min(POLL_INTERVAL)).await };
-    let changes = match tokio::time::timeout(patience, watching.changed()).await {
-        Ok(changes) => changes,
-        Err(_) => watching.recheck(),
-    };
-    if let Err(error) = changes {
-        warn!(%error, "file events are lost; looking each second");
-        *watcher = None;
-    }
 }
 
 /// Watches the target, or its nearest parent that exists.

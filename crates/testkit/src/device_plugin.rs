@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use node::deviceplugin::{self, Plugin, RegistrationEvent, RegistrationMode, SocketPaths, wire};
+use node::watch::Hub;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Status;
@@ -98,9 +99,10 @@ impl DevicePlugin {
         let stop = CancellationToken::new();
         let (plugin, stopped) = (Arc::clone(&inner), stop.clone().cancelled_owned());
         let thread = std::thread::Builder::new().name("device-plugin".to_owned()).spawn(move || {
+            let hub = Hub::default();
             runtime.block_on(async {
                 tokio::select! {
-                    ended = deviceplugin::run(&paths, plugin) => {
+                    ended = deviceplugin::run(&paths, plugin, &hub) => {
                         let Err(error) = ended;
                         tracing::error!(%error, "the device plugin failed");
                     }

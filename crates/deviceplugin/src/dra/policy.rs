@@ -3,7 +3,8 @@
 //! In: a service account. Out: a ValidatingAdmissionPolicy and its binding ([`api::own_node`] says how they work).
 //! Never: a rule for other accounts. The API server itself refuses slices of another node to kubelets only.
 
-use api::own_node::{OwnNode, writes};
+use api::admission::{CHANGES, writes};
+use api::own_node::OwnNode;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -23,7 +24,7 @@ pub fn admission_policy(
         account,
         who: "a device plugin",
         what: "the ResourceSlices",
-        writes: vec![writes(GROUP, "resourceslices", &["CREATE", "UPDATE", "DELETE"])],
+        writes: vec![writes(GROUP, &["resourceslices"], CHANGES)],
         // The node of a slice cannot change. Slices of all nodes, or of selected ones, have none.
         node: "(object != null ? object : oldObject).spec.?nodeName.orValue('')",
     };

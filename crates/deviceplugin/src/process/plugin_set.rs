@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use node::deviceplugin::{self, SocketPaths};
 use node::socket;
+use node::watch::Hub;
 use runtime::page_reclaim::ReclaimTrigger;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -36,6 +37,8 @@ pub(super) struct PluginSet {
     /// Why a resource is not served, by resource; empty when the kubelet listens to every plugin.
     not_ready: watch::Sender<BTreeMap<String, String>>,
     failed: watch::Sender<Option<String>>,
+    /// File events for all plugins.
+    hub: Hub,
 }
 
 struct RunningPlugin {
@@ -54,8 +57,13 @@ impl PluginSet {
         inventory: watch::Sender<Arc<Inventory>>,
         reclaim: ReclaimTrigger,
     ) -> Self {
-        let (not_ready, failed) = Default::default();
-        Self { settings, metrics, inventory, reclaim, running: BTreeMap::new(), not_ready, failed }
+        let (not_ready, failed, hub) = Default::default();
+        Self { settings, metrics, inventory, reclaim, running: BTreeMap::new(), not_ready, failed, hub }
+    }
+
+    /// The file events of all plugins.
+    pub(super) fn hub(&self) -> &Hub {
+        &self.hub
     }
 
     /// Why a resource is not served, by resource; empty when the kubelet listens to every plugin.
@@ -147,6 +155,7 @@ impl PluginSet {
             inventory: self.inventory.clone(),
             metrics: self.metrics.clone(),
             reclaim: self.reclaim.clone(),
+            hub: self.hub.clone(),
         };
         let paths = SocketPaths {
             folder: self.settings.socket_dir.clone(),
@@ -163,9 +172,9 @@ impl PluginSet {
             failed.send_replace(Some(format!("{name}: {reason}")));
         }));
         let failed = self.failed.clone();
-        let served = Arc::clone(&plugin);
+        let (served, hub) = (Arc::clone(&plugin), self.hub.clone());
         tasks.spawn(until(token.clone(), async move {
-            let reason = serve(&paths, served).await;
+            let reason = serve(&paths, served, &hub).await;
             failed.send_replace(Some(format!("{}: {reason}", paths.resource)));
         }));
         tasks.spawn(until(token.clone(), track_state(Arc::clone(&plugin), self.not_ready.clone())));
@@ -181,13 +190,13 @@ async fn until(token: CancellationToken, task: impl Future<Output = ()>) {
 }
 
 /// Serves the plugin once its devices are known; returns an error that no retry can mend.
-async fn serve(paths: &SocketPaths, plugin: Arc<Plugin>) -> String {
+async fn serve(paths: &SocketPaths, plugin: Arc<Plugin>, hub: &Hub) -> String {
     let mut state = plugin.state();
     // The sender lives in the plugin, so waiting cannot fail.
     let known = state.wait_for(|state| !matches!(state, PluginState::DevicesUnknown(_))).await.map(drop);
     drop(known);
     loop {
-        let Err(error) = deviceplugin::run(paths, Arc::clone(&plugin)).await;
+        let Err(error) = deviceplugin::run(paths, Arc::clone(&plugin), hub).await;
         if matches!(error, deviceplugin::Error::Socket(socket::Error::Path(_))) {
             return error.to_string();
         }

@@ -26,7 +26,7 @@ use super::{Error, Plugin, RegistrationEvent, RegistrationMode, SocketPaths, VER
 use crate::pause::Pause;
 use crate::pluginwatcher::{self, Info, Kind, Registrar};
 use crate::socket::{Identity, Own, RECHECK};
-use crate::watch::{Names, Target, Watcher, changed, open_or_poll};
+use crate::watch::{Hub, Names, Subscription, Target};
 
 /// The deadline of a registration. The kubelet dials the plugin before it answers, with a timeout of 10 s.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -46,18 +46,18 @@ const MAX_LISTS: usize = 32;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Serves the plugin and keeps it registered until the future is dropped. That ends the kubelet's list and removes the
-/// socket. Must be called inside a tokio runtime.
+/// socket. `hub` has the file events. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// The socket cannot be made or served. An absent or refusing kubelet is retried for ever.
-pub async fn run<P: Plugin>(paths: &SocketPaths, plugin: Arc<P>) -> Result<Infallible, Error> {
+pub async fn run<P: Plugin>(paths: &SocketPaths, plugin: Arc<P>, hub: &Hub) -> Result<Infallible, Error> {
     // Sockets of the kubelet and of plugins; the kubelet's checkpoints in the same folder change with every pod.
     let targets = vec![Target { dir: paths.folder.clone(), names: Names::Other(CHECKPOINT), tag: () }];
-    let mut watcher = open_or_poll(targets);
+    let mut events = hub.subscribe(targets);
     let mut pause = Pause::new(&paths.resource);
     loop {
         let clash = || plugin.on_registration(RegistrationEvent::Clash);
-        let (listener, own) = Own::alone(&paths.socket(), &mut watcher, &mut pause, clash).await?;
+        let (listener, own) = Own::alone(&paths.socket(), &mut events, &mut pause, clash).await?;
         let (round, over) = watch::channel(());
         let mut ended = over.clone();
         let (lists, listening) = watch::channel(Lists::default());
@@ -74,8 +74,8 @@ pub async fn run<P: Plugin>(paths: &SocketPaths, plugin: Arc<P>) -> Result<Infal
         let mut stay = Stay { paths, plugin: &*plugin, own: &own, listening, pause: &mut pause };
         let stay = async {
             match paths.mode {
-                RegistrationMode::Register => stay.registered(&mut watcher).await,
-                RegistrationMode::Watcher => stay.found(&mut watcher, &status).await,
+                RegistrationMode::Register => stay.registered(&mut events).await,
+                RegistrationMode::Watcher => stay.found(&mut events, &status).await,
             }
         };
         tokio::select! {
@@ -146,17 +146,17 @@ struct Stay<'a, P> {
 
 impl<P: Plugin> Stay<'_, P> {
     /// Registers, and returns once the registration no longer counts.
-    async fn registered(&mut self, watcher: &mut Option<Watcher<()>>) {
+    async fn registered(&mut self, events: &mut Subscription) {
         if let Err(error) = self.dial_ourselves().await {
             self.plugin.on_registration(RegistrationEvent::Refused(error));
-            return changed(watcher, self.pause.next()).await;
+            return events.changed(self.pause.next()).await;
         }
         let before = self.listening.borrow().opened;
-        let Some(kubelet) = self.register(watcher).await else { return };
+        let Some(kubelet) = self.register(events).await else { return };
         self.plugin.on_registration(RegistrationEvent::Registered);
         if !self.is_listened_to(before).await {
             self.plugin.on_registration(RegistrationEvent::Ignored);
-            return changed(watcher, self.pause.next()).await;
+            return events.changed(self.pause.next()).await;
         }
         self.plugin.on_registration(RegistrationEvent::Listening);
         let since = Instant::now();
@@ -168,17 +168,17 @@ impl<P: Plugin> Stay<'_, P> {
                 }
                 if let Err(reason) = self.ask().await {
                     self.plugin.on_registration(RegistrationEvent::Refused(reason));
-                    return changed(watcher, self.pause.next()).await;
+                    return events.changed(self.pause.next()).await;
                 }
             }
             let mut listening = self.listening.clone();
             let lost = async move { drop(listening.wait_for(|lists| lists.open == 0).await) };
             tokio::select! {
-                () = changed(watcher, RECHECK) => {}
+                () = events.changed(RECHECK) => {}
                 () = lost => {
                     self.plugin.on_registration(RegistrationEvent::Lost);
                     self.pause.over(since);
-                    return changed(watcher, self.pause.next()).await;
+                    return events.changed(self.pause.next()).await;
                 }
             }
         }
@@ -186,11 +186,7 @@ impl<P: Plugin> Stay<'_, P> {
     }
 
     /// Waits for the plugin watcher, and returns once the socket has to be made anew.
-    async fn found(
-        &mut self,
-        watcher: &mut Option<Watcher<()>>,
-        status: &watch::Sender<pluginwatcher::Status>,
-    ) {
+    async fn found(&mut self, events: &mut Subscription, status: &watch::Sender<pluginwatcher::Status>) {
         use pluginwatcher::Status::{Asked, Away, Refused, Registered, Unseen};
         let mut status = status.subscribe();
         let mut listening = self.listening.clone();
@@ -198,7 +194,7 @@ impl<P: Plugin> Stay<'_, P> {
         let mut overdue = Instant::now() + SEEN_WITHIN;
         loop {
             tokio::select! {
-                () = changed(watcher, RECHECK) => if !self.own.is_there() { return },
+                () = events.changed(RECHECK) => if !self.own.is_there() { return },
                 () = sleep_until(overdue), if !listened => {
                     if *status.borrow() != Unseen {
                         self.plugin.on_registration(RegistrationEvent::Ignored);
@@ -250,7 +246,7 @@ impl<P: Plugin> Stay<'_, P> {
     }
 
     /// Registers as soon as the kubelet's socket exists. Returns that socket; `None` if our own one has gone meanwhile.
-    async fn register(&mut self, watcher: &mut Option<Watcher<()>>) -> Option<Identity> {
+    async fn register(&mut self, events: &mut Subscription) -> Option<Identity> {
         let mut last = None;
         loop {
             if !self.own.is_there() {
@@ -262,14 +258,14 @@ impl<P: Plugin> Stay<'_, P> {
                 last = kubelet;
             }
             if kubelet.is_none() {
-                changed(watcher, RECHECK).await;
+                events.changed(RECHECK).await;
                 continue;
             }
             match self.ask().await {
                 Ok(()) => return kubelet,
                 Err(reason) => self.plugin.on_registration(RegistrationEvent::Refused(reason)),
             }
-            changed(watcher, self.pause.next()).await;
+            events.changed(self.pause.next()).await;
         }
     }
 

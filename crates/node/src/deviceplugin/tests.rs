@@ -14,6 +14,7 @@ use tonic::{Request, Response, Status};
 use super::wire::device_plugin_client::DevicePluginClient;
 use super::wire::registration_server::{Registration, RegistrationServer};
 use super::*;
+use crate::watch::Hub;
 
 /// Far above what anything here takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -97,7 +98,7 @@ fn start(folder: &Path, plugin: &Arc<Two>) -> JoinHandle<Result<Infallible, Erro
         mode: RegistrationMode::Register,
     };
     let plugin = Arc::clone(plugin);
-    tokio::spawn(async move { run(&paths, plugin).await })
+    tokio::spawn(async move { run(&paths, plugin, &Hub::default()).await })
 }
 
 #[tokio::test]
@@ -240,7 +241,7 @@ async fn impossible_paths_are_errors() {
     };
     let plugin = Arc::new(Two(watch::Sender::new(vec![])));
     for folder in [format!("/tmp/{}", "x".repeat(100)), "relative".to_owned()] {
-        let error = run(&paths(folder), Arc::clone(&plugin)).await.unwrap_err().to_string();
+        let error = run(&paths(folder), Arc::clone(&plugin), &Hub::default()).await.unwrap_err().to_string();
         assert!(
             error.ends_with(
                 "cannot be a unix socket: allowed are absolute paths of at most 107 bytes of UTF-8"

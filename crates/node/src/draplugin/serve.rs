@@ -18,7 +18,7 @@ use super::{Driver, SERVICE, SOCKET, SocketPaths, wire};
 use crate::pause::Pause;
 use crate::pluginwatcher::{self, Info, Kind, Status};
 use crate::socket::{Error, Own};
-use crate::watch::{Names, Target, open_or_poll};
+use crate::watch::{Hub, Names, Target};
 
 /// The largest message; a pod has few claims.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
@@ -36,9 +36,10 @@ pub async fn run(
 ) -> Result<Infallible, Error> {
     let served = watch::Sender::new(false);
     let serving = served.subscribe();
+    let hub = Hub::default();
     tokio::select! {
-        end = serve(paths, driver, &status, &served) => end,
-        end = register(paths, &status, serving) => end,
+        end = serve(paths, driver, (&status, &served), &hub) => end,
+        end = register(paths, &status, serving, &hub) => end,
     }
 }
 
@@ -47,6 +48,7 @@ async fn register(
     paths: &SocketPaths,
     status: &watch::Sender<Status>,
     mut serving: watch::Receiver<bool>,
+    hub: &Hub,
 ) -> Result<Infallible, Error> {
     let info = Info {
         kind: Kind::DraPlugin,
@@ -59,7 +61,7 @@ async fn register(
         // The sender lives longer than this future, so waiting cannot fail.
         let _ = serving.wait_for(|serving| *serving).await;
         tokio::select! {
-            end = pluginwatcher::run(&registration, info.clone(), status.clone()) => return end,
+            end = pluginwatcher::run(&registration, info.clone(), status.clone(), hub) => return end,
             _ = serving.wait_for(|serving| !serving) => {}
         }
     }
@@ -68,14 +70,14 @@ async fn register(
 async fn serve(
     paths: &SocketPaths,
     driver: Arc<impl Driver>,
-    status: &watch::Sender<Status>,
-    served: &watch::Sender<bool>,
+    (status, served): (&watch::Sender<Status>, &watch::Sender<bool>),
+    hub: &Hub,
 ) -> Result<Infallible, Error> {
     let path = paths.socket();
     let folder = path.parent().unwrap_or(&path);
     let failed = |source| Error::Make { path: path.clone(), source };
     let names = Names::Is(SOCKET.to_owned());
-    let mut watcher = open_or_poll(vec![Target { dir: folder.to_owned(), names, tag: () }]);
+    let mut events = hub.subscribe(vec![Target { dir: folder.to_owned(), names, tag: () }]);
     let mut pause = Pause::new(&paths.driver);
     loop {
         std::fs::create_dir_all(folder).map_err(failed)?;
@@ -83,7 +85,7 @@ async fn serve(
             served.send_replace(false);
             Status::clash(status, &path);
         };
-        let (listener, own) = Own::alone(&path, &mut watcher, &mut pause, clash).await?;
+        let (listener, own) = Own::alone(&path, &mut events, &mut pause, clash).await?;
         served.send_replace(true);
         let (began, rest) = (Instant::now(), pause.next());
         let service =
@@ -97,7 +99,7 @@ async fn serve(
         tokio::select! {
             // The server ends only when the listener breaks; the next round makes another one.
             _ = server => {}
-            () = own.gone(&mut watcher) => {}
+            () = own.gone(&mut events) => {}
         }
         sleep(rest).await;
         pause.over(began);

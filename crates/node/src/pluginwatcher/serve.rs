@@ -14,11 +14,11 @@ use tonic::transport::Server;
 use super::{Info, Registrar, SocketPaths, Status};
 use crate::pause::Pause;
 use crate::socket::{Error, Own};
-use crate::watch::{Names, Target, open_or_poll};
+use crate::watch::{Hub, Names, Target};
 
 /// Keeps the registration in the kubelet's folder until the future is dropped. That removes the socket, so that the
-/// kubelet drops the plugin. While another process serves the socket, this one waits. Must be called inside a tokio
-/// runtime.
+/// kubelet drops the plugin. While another process serves the socket, this one waits. `hub` has the file events.
+/// Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// The socket cannot be made, for example because the folder is absent.
@@ -26,13 +26,14 @@ pub async fn run(
     paths: &SocketPaths,
     info: Info,
     status: watch::Sender<Status>,
+    hub: &Hub,
 ) -> Result<Infallible, Error> {
     let (path, names) = (paths.path(), Names::Is(paths.socket.clone()));
-    let mut watcher = open_or_poll(vec![Target { dir: paths.folder.clone(), names, tag: () }]);
+    let mut events = hub.subscribe(vec![Target { dir: paths.folder.clone(), names, tag: () }]);
     let mut pause = Pause::new(&info.name);
     loop {
         let clash = || Status::clash(&status, &path);
-        let (listener, own) = Own::alone(&path, &mut watcher, &mut pause, clash).await?;
+        let (listener, own) = Own::alone(&path, &mut events, &mut pause, clash).await?;
         status.send_replace(Status::Unseen);
         let (began, rest) = (Instant::now(), pause.next());
         let service = Registrar::new(info.clone(), status.clone()).server();
@@ -43,7 +44,7 @@ pub async fn run(
             tokio::select! {
                 // The sender lives in the service, so waiting cannot fail.
                 _ = updates.wait_for(|status| matches!(status, Status::Refused(_))) => {}
-                () = own.gone(&mut watcher) => {}
+                () = own.gone(&mut events) => {}
             }
             sleep(rest).await;
         };

@@ -6,6 +6,7 @@ use tonic::transport::Endpoint;
 use super::wire::registration_client::RegistrationClient;
 use super::*;
 use crate::socket::Identity;
+use crate::watch::Hub;
 
 /// Far above what anything here takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -51,7 +52,7 @@ async fn a_kubelet_asks_and_says_what_became_of_it() {
     let status = watch::Sender::new(Status::Unseen);
     let mut updates = status.subscribe();
     let (there, running) = (paths.path(), paths.clone());
-    let running = tokio::spawn(async move { run(&running, info(), status).await });
+    let running = tokio::spawn(async move { run(&running, info(), status, &Hub::default()).await });
     appears(&there).await;
 
     let channel = Endpoint::from_shared(format!("unix://{}", there.display())).unwrap().connect().await;
@@ -82,7 +83,7 @@ async fn a_socket_that_another_process_serves_is_left_to_it() {
     let start = || {
         let (paths, status) = (paths.clone(), watch::Sender::new(Status::Unseen));
         let updates = status.subscribe();
-        (tokio::spawn(async move { run(&paths, info(), status).await }), updates)
+        (tokio::spawn(async move { run(&paths, info(), status, &Hub::default()).await }), updates)
     };
     let (first, _) = start();
     appears(&paths.path()).await;

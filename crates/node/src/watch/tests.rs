@@ -249,14 +249,3 @@ async fn created_names_are_counted() {
     fs::remove_dir(rig.path("k/kubepods/pod1")).unwrap();
     assert!(rig.only_marker().await);
 }
-
-/// Polling replaces events that the kernel refuses, here because of an impossible name.
-#[tokio::test]
-async fn without_events_there_is_a_look_each_second() {
-    let dir = Path::new("/").join("x".repeat(300));
-    assert!(Watcher::new(vec![Target { dir: dir.clone(), names: Names::All, tag: () }]).is_err());
-    let mut watcher = open_or_poll(vec![Target { dir, names: Names::All, tag: () }]);
-    assert!(watcher.is_none());
-    let polled = tokio::time::timeout(Duration::from_secs(10), changed(&mut watcher, Duration::MAX)).await;
-    assert!(polled.is_ok(), "it does not wait for ever");
-}
