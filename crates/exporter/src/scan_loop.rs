@@ -246,7 +246,7 @@ impl ScanLoop {
     fn succeeded(&mut self, scan: &Report, cause: Cause, started: Instant, ended: Instant) -> Outcome {
         let trigger = match cause {
             Cause::Event => api::keys::UPDATE_REACTIVE,
-            Cause::Timer => api::keys::UPDATE_PERIODIC,
+            Cause::Timer | Cause::TimerFollowUp => api::keys::UPDATE_PERIODIC,
         };
         let since_last = self.last_ended.replace(ended).map(|last| started - last);
         let timing = self.timing(cause, started);

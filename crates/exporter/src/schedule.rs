@@ -50,6 +50,8 @@ pub enum Cause {
     Event,
     /// The timer.
     Timer,
+    /// A follow-up of a scan for the timer, without an event in between.
+    TimerFollowUp,
 }
 
 /// The outcome of a scan.
@@ -79,6 +81,8 @@ pub struct Schedule {
     last: Option<Instant>,
     timer: Option<Instant>,
     event_due: Option<Instant>,
+    /// The cause of the scan that is due then.
+    event_cause: Cause,
     step: usize,
     /// When the last event or changed result came.
     last_change: Instant,
@@ -99,6 +103,7 @@ impl Schedule {
             last: None,
             timer: None,
             event_due: Some(now),
+            event_cause: Cause::Event,
             step: 0,
             last_change: now,
             max_intervals: QUIET_MAX,
@@ -117,6 +122,7 @@ impl Schedule {
     pub fn event(&mut self, now: Instant) {
         let earliest = self.earliest(now);
         self.event_due = Some(self.event_due.map_or(earliest, |event_due| event_due.min(earliest)));
+        self.event_cause = Cause::Event;
         self.step = 0;
         self.last_change = now;
     }
@@ -126,7 +132,7 @@ impl Schedule {
     pub fn next(&self) -> Option<(Instant, Cause)> {
         match (self.event_due, self.timer) {
             (Some(event_due), Some(timer)) if timer < event_due => Some((timer, Cause::Timer)),
-            (Some(event_due), _) => Some((event_due, Cause::Event)),
+            (Some(event_due), _) => Some((event_due, self.event_cause)),
             (None, timer) => timer.map(|timer| (timer, Cause::Timer)),
         }
     }
@@ -135,6 +141,7 @@ impl Schedule {
     pub fn scanned(&mut self, now: Instant, cause: Cause, outcome: Outcome, fraction: f64) {
         self.last = Some(now);
         self.scans.take(now);
+        self.event_cause = if cause == Cause::Event { Cause::Event } else { Cause::TimerFollowUp };
         if cause == Cause::Timer || self.timer.is_none() {
             let factor = 1.0 + JITTER * (2.0 * fraction - 1.0);
             let timer = self.intervals.timer;
@@ -177,7 +184,8 @@ impl Schedule {
         self.last.map_or(wanted, |last| (last + gap).max(self.scans.available_at()).max(wanted))
     }
 
-    fn steady(&self, now: Instant, held: bool) -> Option<Instant> {
+    fn steady(&mut self, now: Instant, held: bool) -> Option<Instant> {
+        self.event_cause = Cause::Event;
         let interval = self.intervals.release;
         let wanted = held || (self.blind && !self.intervals.timer.is_zero());
         (wanted && !interval.is_zero()).then(|| {

@@ -162,3 +162,24 @@ fn looks_keep_the_distance_asked_for() {
     assert_eq!(scans, wanted);
     assert_eq!(rig.next(), Some((30_000, Cause::Event)));
 }
+
+/// What follows up a look of the timer is the timer's too, until an event comes: a doubted look, a change, a failure.
+#[test]
+fn follow_ups_of_the_timer_are_the_timers() {
+    let failed = Outcome::Failed(Duration::from_millis(100));
+    for outcome in [Outcome::Unstable, Outcome::Changed { held: true }, failed] {
+        let mut rig = Rig::new(Intervals { release: Duration::ZERO, ..INTERVALS });
+        rig.run(2_000, FREE);
+        assert_eq!(rig.next(), Some((60_000, Cause::Timer)));
+        rig.schedule.scanned(rig.at(60_000), Cause::Timer, outcome, 0.5);
+        let (due, cause) = rig.next().unwrap();
+        assert_eq!(cause, Cause::TimerFollowUp, "{outcome:?}");
+        rig.schedule.scanned(rig.at(due), cause, outcome, 0.5);
+        let (due, cause) = rig.next().unwrap();
+        assert_eq!(cause, Cause::TimerFollowUp, "{outcome:?}");
+        // The follow-ups do not move the timer.
+        assert_eq!(rig.schedule.timer, Some(rig.at(120_000)), "{outcome:?}");
+        rig.schedule.event(rig.at(due - 1));
+        assert_eq!(rig.next().map(|(_, cause)| cause), Some(Cause::Event), "{outcome:?}");
+    }
+}
