@@ -17,7 +17,8 @@
 //! - A memory block over several zones has one size for all of them. It is charged to its zones in ascending order,
 //!   each filled before the next: what the kubelet's memory manager itself does. (RTE charges the whole size to each
 //!   zone.) Its zones serve no other set of zones meanwhile, so the sum over them is exact whatever came and went.
-//! - Where capacity and the kubelet's allocatable disagree, the kubelet is believed, as the peers do.
+//! - Where capacity and the kubelet's allocatable disagree, the kubelet is believed, as the peers do. But where it
+//!   reserves more than a zone has, its amount wraps around below 0, and counts as 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -47,6 +48,14 @@ pub enum Remark {
         /// The resource.
         resource: &'static str,
     },
+    /// The kubelet offers less than nothing: more is reserved, or is hugepages, than the zone has. The kubelet's amount
+    /// has no sign, so it is near 2^64.
+    BelowNothing {
+        /// The zone's id.
+        zone: u32,
+        /// The resource.
+        resource: &'static str,
+    },
     /// Containers hold more than the kubelet offers.
     MoreThanAllocatable {
         /// The resource.
@@ -71,6 +80,13 @@ impl fmt::Display for Remark {
                 write!(
                     f,
                     "the kubelet offers more {resource} in NUMA zone {zone} than the kernel has; the kubelet's is used"
+                )
+            }
+            Self::BelowNothing { zone, resource } => {
+                write!(
+                    f,
+                    "the kubelet offers less than nothing of {resource} in NUMA zone {zone}: its reservations and \
+                     hugepages exceed the zone; 0 is used"
                 )
             }
             Self::MoreThanAllocatable { resource, excess } => {
@@ -166,6 +182,7 @@ fn add_memory<'a>(
     remarks: &mut BTreeSet<Remark>,
 ) {
     for block in allocatable {
+        let block = &or_nothing(block, remarks);
         let left = fill(tables, block, remarks, |amounts, left| {
             amounts.listed = true;
             let room = amounts.capacity.saturating_sub(amounts.allocatable);
@@ -191,6 +208,17 @@ fn add_memory<'a>(
             remarks.insert(Remark::MoreThanAllocatable { resource: block.resource.as_str(), excess: left });
         }
     }
+}
+
+/// The block; an amount that is negative as a signed number is none.
+fn or_nothing(block: &MemoryBlock, remarks: &mut BTreeSet<Remark>) -> MemoryBlock {
+    let mut block = block.clone();
+    if i64::try_from(block.bytes).is_err() {
+        let below = |zone: &ZoneId| Remark::BelowNothing { zone: zone.0, resource: block.resource.as_str() };
+        remarks.extend(block.zones.iter().map(below));
+        block.bytes = 0;
+    }
+    block
 }
 
 /// Offers a block to its zones in ascending order; `take` returns how much of the rest a zone takes. Returns the rest.

@@ -85,6 +85,58 @@ fn check(
     assert_eq!(odd.into_iter().collect::<Vec<_>>(), remarks);
 }
 
+/// A sysfs with one zone of four CPUs, this `MemTotal`, and this number of hugepages of 2 MiB.
+fn sysfs_of(kibibytes: u64, pages: u64) -> Machine {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in [
+        ("node/online", "0\n".to_owned()),
+        ("cpu/online", "0-3\n".to_owned()),
+        ("node/node0/cpulist", "0-3\n".to_owned()),
+        ("node/node0/distance", "10\n".to_owned()),
+        ("node/node0/meminfo", format!("Node 0 MemTotal: {kibibytes} kB\nNode 0 MemFree: 0 kB\n")),
+        ("node/node0/hugepages/hugepages-2048kB/nr_hugepages", format!("{pages}\n")),
+    ] {
+        let path = dir.path().join("devices/system").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    sysfs::Sysfs::new(dir.path()).machine().unwrap()
+}
+
+/// A zone without memory, with all of it used, or with more reserved than there is: it is published with amounts from 0
+/// on, and each contradiction is one remark.
+#[test]
+fn zones_that_are_starved_of_memory_are_published() {
+    const GI: u64 = 1 << 30;
+    let (below, more) = (
+        Remark::BelowNothing { zone: 0, resource: "memory" },
+        Remark::MoreThanCapacity { zone: 0, resource: "memory" },
+    );
+    let excess = Remark::MoreThanAllocatable { resource: "memory", excess: GI };
+    // As the kubelet subtracts: the difference of two numbers without a sign.
+    let wrapped = 0_u64.wrapping_sub(GI);
+    let (kib, pages) = (GI >> 10, GI >> 21);
+    for (machine, memory_, hugepages, held, wanted, remarks) in [
+        (sysfs_of(0, 0), 0, 0, 0, (0, 0, 0), vec![]),
+        (sysfs_of(0, 0), GI, 0, 0, (GI, GI, GI), vec![more]),
+        (sysfs_of(0, 0), wrapped, 0, 0, (0, 0, 0), vec![below.clone()]),
+        (sysfs_of(kib, 0), GI, 0, GI, (0, GI, GI), vec![]),
+        (sysfs_of(kib, 0), GI, 0, 2 * GI, (0, GI, GI), vec![excess.clone()]),
+        (sysfs_of(kib, 0), wrapped, 0, 0, (0, 0, GI), vec![below.clone()]),
+        (sysfs_of(kib, 0), u64::MAX, 0, GI, (0, 0, GI), vec![below.clone(), excess]),
+        (sysfs_of(kib, 2 * pages), wrapped, 2 * GI, 0, (0, 0, GI), vec![below]),
+    ] {
+        let blocks = vec![memory("memory", memory_, &[0]), memory("hugepages-2Mi", hugepages, &[0])];
+        let offered = Allocatable { cpus: set("0-3"), memory: blocks, devices: vec![] };
+        let holds = if held > 0 { vec![memory("memory", held, &[0])] } else { vec![] };
+        let (available, allocatable, capacity) = wanted;
+        let wanted = format!(
+            "0: cpu 4/4/4 memory {available}/{allocatable}/{capacity} hugepages-2Mi {hugepages}/{hugepages}/{hugepages}"
+        );
+        check(&machine, &offered, &[pod("", holds, vec![])], &wanted, &remarks);
+    }
+}
+
 #[test]
 fn an_idle_node() {
     let allocatable = Allocatable {
