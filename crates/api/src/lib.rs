@@ -82,6 +82,8 @@
     allow(rustdoc::broken_intra_doc_links, reason = "links lead to modules of other features")
 )]
 
+#[cfg(feature = "manifests")]
+pub mod admission;
 #[cfg(feature = "convert")]
 pub mod convert;
 #[cfg(feature = "schema")]

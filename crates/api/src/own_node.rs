@@ -11,10 +11,10 @@
 //! A user of the account without a node is denied: a token bound to no pod, or an impersonation.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicyBindingSpec, ValidatingAdmissionPolicySpec,
-    Validation, Variable,
+    NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, Validation,
 };
+
+use crate::admission::{Policy, is_account, validation, variable};
 
 /// The key that the API server adds to the user information for a token bound to a pod.
 const NODE_OF_BEARER: &str = "authentication.kubernetes.io/node-name";
@@ -38,20 +38,6 @@ pub struct OwnNode<'a> {
     pub node: &'a str,
 }
 
-/// Operations on one resource of a group, in all its versions. Patches and server-side applies count as `UPDATE` or
-/// `CREATE`.
-#[must_use]
-pub fn writes(group: &str, resource: &str, operations: &[&str]) -> NamedRuleWithOperations {
-    let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
-    NamedRuleWithOperations {
-        api_groups: texts(&[group]),
-        api_versions: texts(&["*"]),
-        resources: texts(&[resource]),
-        operations: texts(operations),
-        ..Default::default()
-    }
-}
-
 impl OwnNode<'_> {
     /// The policy and its binding.
     ///
@@ -59,51 +45,24 @@ impl OwnNode<'_> {
     #[must_use]
     pub fn objects(self) -> (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding) {
         let name = format!("{}.{}.{}", self.name, self.namespace, self.account);
-        let mut policy = ValidatingAdmissionPolicy { spec: Some(self.spec()), ..Default::default() };
-        policy.metadata.name = Some(name.clone());
-        let mut binding = ValidatingAdmissionPolicyBinding {
-            spec: ValidatingAdmissionPolicyBindingSpec {
-                policy_name: name.clone(),
-                validation_actions: vec!["Deny".to_owned()],
-                ..Default::default()
-            },
-            ..Default::default()
-        };
-        binding.metadata.name = Some(name);
-        (policy, binding)
-    }
-
-    fn spec(self) -> ValidatingAdmissionPolicySpec {
-        let variable = |name: &str, expression: &str| Variable {
-            name: name.to_owned(),
-            expression: expression.to_owned(),
-        };
         let message = format!("{} may write {} of its own node only", self.who, self.what);
-        let user = format!("system:serviceaccount:{}:{}", self.namespace, self.account);
-        ValidatingAdmissionPolicySpec {
-            failure_policy: Some("Fail".to_owned()),
-            match_constraints: Some(MatchResources {
-                resource_rules: Some(self.writes),
-                ..Default::default()
-            }),
-            match_conditions: Some(vec![MatchCondition {
-                name: format!("is-{}", self.who.replace(' ', "-")),
-                // Names of namespaces and accounts contain no quotes.
-                expression: format!("request.userInfo.username == '{user}'"),
-            }]),
-            variables: Some(vec![variable("node", &node_of_bearer()), variable("wanted", self.node)]),
-            validations: Some(vec![Validation {
-                expression: "variables.node != '' && variables.node == variables.wanted".to_owned(),
-                message_expression: Some(format!(
-                    "'{message}: this one is on ' + \
-                     (variables.node == '' ? 'no node (its token is not bound to a pod)' : variables.node) + \
-                     ', the object is of ' + variables.wanted"
-                )),
-                message: Some(message),
-                reason: Some("Forbidden".to_owned()),
-            }]),
-            ..Default::default()
-        }
+        let own = Validation {
+            message_expression: Some(format!(
+                "'{message}: this one is on ' + \
+                 (variables.node == '' ? 'no node (its token is not bound to a pod)' : variables.node) + \
+                 ', the object is of ' + variables.wanted"
+            )),
+            ..validation("variables.node != '' && variables.node == variables.wanted", message)
+        };
+        let condition = format!("is-{}", self.who.replace(' ', "-"));
+        let policy = Policy {
+            name: &name,
+            writes: self.writes,
+            condition: is_account(&condition, self.namespace, self.account),
+            variables: vec![variable("node", &node_of_bearer()), variable("wanted", self.node)],
+            validations: vec![own],
+        };
+        policy.objects()
     }
 }
 

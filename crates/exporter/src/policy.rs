@@ -3,8 +3,9 @@
 //! In: a service account. Out: a ValidatingAdmissionPolicy and its binding ([`api::own_node`] describes how they work).
 //! Never: a rule for another account.
 
+use api::admission::{CHANGES, writes};
 use api::nrt;
-use api::own_node::{OwnNode, writes};
+use api::own_node::OwnNode;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
@@ -24,9 +25,9 @@ pub fn admission_policy(
         who: "an exporter",
         what: "the NodeResourceTopology",
         writes: vec![
-            writes(nrt::GROUP, nrt::PLURAL, &["CREATE", "UPDATE", "DELETE"]),
+            writes(nrt::GROUP, &[nrt::PLURAL], CHANGES),
             // The conditions on the exporter's own pod.
-            writes("", "pods/status", &["UPDATE"]),
+            writes("", &["pods/status"], &["UPDATE"]),
         ],
         // `request.name` is empty when a collection is deleted; the objects themselves are always there.
         node: "request.resource.resource == 'pods' ? oldObject.spec.nodeName : \

@@ -7,13 +7,12 @@
 //! node its claim, the versions of drivers and the cordon taint.
 
 use k8s_openapi::api::admissionregistration::v1::{
-    MatchCondition, MatchResources, NamedRuleWithOperations, ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding, ValidatingAdmissionPolicySpec, Validation, Variable,
+    NamedRuleWithOperations, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, Validation,
+    Variable,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::keys;
-use super::policy::binding;
+use crate::admission::{CHANGES, Policy, is_account, validation, variable, writes};
 use crate::kmm;
 
 /// Name of the policy for objects.
@@ -21,65 +20,36 @@ pub const OBJECTS_POLICY: &str = "tholepin-hardware-own-objects";
 /// Name of the policy for nodes.
 pub const NODES_POLICY: &str = "tholepin-hardware-own-node-fields";
 
-/// The user name and the words of a policy.
-type Rule<'a> = (&'a str, Vec<Variable>, Vec<Validation>);
-
 /// The policies for the account `name` in `namespace`, with their bindings.
 #[must_use]
 pub fn policies(
     namespace: &str,
     name: &str,
 ) -> [(ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding); 2] {
-    let user = format!("system:serviceaccount:{namespace}:{name}");
-    [
-        (policy(objects(), (OBJECTS_POLICY, own_marks(), own_objects()), &user), binding(OBJECTS_POLICY)),
-        (policy(nodes(), (NODES_POLICY, labels(), own_fields()), &user), binding(NODES_POLICY)),
-    ]
-}
-
-fn policy(
-    writes: Vec<NamedRuleWithOperations>,
-    (name, variables, validations): Rule<'_>,
-    user: &str,
-) -> ValidatingAdmissionPolicy {
-    let spec = ValidatingAdmissionPolicySpec {
-        failure_policy: Some("Fail".to_owned()),
-        match_constraints: Some(MatchResources { resource_rules: Some(writes), ..MatchResources::default() }),
-        match_conditions: Some(vec![MatchCondition {
-            name: "is-the-operator".to_owned(),
-            // Names of namespaces and accounts contain no quotes.
-            expression: format!("request.userInfo.username == '{user}'"),
-        }]),
-        variables: Some(variables),
-        validations: Some(validations),
-        ..ValidatingAdmissionPolicySpec::default()
+    let condition = is_account("is-the-operator", namespace, name);
+    let objects = Policy {
+        name: OBJECTS_POLICY,
+        writes: objects(),
+        condition: condition.clone(),
+        variables: own_marks(),
+        validations: own_objects(),
     };
-    let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
-    ValidatingAdmissionPolicy { metadata, spec: Some(spec), status: None }
+    let nodes = Policy {
+        name: NODES_POLICY,
+        writes: vec![writes("", &["nodes"], &["UPDATE"])],
+        condition,
+        variables: labels(),
+        validations: own_fields(),
+    };
+    [objects.objects(), nodes.objects()]
 }
 
 fn objects() -> Vec<NamedRuleWithOperations> {
-    let all = &["CREATE", "UPDATE", "DELETE"];
     vec![
-        writes("", &["configmaps", "serviceaccounts"], all),
-        writes("rbac.authorization.k8s.io", &["rolebindings"], all),
-        writes(kmm::GROUP, &[kmm::MODULES], all),
+        writes("", &["configmaps", "serviceaccounts"], CHANGES),
+        writes("rbac.authorization.k8s.io", &["rolebindings"], CHANGES),
+        writes(kmm::GROUP, &[kmm::MODULES], CHANGES),
     ]
-}
-
-fn nodes() -> Vec<NamedRuleWithOperations> {
-    vec![writes("", &["nodes"], &["UPDATE"])]
-}
-
-fn writes(group: &str, resources: &[&str], operations: &[&str]) -> NamedRuleWithOperations {
-    let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
-    NamedRuleWithOperations {
-        api_groups: texts(&[group]),
-        api_versions: texts(&["*"]),
-        resources: texts(resources),
-        operations: texts(operations),
-        ..NamedRuleWithOperations::default()
-    }
 }
 
 /// Whether the object before and after bears the operator's labels. Before, its field manager counts too: another
@@ -150,17 +120,4 @@ fn own_fields() -> Vec<Validation> {
             message("labels and taints"),
         ),
     ]
-}
-
-fn variable(name: &str, expression: &str) -> Variable {
-    Variable { name: name.to_owned(), expression: expression.to_owned() }
-}
-
-fn validation(expression: &str, message: String) -> Validation {
-    Validation {
-        expression: expression.to_owned(),
-        message: Some(message),
-        reason: Some("Forbidden".to_owned()),
-        ..Validation::default()
-    }
 }
