@@ -19,6 +19,7 @@ use objects::Object;
 pub use deployer::manifests::controller::Options;
 
 pub mod access;
+pub mod machine_configs;
 pub mod monitoring;
 pub mod samples;
 pub mod users;
@@ -107,6 +108,7 @@ pub fn objects(options: &Options) -> Vec<Object> {
     }
     objects.extend(access::objects(options));
     objects.extend(users::roles().iter().map(Object::new));
+    objects.extend(machine_configs::policy(options));
     if options.common.network_policies {
         objects.extend(network_policies(options).iter().map(Object::new));
     }

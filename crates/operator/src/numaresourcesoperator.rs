@@ -154,5 +154,11 @@ pub fn set_name(pool: &str) -> String {
     format!("{OPERATOR}-{pool}")
 }
 
+/// The name of a pool's MachineConfig, as [`deployer::manifests::openshift::machine_config`] sets it.
+#[must_use]
+pub fn config_name(pool: &str) -> String {
+    format!("51-{}", set_name(pool))
+}
+
 #[cfg(test)]
 mod tests;

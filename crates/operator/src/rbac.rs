@@ -23,7 +23,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use crate::numaresourcesscheduler::{cluster_rules, lease_rules};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-const MACHINE: &str = "machineconfiguration.openshift.io";
+pub(crate) const MACHINE: &str = "machineconfiguration.openshift.io";
 const LEASES: &str = "coordination.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
@@ -95,7 +95,8 @@ const CONSTRAINTS: &[Row] = &[
     ),
 ];
 
-/// OpenShift: pools, KubeletConfigs, and the MachineConfigs with SELinux policies, named after their pools.
+/// OpenShift: pools, KubeletConfigs, and the MachineConfigs with SELinux policies, named after their pools; a policy of
+/// admission leaves of all MachineConfigs those ([`crate::manifests::machine_configs`]).
 const POOLS: &[Row] = &[
     (MACHINE, &["machineconfigpools", "kubeletconfigs"], &[], SEEN),
     (MACHINE, &["machineconfigs"], &[], WHOLE),

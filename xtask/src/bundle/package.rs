@@ -117,6 +117,9 @@ Pods are scheduled by it when they say `schedulerName: topo-aware-scheduler`. No
 Kubelets elsewhere than kubeadm has them, or with certificates of their own, are described in `spec.kubelet` of the NUMAResourcesOperator. \
 Each flag of the operator has a variable `THOLEPIN_...` for `spec.config.env` of the Subscription; without a check of kubelets' certificates \
 it is `THOLEPIN_KUBELET_INSECURE=true`.
+
+OLM installs no ValidatingAdmissionPolicy. Apply that of `tholepin render operator --platform openshift` before you subscribe: it leaves the \
+operator's account the MachineConfigs that it makes itself. Install into the namespace `numaresources`, whose account it names.
 ";
 
 const HARDWARE_DESCRIPTION: &str = "\

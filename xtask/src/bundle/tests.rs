@@ -108,6 +108,8 @@ fn nothing_is_left_out_of_a_bundle_but_this() {
         "ClusterRoleBinding numaresources-manager-rolebinding",
         "Role numaresources-manager-role",
         "RoleBinding numaresources-manager-rolebinding",
+        "ValidatingAdmissionPolicy numaresources-operator-machine-configs",
+        "ValidatingAdmissionPolicyBinding numaresources-operator-machine-configs",
         "Deployment numaresources-controller-manager",
     ];
     let hardware: &[&str] = &[

@@ -14,7 +14,7 @@ use deployer::platform::Platform;
 use objects::Object;
 use runtime::tls;
 
-use super::{Request, set_name};
+use super::{Request, config_name, set_name};
 use crate::cluster_state::MachineConfigPool;
 use crate::group::{Group, Pool, selects};
 use crate::kubeletconfig::source;
@@ -53,7 +53,7 @@ pub(super) fn stage(request: &Request<'_>, group: &Group<'_>, pool: &Pool<'_>) -
         return Stage::Asking;
     }
     let Some(machine) = rolled_out(request, pool) else { return Stage::Ready };
-    let there = machine.sources.contains(&config_name(pool));
+    let there = machine.sources.contains(&config_name(pool.name));
     match (group.has_custom_policy(), there) {
         (true, true) | (false, false) => Stage::Ready,
         (false, true) => Stage::Leaving,
@@ -115,11 +115,6 @@ fn labels(name: &str, machine: &MachineConfigPool) -> Result<BTreeMap<String, St
     Err(format!(
         "labels does not match the machine config pool: its machineConfigSelector does not select {labels}"
     ))
-}
-
-/// The name of a pool's MachineConfig, as [`openshift::machine_config`] sets it.
-pub(super) fn config_name(pool: &Pool<'_>) -> String {
-    format!("51-{}", set_name(pool.name))
 }
 
 /// Why our exporter would not start with the TLS profile; running exporters stay.

@@ -55,25 +55,26 @@ fn a_stolen_token_writes_what_its_program_writes_and_nothing_else() {
     net::private(async |network| {
         let control = ControlPlane::start(&rig.binaries, &control(&network, true)).await.unwrap();
         let admin = control.client().await.unwrap();
-        install(&admin, Platform::Kubernetes, false).await;
+        install(&admin, Platform::OpenShift, false).await;
         let subject = Subject {
-            platform: Platform::Kubernetes,
+            platform: Platform::OpenShift,
             namespace: NAMESPACE,
             account: operator::manifests::NAME,
-            rules: operator::rbac::rules(Platform::Kubernetes),
+            rules: operator::rbac::rules(Platform::OpenShift),
             flags: &[],
         };
         let mut rig = Rig::of(control, subject, program).await;
         others(&admin).await;
-        rig.node("drill-node", &[]).await;
+        // The scheduler runs on the control plane.
+        rig.node("drill-node", &[("node-role.kubernetes.io/control-plane", "")]).await;
         rig.operate().await;
-        rig.ask_for_exporters(&json!({ "nodeGroups": [{ "poolName": "workers", "nodeSelector": {} }] }))
-            .await;
+        rig.ask_for_exporters(&json!({ "nodeGroups": [{ "poolName": "worker" }] })).await;
         rig.ask_for_scheduler(&json!({ "replicas": 1 })).await;
         for account in ["rte", "secondary-scheduler"] {
             until(account, async || rig.get("ServiceAccount", account).await.is_some()).await;
         }
         rig.quiet().await;
+        machine_configs(&rig.control).await;
         let page = drill(&rig.control, &admin).await;
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
         if std::env::var_os("UPDATE_DOCS").is_some() {
@@ -117,6 +118,10 @@ async fn theirs(admin: &Client, namespaces: &[&str]) {
     let cluster = [
         json!({ "apiVersion": "v1", "kind": "Node" }),
         json!({ "apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "zones": [] }),
+        json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "spec": { "config": { "ignition": { "version": "3.2.0" } } },
+        }),
     ];
     let namespaced = [
         json!({ "apiVersion": "v1", "kind": "ConfigMap" }),
@@ -182,6 +187,32 @@ async fn drill(control: &ControlPlane, admin: &Client) -> String {
         }
     }
     page
+}
+
+/// Of MachineConfigs the operator's account writes those of its names with its content. Each differs from one that it
+/// may make in one thing.
+async fn machine_configs(control: &ControlPlane) {
+    let account = Account::of(control, NAMESPACE, operator::manifests::NAME).await.unwrap();
+    let kubeconfig = Some(account.kubeconfig(None).await.unwrap());
+    let connection = Connection::open(&Options { kubeconfig, ..Options::default() }).await.unwrap();
+    let client = connection.client_with_timeout(PATIENCE).unwrap();
+    let mut options = deployer::options::Options::peers();
+    (options.platform, options.updater.name) =
+        (Platform::OpenShift, Some("numaresourcesoperator-worker".to_owned()));
+    let own = deployer::manifests::openshift::machine_config(&options).body().clone();
+    let with = |pointer: &str, key: &str, value: Value| {
+        let mut other = own.clone();
+        other.pointer_mut(pointer).unwrap()[key] = value;
+        other
+    };
+    let name = with("/metadata", "name", json!("99-worker-ssh"));
+    let argument = with("/spec", "kernelArguments", json!(["init=/bin/sh"]));
+    let unit = with("/spec/config/systemd/units/0", "contents", json!("[Service]\nExecStart=/bin/sh\n"));
+    let file = with("/spec/config/storage/files/0", "path", json!("/etc/shadow"));
+    let path = "/apis/machineconfiguration.openshift.io/v1/machineconfigs";
+    for (object, refused) in [(&own, false), (&name, true), (&argument, true), (&unit, true), (&file, true)] {
+        assert_eq!(forbids(&client, "create", path, object).await, refused, "{object}");
+    }
 }
 
 const HEAD: &str = "# Rights of each account
