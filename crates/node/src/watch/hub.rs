@@ -106,7 +106,7 @@ impl Drop for Subscription {
         let mut state = self.hub.lock();
         state.subscribers.remove(&self.id);
         state.forget(self.id);
-        // The instance goes with the last subscriber, so that the kernel does not queue events for nobody.
+        // The instance goes with the last subscriber, so that the kernel queues no events in vain.
         if state.subscribers.is_empty() {
             state.close();
         }
