@@ -437,9 +437,10 @@ impl Core {
             let fits = node.view.as_ref().and_then(|view| {
                 heads.iter().find_map(|(rank, spec)| {
                     let numa = self.profile_of(rank.pod).and_then(|profile| profile.numa.as_ref());
+                    let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
                     let fits = spec.unsupported.is_empty()
                         && !self.hold.keeps_off(slot, *rank)
-                        && cycle::filter(node, view, spec, numa, now_ms, &mut scratch).is_ok();
+                        && cycle::filter(node, view, (spec, created_s), numa, now_ms, &mut scratch).is_ok();
                     if fits { self.first_allowed(*rank, slot, view) } else { None }
                 })
             });
@@ -495,7 +496,7 @@ impl Core {
             seen += 1;
             let node = &self.nodes[slot];
             let Some(view) = &node.view else { continue };
-            match cycle::filter(node, view, spec, numa, now_ms, &mut self.scratch) {
+            match cycle::filter(node, view, (spec, pod.created_s), numa, now_ms, &mut self.scratch) {
                 Ok(()) if domains.contain(&view.labels) => refusals.add(Reason::ExistingAntiAffinity),
                 Ok(()) if rank.is_some_and(|rank| self.hold.keeps_off(slot, rank)) => {
                     refusals.add(Reason::Held)

@@ -45,14 +45,14 @@ pub struct RawScore {
     sum: i64,
 }
 
-/// Whether the pod fits on a node now.
+/// Whether a pod with this spec, created in this second, fits on a node now.
 ///
 /// # Errors
 /// The first [`Reason`] against it.
 pub fn filter(
     node: &Node,
     view: &NodeView,
-    spec: &Spec,
+    (spec, created_s): (&Spec, u64),
     numa: Option<&Numa>,
     now_ms: u64,
     scratch: &mut Scratch,
@@ -76,7 +76,7 @@ pub fn filter(
     {
         return Err(Reason::StaleTopology);
     }
-    node.ledger.check(&spec.needs, scratch).map_err(|refusal| match refusal {
+    node.ledger.check((&spec.needs, created_s), scratch).map_err(|refusal| match refusal {
         Refusal::Misfit(misfit) => Reason::misaligned(&misfit),
         Refusal::Stale => Reason::StaleTopology,
     })

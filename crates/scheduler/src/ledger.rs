@@ -7,7 +7,7 @@
 //! A report alone is always late, and charging every new pod to every zone until it arrives (as the peers do) leaves
 //! capacity idle for seconds. The kubelet's choice is deterministic, so the ledger computes it. The unknown is the
 //! order of events inside the kubelet while a pod is *pending* (bound, not yet seen admitted): another pod may have
-//! left before or after. The ledger therefore keeps every possible outcome as a *world*; nearly always there is one. A
+//! left before or after, or have been admitted out of turn (`order`). The ledger therefore keeps every possible outcome as a *world*; nearly always there is one. A
 //! pod fits only if it fits in all worlds. A report whose fingerprint names a known pod set removes the worlds that
 //! disagree. If no world agrees, the report is the truth, and the placements are computed anew from its numbers.
 //!
@@ -31,6 +31,7 @@ use topology::zone::{Free, NodeTopology};
 mod explain;
 mod identify;
 mod location;
+mod order;
 
 pub use explain::LedgerSummary;
 use location::{charge, merge_worst, non_monotonic, possible_locations, predict, release, widen};
@@ -79,6 +80,8 @@ pub struct BoundPod {
     pub needs: Arc<PodNeeds>,
     /// Whether the pod may finish by itself (`restartPolicy` other than `Always`).
     pub finishes: bool,
+    /// The second of its creation.
+    pub created_s: u64,
 }
 
 /// The reason for which the ledger refuses a pod.
@@ -86,7 +89,8 @@ pub struct BoundPod {
 pub enum Refusal {
     /// The kubelet would reject the pod, in at least one possible world.
     Misfit(Misfit),
-    /// There is no report, or none that matches the known pods.
+    /// There is no report, or none that matches the known pods; or too many pods are on their way in an order that is
+    /// not known.
     Stale,
 }
 
@@ -99,6 +103,8 @@ struct Row {
     stage: Stage,
     /// Whether the pod may finish by itself, unannounced (`restartPolicy` other than `Always`).
     finishes: bool,
+    /// The second of its creation.
+    created_s: u64,
     /// Whether the last understood report counts this pod.
     described: bool,
     /// Number of the release, in [`Ledger::releases`]; `u64::MAX` before.
@@ -112,6 +118,13 @@ enum Location {
     Unknown,
     /// Charged to these cells. Not `exact`: charged wherever the pod might be, so more than once.
     Charged { placement: Placement, exact: bool },
+}
+
+impl Location {
+    /// The location of a pod that holds nothing yet.
+    fn nowhere() -> Self {
+        Self::Charged { placement: Placement::default(), exact: true }
+    }
 }
 
 /// One possible state of the kubelet.
@@ -147,14 +160,15 @@ pub struct Ledger {
 // === reading ===
 
 impl Ledger {
-    /// Whether `needs` would be admitted by the node's kubelet.
+    /// Whether a pod with these needs, created in this second, would be admitted by the node's kubelet, beside all that
+    /// are on their way.
     ///
     /// A node without any report ever admits everything: it may not align at all. The peers do the same; the caller
     /// decides how long a young node is given to report.
     ///
     /// # Errors
     /// The [`Refusal`].
-    pub fn check(&self, needs: &PodNeeds, scratch: &mut Scratch) -> Result<(), Refusal> {
+    pub fn check(&self, (needs, created_s): (&PodNeeds, u64), scratch: &mut Scratch) -> Result<(), Refusal> {
         let Some(topology) = &self.topology else {
             return if self.report_lost && needs.may_align() { Err(Refusal::Stale) } else { Ok(()) };
         };
@@ -173,6 +187,7 @@ impl Ledger {
             return Err(Refusal::Stale);
         }
         let unexplained = self.unexplained.as_ref().map(|report| report.available());
+        let overtaking = self.overtaking((needs, created_s));
         let early = if non_monotonic(rules, &first.free, needs) { self.early_releases() } else { Vec::new() };
         for world in &self.worlds {
             let cautious = unexplained.as_ref().map(|report| self.cautious(world, report));
@@ -182,6 +197,9 @@ impl Ledger {
                 let mut free = free.clone();
                 early.iter().for_each(|at| release(&mut free, &world.locations[*at]));
                 admit::admit(rules, &free, needs, scratch).map_err(Refusal::Misfit)?;
+            }
+            if let Some(overtaking) = &overtaking {
+                self.check_orders((world, free), needs, overtaking, scratch)?;
             }
         }
         Ok(())
@@ -248,12 +266,14 @@ impl Ledger {
         }
         self.revision += 1;
         let early = self.early_releases();
-        let BoundPod { id, hash, needs, finishes } = pod.clone();
+        let overtaking = self.overtaking((&pod.needs, pod.created_s));
+        let BoundPod { id, hash, needs, finishes, created_s } = pod.clone();
         self.rows.push(Row {
             id,
             hash,
             needs,
             finishes,
+            created_s,
             stage: Stage::Pending,
             described: false,
             released_at: u64::MAX,
@@ -270,6 +290,9 @@ impl Ledger {
                 world.locations.push(location);
                 next.push(world);
             }
+        }
+        if let Some(overtaking) = &overtaking {
+            next.extend(self.overtaken_worlds(overtaking, scratch));
         }
         self.settle(next, scratch);
     }
@@ -443,19 +466,29 @@ impl Ledger {
     }
 
     /// Replaces each world by those in which the row is released before some of the unsettled pods are admitted: after
-    /// all of them, before the last, and so on. `then` completes each new world.
+    /// all of them, before the last, and so on, in each order. `then` completes each new world.
     fn fork(&mut self, index: usize, scratch: &mut Scratch, then: impl Fn(&mut World)) {
         let rules = self.topology.as_ref().map(|t| t.rules).unwrap_or_default();
         let unsettled: Vec<_> = self.unsettled().into_iter().filter(|at| *at != index).collect();
+        let orders = self.orders(&unsettled);
         let mut next = Vec::with_capacity(self.worlds.len());
         for world in &self.worlds {
             if world.locations[index] == Location::Unknown {
                 next.push(world.clone());
                 continue;
             }
-            for cut in (0..=unsettled.len()).rev() {
+            if orders.len() > 1 && self.is_unmoved(world, &unsettled, index, scratch) {
                 let mut world = world.clone();
-                self.readmit(&mut world, &unsettled[cut..], rules, scratch, |world| {
+                release(&mut world.free, &world.locations[index]);
+                then(&mut world);
+                next.push(world);
+                continue;
+            }
+            for (order, cut) in
+                orders.iter().flat_map(|order| (0..=order.len()).rev().map(move |cut| (order, cut)))
+            {
+                let mut world = world.clone();
+                self.readmit(&mut world, &order[cut..], rules, scratch, |world| {
                     release(&mut world.free, &world.locations[index]);
                 });
                 then(&mut world);
@@ -485,7 +518,7 @@ impl Ledger {
         later.iter().for_each(|at| release(&mut world.free, &world.locations[*at]));
         change(world);
         for at in later {
-            world.locations[*at] = Location::Charged { placement: Placement::default(), exact: true };
+            world.locations[*at] = Location::nowhere();
         }
         for at in later {
             let needs = &self.rows[*at].needs;

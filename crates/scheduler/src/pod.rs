@@ -72,6 +72,8 @@ pub struct PodView {
     pub name: Arc<str>,
     /// `metadata.resourceVersion`, where it is a number.
     pub version: u64,
+    /// `metadata.creationTimestamp`, seconds since the epoch; the kubelet admits a list of pods in this order.
+    pub created_s: u64,
     /// `spec.schedulerName`.
     pub scheduler: Arc<str>,
     /// `spec.priority`.
@@ -117,10 +119,12 @@ impl PodView {
         let charged = charged.filter(|charged| *charged != needs).unwrap_or_else(|| Arc::clone(&needs));
         let parsed = Spec::read(pod, needs, problem);
         let spec = pod.spec.as_ref();
+        let created = meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
         let node = spec.and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty()).map(Arc::from);
         Self {
             uid: text(meta.uid.as_ref()),
             version: meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
+            created_s: u64::try_from(created).unwrap_or(0),
             scheduler: spec.and_then(|s| s.scheduler_name.as_deref()).unwrap_or("default-scheduler").into(),
             priority: spec.and_then(|s| s.priority).unwrap_or(0),
             labels: if node.is_none() { meta.labels.clone().unwrap_or_default() } else { Labels::default() },

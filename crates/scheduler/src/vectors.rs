@@ -99,7 +99,7 @@ fn filter() {
     let mut different = Vec::new();
     for vector in &vectors.filter {
         let ledger = ledger(vector.nrt.as_ref(), vector.fresh);
-        let answer = match ledger.check(&needs(&vector.pod, &vector.qos), &mut Scratch::default()) {
+        let answer = match ledger.check((&needs(&vector.pod, &vector.qos), 0), &mut Scratch::default()) {
             Ok(()) => String::new(),
             Err(Refusal::Misfit(misfit)) => Reason::misaligned(&misfit).to_string(),
             Err(Refusal::Stale) => Reason::StaleTopology.to_string(),

@@ -369,6 +369,7 @@ impl<'a> Simulation<'a> {
             uid: format!("{UID_PREFIX}{number}").into(),
             namespace: NAMESPACE.into(),
             version: 0,
+            created_s: self.now_ms / 1_000,
             scheduler: PROFILE.into(),
             priority: 0,
             node: None,

@@ -61,7 +61,8 @@ impl Core {
         let node = &mut self.nodes[slot];
         node.add(charged);
         self.anti_affinity.add(&entry.view.anti_affinity, slot);
-        let bound = BoundPod { id, hash, needs: Arc::clone(&spec.needs), finishes: spec.finishes };
+        let (needs, finishes, created_s) = (Arc::clone(&spec.needs), spec.finishes, entry.view.created_s);
+        let bound = BoundPod { id, hash, needs, finishes, created_s };
         node.ledger.bound(&bound, &mut self.scratch);
     }
 

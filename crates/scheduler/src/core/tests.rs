@@ -1,5 +1,7 @@
 //! The core as a whole: objects in as JSON, decisions out as text.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use k8s_openapi::api::core::v1 as wire;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -46,8 +48,9 @@ fn node(name: &str) -> NodeView {
     )
 }
 
-/// A pod of one Guaranteed container, merged with `more`.
+/// A pod of one Guaranteed container, merged with `more`. Each is younger than those before.
 fn pod(name: &str, cpus: i64, more: Value) -> PodView {
+    static CREATED: AtomicU64 = AtomicU64::new(0);
     let amounts = json!({"cpu": cpus.to_string(), "memory": "1Gi"});
     let mut object = json!({
         "metadata": {"namespace": "ns", "name": name, "uid": format!("uid-{name}"), "resourceVersion": "1"},
@@ -58,7 +61,8 @@ fn pod(name: &str, cpus: i64, more: Value) -> PodView {
         "status": {"qosClass": "Guaranteed"},
     });
     merge(&mut object, more);
-    PodView::read(&serde_json::from_value::<wire::Pod>(object).unwrap())
+    let created_s = CREATED.fetch_add(1, Ordering::Relaxed);
+    PodView { created_s, ..PodView::read(&serde_json::from_value(object).unwrap()) }
 }
 
 fn merge(into: &mut Value, from: Value) {
@@ -143,16 +147,8 @@ fn pods_fill_zones_and_wait_where_only_the_node_has_room() {
     for (name, cpus) in [("a", 6), ("b", 6), ("c", 4), ("d", 2), ("e", 2)] {
         core.handle(Event::Pod(pod(name, cpus, json!({}))), LATER);
     }
-    assert_eq!(
-        decide(&mut core, LATER),
-        [
-            "a -> n",
-            "b -> n",
-            "c: 0/1 nodes are available: 1 cannot align container (cpu).",
-            "d -> n",
-            "e -> n",
-        ]
-    );
+    let message = "c: 0/1 nodes are available: 1 cannot align container (cpu).";
+    assert_eq!(decide(&mut core, LATER), ["a -> n", "b -> n", message, "d -> n", "e -> n"]);
 }
 
 #[test]

@@ -220,20 +220,28 @@ impl Ledger {
             kept[at] = self.keeps_prediction(understood, &locations[at], at);
             if !kept[at] {
                 // Holds nothing until its turn, so that earlier rows see the room that the kubelet saw.
-                locations[at] = Location::Charged { placement: Placement::default(), exact: true };
+                locations[at] = Location::nowhere();
             }
         }
         let early = self.early_releases();
-        let mut worlds = vec![World { free, locations }];
-        for at in (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)) {
-            if kept[at] {
-                worlds.iter_mut().for_each(|world| charge(&mut world.free, &world.locations[at]));
-            } else {
-                let replay = |world: &World| self.replay(understood.rules, world, &early, at, scratch);
-                worlds = worlds.iter().flat_map(replay).collect();
+        let replayed: Vec<usize> =
+            (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)).collect();
+        let is_settled = replayed.iter().all(|at| kept[*at]);
+        let orders = if is_settled { vec![replayed] } else { self.orders(&replayed) };
+        let start = World { free, locations };
+        let follow = |order: Vec<usize>| {
+            let mut worlds = vec![start.clone()];
+            for at in order {
+                if kept[at] {
+                    worlds.iter_mut().for_each(|world| charge(&mut world.free, &world.locations[at]));
+                } else {
+                    let replay = |world: &World| self.replay(understood.rules, world, &early, at, scratch);
+                    worlds = worlds.iter().flat_map(replay).collect();
+                }
             }
-        }
-        worlds
+            worlds
+        };
+        orders.into_iter().flat_map(follow).collect()
     }
 
     /// The kubelet's amounts behind the report's: podresources does not show what finished init containers keep, and
@@ -286,7 +294,7 @@ impl Ledger {
 
     /// The worlds that follow when the row's pod is admitted in `world`. A pod that is not pending was admitted some
     /// time ago, in an order that is not known: it may be anywhere.
-    fn replay(
+    pub(super) fn replay(
         &self,
         rules: Rules,
         world: &World,

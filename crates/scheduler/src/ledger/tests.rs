@@ -11,6 +11,7 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
 
+mod order;
 mod restart;
 mod stale;
 
@@ -19,9 +20,23 @@ const MEMORY: i64 = 8;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Bind { cpu: i64, memory: i64, containers: usize, finishes: bool },
-    BindForeign { cpu: i64, memory: i64 },
+    Bind {
+        cpu: i64,
+        memory: i64,
+        containers: usize,
+        finishes: bool,
+        created_s: u64,
+    },
+    BindForeign {
+        cpu: i64,
+        memory: i64,
+    },
     Kubelet,
+    /// The kubelet's watch breaks: so many messages reach it as one list, in which pods of one second have any order.
+    Relist {
+        messages: usize,
+        backwards: bool,
+    },
     Delete(usize),
     ForceDelete(usize),
     Finish(usize),
@@ -143,31 +158,32 @@ impl Rig {
         rig
     }
 
-    fn pod(&mut self, needs: Arc<PodNeeds>, finishes: bool) -> PodId {
+    fn pod(&mut self, needs: Arc<PodNeeds>, finishes: bool, created_s: u64) -> PodId {
         let id = PodId(self.next);
         self.next += 1;
         let hash = PodHash::of("ns", &format!("p{}", id.0));
-        self.pods.insert(id, BoundPod { id, hash, needs, finishes });
+        self.pods.insert(id, BoundPod { id, hash, needs, finishes, created_s });
         id
     }
 
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::Bind { cpu, memory, containers, finishes } => {
+            Op::Bind { cpu, memory, containers, finishes, created_s } => {
                 let needs = needs(*cpu, *memory, *containers);
-                if self.ledger.check(&needs, &mut self.scratch).is_ok() {
-                    let id = self.pod(needs, *finishes);
+                if self.ledger.check((&needs, *created_s), &mut self.scratch).is_ok() {
+                    let id = self.pod(needs, *finishes, *created_s);
                     self.ledger.bound(&self.pods[&id], &mut self.scratch);
                     self.own.push(id);
                     self.inbox.push_back(ToKubelet::Add(id));
                 }
             }
             Op::BindForeign { cpu, memory } => {
-                let id = self.pod(needs(*cpu, *memory, 1), false);
+                let id = self.pod(needs(*cpu, *memory, 1), false, 4);
                 self.inbox.push_back(ToKubelet::Add(id));
                 self.pod_events.push_back(ToScheduler::Bound(id));
             }
             Op::Kubelet => self.kubelet(),
+            Op::Relist { messages, backwards } => self.relist(*messages, *backwards),
             Op::Delete(at) => {
                 if let Some(id) = self.pick(*at) {
                     self.delete(id, ToKubelet::Terminate(id));
@@ -242,6 +258,25 @@ impl Rig {
                 self.vanished.push(id);
             }
             None => {}
+        }
+    }
+
+    /// The kubelet takes the next messages as one list: removals, additions by age, then the others.
+    fn relist(&mut self, messages: usize, backwards: bool) {
+        let mut list: Vec<ToKubelet> = self.inbox.drain(..messages.min(self.inbox.len())).collect();
+        if backwards {
+            list.reverse();
+        }
+        list.sort_by_key(|message| match message {
+            ToKubelet::Remove(_) => (0, 0),
+            ToKubelet::Add(id) => (1, self.pods[id].created_s),
+            ToKubelet::Terminate(_) => (2, 0),
+        });
+        for message in list.into_iter().rev() {
+            self.inbox.push_front(message);
+        }
+        for _ in 0..messages {
+            self.kubelet();
         }
     }
 
@@ -326,11 +361,20 @@ impl Rig {
 }
 
 fn op() -> BoxedStrategy<Op> {
-    let own = (1..=8_i64, 1..=4_i64, 1..=2_usize, any::<bool>())
-        .prop_map(|(cpu, memory, containers, finishes)| Op::Bind { cpu, memory, containers, finishes });
+    let own = (1..=8_i64, 1..=4_i64, 1..=2_usize, any::<bool>(), 0..4_u64).prop_map(
+        |(cpu, memory, containers, finishes, created_s)| Op::Bind {
+            cpu,
+            memory,
+            containers,
+            finishes,
+            created_s,
+        },
+    );
+    let relist = (2..6_usize, any::<bool>());
     prop_oneof![
         8 => own,
         8 => Just(Op::Kubelet),
+        4 => relist.prop_map(|(messages, backwards)| Op::Relist { messages, backwards }),
         3 => (0..8_usize).prop_map(Op::Delete),
         2 => (0..8_usize).prop_map(Op::ForceDelete),
         3 => (0..8_usize).prop_map(Op::Finish),

@@ -33,3 +33,19 @@ fn a_clock_that_is_behind_closes_no_node_for_long() {
     core.handle(Event::Node(early), LATER + 30_000);
     assert_eq!(decide(&mut core, LATER + UNREPORTED_GRACE_MS), ["a -> n"]);
 }
+
+/// In a list the kubelet admits the older pod first, which takes the zone of the younger one.
+#[test]
+fn an_older_pod_is_woken_when_the_younger_one_is_admitted() {
+    let mut core = core(&["n"]);
+    let older = pod("older", 2, json!({}));
+    for (name, cpus) in [("a", 3), ("b", 6)] {
+        core.handle(Event::Pod(pod(name, cpus, running("n"))), LATER);
+    }
+    core.handle(Event::Pod(pod("younger", 5, json!({}))), LATER);
+    assert_eq!(decide(&mut core, LATER), ["younger -> n"]);
+    core.handle(Event::Pod(older), LATER);
+    assert_eq!(decide(&mut core, LATER), ["older: 0/1 nodes are available: 1 cannot align container (cpu)."]);
+    core.handle(Event::Pod(pod("younger", 5, running("n"))), LATER);
+    assert_eq!(decide(&mut core, LATER), ["older -> n"]);
+}

@@ -15,7 +15,7 @@ pub(super) fn pod(id: u64, containers: &[(ContainerKind, i64, i64)]) -> BoundPod
         .collect();
     let needs = PodNeeds { containers, ..(*needs(1, 1, 1)).clone() };
     let hash = PodHash::of("ns", &format!("p{id}"));
-    BoundPod { id: PodId(id), hash, needs: Arc::new(needs), finishes: false }
+    BoundPod { id: PodId(id), hash, needs: Arc::new(needs), finishes: false, created_s: id }
 }
 
 /// A report of these pods, with so many CPUs and so much memory available in each zone.
@@ -42,7 +42,7 @@ pub(super) fn restarted(pods: &[BoundPod], report: Arc<NodeTopology>) -> Ledger 
 }
 
 pub(super) fn fits(ledger: &Ledger, cpus: i64) -> bool {
-    ledger.check(&needs(cpus, 1, 1), &mut Scratch::default()).is_ok()
+    ledger.check((&needs(cpus, 1, 1), u64::MAX), &mut Scratch::default()).is_ok()
 }
 
 #[test]

@@ -84,7 +84,13 @@ fn a_report_of_the_former_pod_says_nothing_about_its_namesake() {
 fn a_pod_that_ends_before_the_next_are_admitted_loses_none() {
     for fingerprints in [false, true] {
         let mut rig = Rig::new(Scope::Container, fingerprints);
-        let bind = |cpu, memory, containers| Op::Bind { cpu, memory, containers, finishes: containers == 1 };
+        let bind = |cpu, memory, containers| Op::Bind {
+            cpu,
+            memory,
+            containers,
+            finishes: containers == 1,
+            created_s: 0,
+        };
         for op in [
             bind(1, 1, 1),
             Op::Kubelet,

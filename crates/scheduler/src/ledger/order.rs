@@ -1,0 +1,274 @@
+//! The orders in which the kubelet may admit pods that are on their way.
+//!
+//! In: pods that it may not have seen yet, in the order of their binding. Out: the worlds that follow from other
+//! orders, and whether a pod can be added without a rejection in any. Never: an order among equal pods, which takes the
+//! same amounts from the same zones.
+//!
+//! A watch delivers pods in the order of their binding. After a restart of the kubelet or a broken watch a list does:
+//! of its pods the unknown ones are admitted by age (1.36 `HandlePodAdditions`), those of one second in any order. No
+//! object tells which pods were in a list. A pod may therefore precede those bound before it that are not older.
+//!
+//! Cost of a check: nothing while no such pod is on its way, and one admission for each while the order decides
+//! nothing. Else worlds x orders, at most [`MAX_MOVED`]! of them; with more such pods the next one waits.
+
+use topology::admit::{self, Scratch};
+use topology::policy::Rules;
+use topology::request::PodNeeds;
+use topology::zone::Free;
+
+use super::location::{non_monotonic, release};
+use super::{Ledger, Location, MAX_WORLDS, Refusal, Row, Stage, World};
+
+/// Most different pods on their way whose orders are all tried.
+const MAX_MOVED: usize = 3;
+/// Most orders times worlds that are tried for one pod.
+const MAX_TRIED: usize = 128;
+/// Most pods on their way that another one may precede; beside more it waits.
+const MAX_OVERTAKEN: usize = 16;
+
+/// The requests of a pod, and the second of its creation.
+pub(super) type Candidate<'a> = (&'a PodNeeds, u64);
+
+/// A pod that may be admitted before others, bound earlier.
+pub(super) struct Overtaking {
+    /// The others, in the order of their binding.
+    rows: Vec<usize>,
+    /// Sets of pods that may be gone before; see [`Ledger::early_releases`].
+    early: Vec<Vec<usize>>,
+    /// In each order, those admitted after the pod. `None`: too many to try.
+    orders: Option<Vec<Vec<usize>>>,
+}
+
+impl Ledger {
+    /// The pods that this one, which is bound last, may precede; `None`: it is admitted after all others.
+    pub(super) fn overtaking(&self, pod: Candidate<'_>) -> Option<Overtaking> {
+        let is_overtaken = |row: &Row| may_precede(pod, row);
+        let from = self.rows.iter().position(is_overtaken)?;
+        let rows: Vec<usize> = (from..self.rows.len()).filter(|at| self.rows[*at].is_unseen()).collect();
+        let fixed = rows.len().saturating_sub(MAX_MOVED);
+        let is_complete = (0..fixed).all(|at| {
+            let later = rows[at + 1..].iter().map(|later| self.rows[*later].candidate());
+            later.into_iter().all(|later| !may_precede(later, &self.rows[rows[at]]))
+        });
+        let orders = (rows.len() <= MAX_OVERTAKEN && is_complete).then(|| {
+            let all = self.orders(&rows);
+            let after_pod = |order: &Vec<usize>| {
+                let overtaken = order.iter().rev().take_while(|at| is_overtaken(&self.rows[**at])).count();
+                let starts = order.len() - overtaken..order.len();
+                starts.map(|start| order[start..].to_vec()).collect::<Vec<_>>()
+            };
+            let mut orders: Vec<Vec<usize>> = all.iter().flat_map(after_pod).collect();
+            orders.sort_unstable();
+            orders.dedup();
+            orders
+        });
+        let orders = orders.filter(|orders| orders.len() * self.worlds.len() <= MAX_TRIED);
+        Some(Overtaking { rows, early: self.early_releases(), orders })
+    }
+
+    /// All orders in which the kubelet may admit these rows, given in the order of their binding: that one, and those
+    /// in which some of the last precede others.
+    pub(super) fn orders(&self, rows: &[usize]) -> Vec<Vec<usize>> {
+        let (fixed, moved) = rows.split_at(rows.len().saturating_sub(MAX_MOVED));
+        let mut orders = vec![fixed.to_vec()];
+        for row in moved {
+            let pod = &self.rows[*row];
+            let with_row = |order: &Vec<usize>| {
+                let movable = order[fixed.len()..].iter().rev();
+                let overtaken = movable
+                    .take_while(|at| pod.is_unseen() && may_precede(pod.candidate(), &self.rows[**at]))
+                    .count();
+                let places = (order.len() - overtaken..=order.len()).rev();
+                let insert = |place: usize| {
+                    let (before, after) = order.split_at(place);
+                    [before, &[*row], after].concat()
+                };
+                places.map(insert).collect::<Vec<_>>()
+            };
+            orders = orders.iter().flat_map(with_row).collect();
+        }
+        orders
+    }
+
+    /// Whether the kubelet would admit the pod and those that it may precede in every order, if `free` are the amounts
+    /// of this world.
+    pub(super) fn check_orders(
+        &self,
+        (world, free): (&World, &Free),
+        pod: &PodNeeds,
+        overtaking: &Overtaking,
+        scratch: &mut Scratch,
+    ) -> Result<(), Refusal> {
+        let Some(rules) = self.topology.as_ref().map(|topology| topology.rules) else { return Ok(()) };
+        if self.is_order_without_effect((world, free), pod, &overtaking.rows, scratch) {
+            return Ok(());
+        }
+        let Some(orders) = overtaking.orders.as_ref().filter(|_| !self.doubtful(world)) else {
+            return Err(Refusal::Stale);
+        };
+        for order in orders {
+            let vacated = vacate(world, order);
+            let mut start = free.clone();
+            order.iter().for_each(|at| release(&mut start, &world.locations[*at]));
+            let mut states = vec![start];
+            for needs in std::iter::once(pod).chain(order.iter().map(|at| &*self.rows[*at].needs)) {
+                states = self.admit_each(rules, (&states, &vacated), needs, &overtaking.early, scratch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The amounts after one more admission, in each of these states, with and without early releases.
+    fn admit_each(
+        &self,
+        rules: Rules,
+        (states, world): (&[Free], &World),
+        needs: &PodNeeds,
+        early: &[Vec<usize>],
+        scratch: &mut Scratch,
+    ) -> Result<Vec<Free>, Refusal> {
+        let mut next: Vec<Free> = Vec::new();
+        for free in states {
+            let released = early.iter().map(Vec::as_slice);
+            for released in std::iter::once(&[][..]).chain(released) {
+                let mut room = free.clone();
+                released.iter().for_each(|at| release(&mut room, &world.locations[*at]));
+                let placement = admit::admit(rules, &room, needs, scratch).map_err(Refusal::Misfit)?;
+                let mut free = free.clone();
+                placement.charge(&mut free);
+                if !next.contains(&free) {
+                    next.push(free);
+                }
+            }
+        }
+        if next.len() > MAX_WORLDS { Err(Refusal::Stale) } else { Ok(next) }
+    }
+
+    /// The worlds in which the last row, bound just now, is admitted before others.
+    pub(super) fn overtaken_worlds(&self, overtaking: &Overtaking, scratch: &mut Scratch) -> Vec<World> {
+        let (Some(rules), Some(at)) =
+            (self.topology.as_ref().map(|topology| topology.rules), self.rows.len().checked_sub(1))
+        else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for world in &self.worlds {
+            if self.is_order_without_effect(
+                (world, &world.free),
+                &self.rows[at].needs,
+                &overtaking.rows,
+                scratch,
+            ) {
+                continue;
+            }
+            for order in overtaking.orders.iter().flatten() {
+                let mut start = vacate(world, order);
+                start.locations.push(Location::nowhere());
+                let mut worlds = vec![start];
+                for at in std::iter::once(at).chain(order.iter().copied()) {
+                    let admit = |world: &World| self.replay(rules, world, &overtaking.early, at, scratch);
+                    worlds = worlds.iter().flat_map(admit).collect();
+                }
+                found.extend(worlds);
+            }
+        }
+        found
+    }
+
+    /// Whether the pod, and those that it may precede, go to the same zones in every order.
+    fn is_order_without_effect(
+        &self,
+        (world, free): (&World, &Free),
+        pod: &PodNeeds,
+        rows: &[usize],
+        scratch: &mut Scratch,
+    ) -> bool {
+        let Some(rules) = self.topology.as_ref().map(|topology| topology.rules) else { return true };
+        let last = admit::admit(rules, free, pod, scratch).ok();
+        let most = self.most_room((world, free), rows);
+        last.is_some()
+            && !non_monotonic(rules, free, pod)
+            && admit::admit(rules, &most, pod, scratch).ok() == last
+            && self.are_certain(world, &most, rows, scratch)
+    }
+
+    /// Whether the kubelet admits these rows to the same zones in every order, whatever may leave meanwhile, with row
+    /// `leaving` too.
+    pub(super) fn is_unmoved(
+        &self,
+        world: &World,
+        rows: &[usize],
+        leaving: usize,
+        scratch: &mut Scratch,
+    ) -> bool {
+        let mut most = self.most_room((world, &world.free), rows);
+        release(&mut most, &world.locations[leaving]);
+        self.are_certain(world, &most, rows, scratch)
+    }
+
+    /// The amounts without these rows and without all that may leave.
+    fn most_room(&self, (world, free): (&World, &Free), rows: &[usize]) -> Free {
+        let mut most = free.clone();
+        for (at, (row, location)) in self.rows.iter().zip(&world.locations).enumerate() {
+            let may_be_gone = row.stage.is_leaving() || (row.finishes && row.stage == Stage::Admitted);
+            if may_be_gone || rows.contains(&at) {
+                release(&mut most, location);
+            }
+        }
+        most
+    }
+
+    /// Whether these rows would be where they are with the most room.
+    ///
+    /// A pod goes to the lowest zone that fits. If that zone is the same with the most room and with the least (beside
+    /// all others, where it is now), then it is the same with any room between.
+    fn are_certain(&self, world: &World, most: &Free, rows: &[usize], scratch: &mut Scratch) -> bool {
+        let Some(rules) = self.topology.as_ref().map(|topology| topology.rules) else { return true };
+        let is_certain = |at: &usize| {
+            let needs = &self.rows[*at].needs;
+            let first = admit::admit(rules, most, needs, scratch);
+            !non_monotonic(rules, most, needs)
+                && first.is_ok_and(|placement| {
+                    world.locations[*at] == Location::Charged { placement, exact: true }
+                })
+        };
+        !self.doubtful(world) && rows.iter().all(is_certain)
+    }
+}
+
+impl Row {
+    /// Whether the kubelet may not have seen the pod yet. A report that counts it proves that it has.
+    fn is_unseen(&self) -> bool {
+        !self.described && matches!(self.stage, Stage::Pending | Stage::Leaving { admitted: false })
+    }
+
+    fn candidate(&self) -> Candidate<'_> {
+        (&self.needs, self.created_s)
+    }
+}
+
+/// Whether the kubelet may admit a pod before one that was bound earlier, with another result.
+fn may_precede((needs, created_s): Candidate<'_>, earlier: &Row) -> bool {
+    earlier.is_unseen()
+        && created_s <= earlier.created_s
+        && needs.may_align()
+        && earlier.needs.may_align()
+        && !are_alike(needs, &earlier.needs)
+}
+
+/// Whether the kubelet treats two pods alike.
+fn are_alike(one: &PodNeeds, other: &PodNeeds) -> bool {
+    let same =
+        one.containers.iter().zip(&other.containers).all(|(a, b)| a.kind == b.kind && a.needs == b.needs);
+    one.qos == other.qos && one.containers.len() == other.containers.len() && same
+}
+
+/// The world before these rows were admitted.
+fn vacate(world: &World, rows: &[usize]) -> World {
+    let mut world = world.clone();
+    for at in rows {
+        let location = std::mem::replace(&mut world.locations[*at], Location::nowhere());
+        release(&mut world.free, &location);
+    }
+    world
+}

@@ -1,0 +1,83 @@
+//! A kubelet that admits pods in the order of their creation: after a restart, or a broken watch.
+
+use super::*;
+
+fn bind(cpu: i64, created_s: u64) -> Op {
+    Op::Bind { cpu, memory: 1, containers: 1, finishes: false, created_s }
+}
+
+/// Zones with 5 and 2 free CPUs, and a pod of 5 on its way. One of 2 goes to the second zone if it comes later.
+#[test]
+fn an_older_pod_waits_until_a_younger_one_is_admitted() {
+    for (created_s, fits) in [(11, true), (10, false), (9, false)] {
+        for messages in [1, 2] {
+            let mut rig = Rig::new(Scope::Container, true);
+            for op in [bind(3, 1), bind(6, 2), Op::Kubelet, Op::Kubelet, Op::PodEvent, Op::PodEvent] {
+                rig.apply(&op);
+            }
+            rig.apply(&bind(5, 10));
+            rig.apply(&bind(2, created_s));
+            assert_eq!(rig.own.len(), if fits { 4 } else { 3 }, "created at {created_s}");
+            rig.apply(&Op::Relist { messages, backwards: true });
+            rig.apply(&Op::PodEvent);
+            if !fits {
+                rig.apply(&bind(2, created_s));
+                assert_eq!(rig.own.len(), 4, "the younger one has its place");
+            }
+            rig.drain();
+            assert!(rig.rejected.is_empty(), "{:#?}", rig.ledger);
+        }
+    }
+}
+
+/// Pods that fit in both orders but go to other zones: what comes next fits beside either.
+#[test]
+fn both_orders_are_possible_until_a_report_tells() {
+    for messages in [1, 2] {
+        let mut rig = Rig::new(Scope::Container, true);
+        for op in [bind(5, 2), bind(4, 1)] {
+            rig.apply(&op);
+        }
+        assert_eq!(rig.ledger.summary().worlds, 2);
+        // 3 and 4 CPUs are left, or 4 and 3.
+        rig.apply(&Op::Relist { messages, backwards: false });
+        rig.apply(&Op::Kubelet);
+        rig.apply(&bind(4, 3));
+        assert_eq!(rig.own.len(), 3);
+        rig.apply(&bind(4, 4));
+        assert_eq!(rig.own.len(), 3, "it fits in neither order");
+        rig.drain();
+        assert_eq!(rig.ledger.summary().worlds, 1);
+        rig.apply(&bind(3, 5));
+        rig.drain();
+        assert_eq!((rig.own.len(), rig.rejected.len()), (4, 0), "{:#?}", rig.ledger);
+    }
+}
+
+/// Where there is room for all, and among equal pods, the order changes nothing.
+#[test]
+fn an_order_without_effect_makes_no_worlds() {
+    for pods in [vec![(3, 2), (2, 1), (1, 0)], vec![(5, 2), (5, 1)]] {
+        let mut rig = Rig::new(Scope::Container, true);
+        for (cpu, created_s) in &pods {
+            rig.apply(&bind(*cpu, *created_s));
+        }
+        assert_eq!((rig.own.len(), rig.ledger.summary().worlds), (pods.len(), 1), "{pods:?}");
+    }
+}
+
+/// More pods than orders can be tried: the next waits until some are admitted.
+#[test]
+fn many_pods_on_their_way_close_the_node_to_older_ones() {
+    let mut rig = Rig::new(Scope::Container, true);
+    // Which one goes to the first zone depends on all orders.
+    for (cpu, created_s) in [(2, 9), (3, 8), (1, 7), (4, 6), (2, 5), (3, 4), (1, 3)] {
+        rig.apply(&bind(cpu, created_s));
+    }
+    assert!(rig.own.len() < 7, "{:#?}", rig.ledger);
+    while !rig.inbox.is_empty() {
+        rig.apply(&Op::Relist { messages: 7, backwards: false });
+    }
+    rig.drain();
+    assert!(rig.rejected.is_empty());
+}
