@@ -14,16 +14,17 @@ use topology::request::PodNeeds;
 use topology::zone::NodeTopology;
 
 use crate::anti_affinity::AntiAffinity;
-use crate::cycle::{self, Numa, RawScore, UNREPORTED_GRACE_MS};
+use crate::cycle::{Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::ledger::PodId;
 use crate::node::{Node, NodeView};
-use crate::pod::{PodView, Spec};
-use crate::queue::{BackoffLimits, Queue, Rank};
-use crate::reason::{Reason, Refusals};
+use crate::pod::PodView;
+use crate::queue::{BackoffLimits, Queue};
 
 mod accounting;
+mod decision;
 mod hold;
 
+pub use decision::{Binding, Decision, Refused};
 use hold::Hold;
 
 /// A scheduler name that this process serves.
@@ -73,39 +74,6 @@ pub enum Event {
     Bound(PodId),
     /// The binding failed for certain; the pod is not on the node.
     BindFailed(PodId),
-}
-
-/// An output of the core.
-#[derive(Debug)]
-pub enum Decision {
-    /// Bind the pod to the node. The core counts the pod there from now on.
-    Bind(Binding),
-    /// Report that the pod fits no node.
-    Refuse(Refused),
-}
-
-/// A pod and the node chosen for it.
-#[derive(Clone, Debug)]
-pub struct Binding {
-    /// The pod, for [`Event::Bound`] and [`Event::BindFailed`].
-    pub id: PodId,
-    /// The pod as last seen.
-    pub pod: PodView,
-    /// The node.
-    pub node: Arc<str>,
-    /// Number of attempts, this one included.
-    pub attempts: u32,
-}
-
-/// A pod that fits no node, and the reason.
-#[derive(Clone, Debug)]
-pub struct Refused {
-    /// The pod as last seen.
-    pub pod: PodView,
-    /// The message, in kube-scheduler's words.
-    pub message: String,
-    /// Reasons with node counts, for metrics.
-    pub refusals: Refusals,
 }
 
 #[derive(Debug)]
@@ -372,173 +340,6 @@ impl Core {
     }
 }
 
-// === decisions ===
-
-impl Core {
-    /// The next decision, or `None` until an event arrives or [`Core::due`] has come.
-    pub fn next(&mut self, now_ms: u64) -> Option<Decision> {
-        self.run_timers(now_ms);
-        self.queue.tick(now_ms);
-        self.run_hold(now_ms);
-        self.wake(now_ms);
-        let id = self.queue.pop()?;
-        let entry = self.pods.get(&id)?;
-        let (pod, spec) = (entry.view.clone(), Arc::clone(&entry.view.spec));
-        let Some(profile) = self.settings.profiles.iter().find(|p| p.name == pod.scheduler).cloned() else {
-            self.queue.forget(id);
-            return self.next(now_ms);
-        };
-        if let Some(message) = unsupported(&spec, self.node_order.len()) {
-            self.queue.wait(id, now_ms);
-            return Some(Decision::Refuse(Refused { pod, message, refusals: Refusals::default() }));
-        }
-        match self.choose(id, &pod, &profile, now_ms) {
-            Ok(slot) => {
-                self.end_hold_of(id, now_ms);
-                let attempts = self.queue.attempts(id);
-                let node = Arc::clone(&self.nodes[slot].name);
-                self.place(id, &node);
-                if let Some(entry) = self.pods.get_mut(&id) {
-                    entry.lifecycle = Lifecycle::Assumed { slot };
-                }
-                Some(Decision::Bind(Binding { id, pod, node, attempts }))
-            }
-            Err(refusals) => {
-                self.queue.wait(id, now_ms);
-                let message = if self.node_order.is_empty() {
-                    "no nodes available to schedule pods".to_owned()
-                } else {
-                    refusals.message(self.node_order.len())
-                };
-                Some(Decision::Refuse(Refused { pod, message, refusals }))
-            }
-        }
-    }
-
-    /// The time at which [`Core::next`] may have a decision without any further event.
-    #[must_use]
-    pub fn due(&self) -> Option<u64> {
-        let timer = self.timers.first().map(|(due, _)| *due);
-        timer.into_iter().chain(self.queue.due()).chain(self.hold_due()).min()
-    }
-
-    /// Wakes the first waiting pod that fits on a changed node. One at a time: its placement decides what the next one
-    /// finds. A node stays marked until no waiting pod fits on it any more; a pod that is tried and refused there says
-    /// nothing about the others.
-    fn wake(&mut self, now_ms: u64) {
-        if !self.queue.has_waiting() {
-            self.changed.clear();
-            return;
-        }
-        let heads = self.queue.waiting_heads();
-        let mut scratch = std::mem::take(&mut self.scratch);
-        while let Some(slot) = self.changed.first().copied() {
-            let node = &self.nodes[slot];
-            let fits = node.view.as_ref().and_then(|view| {
-                heads.iter().find_map(|(rank, spec)| {
-                    let numa = self.profile_of(rank.pod).and_then(|profile| profile.numa.as_ref());
-                    let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
-                    let fits = spec.unsupported.is_empty()
-                        && !self.hold.keeps_off(slot, *rank)
-                        && cycle::filter(node, view, (spec, created_s), numa, now_ms, &mut scratch).is_ok();
-                    if fits { self.first_allowed(*rank, slot, view) } else { None }
-                })
-            });
-            match fits {
-                Some(rank) => {
-                    self.queue.wake(rank.pod);
-                    break;
-                }
-                None => {
-                    self.changed.remove(&slot);
-                }
-            }
-        }
-        self.scratch = scratch;
-    }
-
-    /// The first pod of a class that pods on nodes do not keep away from this node. Equal labels are looked at once.
-    fn first_allowed(&self, head: Rank, slot: usize, view: &NodeView) -> Option<Rank> {
-        if self.anti_affinity.is_empty() {
-            return Some(head);
-        }
-        let mut kept_away = BTreeSet::new();
-        self.queue.peers(head.pod).find(|peer| {
-            let Some(PodView { namespace, labels, .. }) = self.pods.get(&peer.pod).map(|entry| &entry.view)
-            else {
-                return false;
-            };
-            !self.hold.keeps_off(slot, *peer)
-                && kept_away.insert((namespace, labels))
-                && !self.anti_affinity.domains(namespace, labels, &self.nodes).contain(&view.labels)
-        })
-    }
-
-    fn choose(
-        &mut self,
-        id: PodId,
-        pod: &PodView,
-        profile: &Profile,
-        now_ms: u64,
-    ) -> Result<usize, Refusals> {
-        let rank = self.queue.rank(id);
-        let spec = &pod.spec;
-        let domains = self.anti_affinity.domains(&pod.namespace, &pod.labels, &self.nodes);
-        let count = self.node_order.len();
-        let enough = cycle::feasible_nodes_to_find(count, profile.percentage);
-        let numa = profile.numa.as_ref();
-        let mut refusals = Refusals::default();
-        self.feasible.clear();
-        self.raw.clear();
-        let mut seen = 0;
-        while seen < count && self.feasible.len() < enough {
-            let slot = self.node_order[(self.search_start + seen) % count];
-            seen += 1;
-            let node = &self.nodes[slot];
-            let Some(view) = &node.view else { continue };
-            match cycle::filter(node, view, (spec, pod.created_s), numa, now_ms, &mut self.scratch) {
-                Ok(()) if domains.contain(&view.labels) => refusals.add(Reason::ExistingAntiAffinity),
-                Ok(()) if rank.is_some_and(|rank| self.hold.keeps_off(slot, rank)) => {
-                    refusals.add(Reason::Held)
-                }
-                Ok(()) => {
-                    self.feasible.push(slot);
-                    self.raw.push(cycle::raw_score(node, view, spec, numa));
-                }
-                Err(reason) => match reason {
-                    // All resources that are short, as kube-scheduler lists them.
-                    Reason::TooManyPods | Reason::Insufficient(_) => node
-                        .shortages(view, &spec.needs)
-                        .for_each(|resource| refusals.add(Reason::short_of(resource))),
-                    _ => refusals.add(reason),
-                },
-            }
-        }
-        self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
-        cycle::totals(&self.raw, &mut self.totals);
-        let best = self.totals.iter().max().copied().ok_or(refusals)?;
-        let ties = self.totals.iter().filter(|total| **total == best).count();
-        let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
-        let winner = self.totals.iter().enumerate().filter(|(_, total)| **total == best).nth(pick);
-        winner.map(|(at, _)| self.feasible[at]).ok_or_else(Refusals::default)
-    }
-
-    fn run_timers(&mut self, now_ms: u64) {
-        while let Some((due, timer)) = self.timers.first().filter(|(due, _)| *due <= now_ms).copied() {
-            self.timers.remove(&(due, timer));
-            match timer {
-                Timer::Vanished(id) => {
-                    self.release(id);
-                    self.drop_pod(id);
-                }
-                Timer::Unreported(slot) => {
-                    self.changed.insert(slot);
-                }
-            }
-        }
-    }
-}
-
 // === reading ===
 
 impl Core {
@@ -568,19 +369,6 @@ impl Core {
         }
         Some(status)
     }
-
-    fn profile_of(&self, id: PodId) -> Option<&Profile> {
-        let scheduler = &self.pods.get(&id)?.view.scheduler;
-        self.settings.profiles.iter().find(|profile| profile.name == *scheduler)
-    }
-}
-
-/// The message about features that the pod needs and the scheduler lacks, in kube-scheduler's form.
-fn unsupported(spec: &Spec, nodes: usize) -> Option<String> {
-    let features: Vec<String> = spec.unsupported.iter().map(ToString::to_string).collect();
-    (!features.is_empty()).then(|| {
-        format!("0/{nodes} nodes are available: the scheduler does not yet support {}.", features.join(", "))
-    })
 }
 
 impl Lifecycle {
@@ -599,17 +387,6 @@ impl Lifecycle {
             Self::Ended { slot, .. } => Self::Ended { slot, assumed: false },
             Self::Unbound | Self::Bound { .. } => self,
         }
-    }
-}
-
-impl Refused {
-    /// Plugins that refused nodes, each once, for metrics.
-    #[must_use]
-    pub fn plugins(&self) -> Vec<&'static str> {
-        let mut plugins: Vec<_> =
-            self.refusals.iter().map(|(reason, _): (Reason, usize)| reason.plugin()).collect();
-        plugins.dedup();
-        plugins
     }
 }
 
