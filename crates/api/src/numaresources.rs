@@ -91,16 +91,31 @@ pub enum InfoRefreshMode {
     PeriodicAndEvents,
 }
 
+/// A program that publishes the zones of nodes. The words are those of the deployer's `--updater-type`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum UpdaterType {
+    /// The exporter, with every field of this object.
+    #[default]
+    #[serde(rename = "RTE")]
+    Rte,
+    /// nfd-topology-updater of node-feature-discovery. It has fewer settings: no `podExcludes`, `kubeletConfigMap` or
+    /// SELinux policy of its own, a timer only, and fingerprints of all pods or none.
+    #[serde(rename = "NFD")]
+    Nfd,
+}
+
 /// How the exporters of a node group work. What is absent has a default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeGroupConfig {
     /// Which pods of a node the fingerprint covers, by which a scheduler knows whether it and the exporter speak of the
-    /// same pods. Both must mean the same pods. Default: `EnabledExclusiveResources`.
+    /// same pods. Both must mean the same pods. Default: `EnabledExclusiveResources`, with NFD `Enabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_fingerprinting: Option<PodsFingerprinting>,
-    /// What makes the exporter look at its node and publish what changed. Default: `PeriodicAndEvents`.
+    /// What makes the exporter look at its node and publish what changed. Default: `PeriodicAndEvents`, with NFD
+    /// `Periodic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info_refresh_mode: Option<InfoRefreshMode>,
     /// Time between two looks of the timer, such as `10s` or `1m30s`; `0s`: no timer. It means nothing in the mode

@@ -84,6 +84,23 @@ pub struct Environment {
     pub only_own_scheduler: bool,
 }
 
+impl Environment {
+    /// The exporters' image where an object requests this one; an empty name requests none.
+    #[must_use]
+    pub fn exporter_image(&self, requested: &str) -> Image {
+        if requested.is_empty() {
+            return self.image.clone();
+        }
+        Image { name: requested.to_owned(), pull_policy: String::new() }
+    }
+
+    /// Whether an image is the operator's own, which has our programs.
+    #[must_use]
+    pub fn is_own(&self, image: &Image) -> bool {
+        image.name == self.own.name
+    }
+}
+
 /// An image and when it is pulled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {

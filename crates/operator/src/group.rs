@@ -89,6 +89,7 @@ impl<'a> Groups<'a> {
         }
         refuse_shared_pools(&names)?;
         let kubelets = kubelets(cluster, operator)?;
+        let updater = operator.spec.updater_type.unwrap_or_default();
         let mut all = Vec::new();
         let mut before: Vec<&str> = Vec::new();
         for ((group, names), kubelet) in groups.iter().zip(&names).zip(kubelets) {
@@ -98,7 +99,7 @@ impl<'a> Groups<'a> {
                 pools.push(Pool { name, machine_config_pool: cluster.pools.get(*name), nodes });
                 before.push(name);
             }
-            all.push(Group { spec: group, config: group.normalized_config(), kubelet, pools });
+            all.push(Group { spec: group, config: group.normalized_config(updater), kubelet, pools });
         }
         let objection = objection(operator, &all);
         Ok(Self { all, objection })

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use api::numaresources::UpdaterType;
 use api::numaresources::keys::{LABEL_OPERATOR, LABEL_POOL, OPERATOR};
 use api::numaresources::operator::PodExclude;
 use deployer::manifests::pod;
@@ -48,12 +49,13 @@ pub struct Warning {
 }
 
 /// The text of the exporters' configuration file for a pool, under the key [`KEY`] of its ConfigMap. `None`: the
-/// kubelets' settings are unknown and no pod is excluded, so there is no ConfigMap.
+/// kubelets' settings are unknown and no pod is excluded, or nfd-topology-updater runs, so there is no ConfigMap.
 ///
 /// The controller of the exporters calls this too, so pods are replaced once per change.
 #[must_use]
 pub fn config(cluster: &ClusterState, pool: &str) -> Option<String> {
-    let operator = cluster.operators.get(OPERATOR)?;
+    let operator =
+        cluster.operators.get(OPERATOR).filter(|one| one.spec.updater_type != Some(UpdaterType::Nfd))?;
     let settings = source::pool_settings(cluster, pool).settings;
     text(settings.as_ref(), &operator.spec.pod_excludes)
 }

@@ -6,9 +6,9 @@
 //! Each pool of each node group gets a DaemonSet. What keeps one pool from having its exporters (`stage`) keeps no
 //! other.
 
-use api::numaresources::NumaResourcesOperator;
 use api::numaresources::keys::OPERATOR;
 use api::numaresources::operator::{KIND, Status};
+use api::numaresources::{NumaResourcesOperator, UpdaterType};
 use runtime::events::Subject;
 
 use crate::cluster_state::{ClusterState, Image};
@@ -21,6 +21,7 @@ use crate::reconcile::rules::{Rules, StatusUpdate, is_paused};
 mod args;
 mod daemonset;
 mod desired;
+pub(crate) mod nfd;
 mod stage;
 mod status;
 
@@ -138,13 +139,14 @@ impl<'a> Case<'a> {
 
 impl Request<'_> {
     fn image(&self) -> Choice {
-        let (requested, environment) = (&self.operator.spec.image_spec, &self.cluster.environment);
-        let image = if requested.is_empty() {
-            environment.image.clone()
-        } else {
-            Image { name: requested.clone(), pull_policy: String::new() }
-        };
-        Choice { own: image.name == environment.own.name, image }
+        let environment = &self.cluster.environment;
+        let image = environment.exporter_image(&self.operator.spec.image_spec);
+        Choice { own: environment.is_own(&image), image }
+    }
+
+    /// Whether nfd-topology-updater runs in the place of the exporter.
+    fn has_nfd(&self) -> bool {
+        self.operator.spec.updater_type == Some(UpdaterType::Nfd)
     }
 }
 

@@ -20,6 +20,7 @@ use exporter::rbac::Needs;
 use exporter::settings::{Mode, OwnerKind};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
+use crate::numaresourcesoperator::nfd;
 use crate::numaresourcesscheduler::{cluster_rules, lease_rules};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -176,9 +177,11 @@ fn operand_rules() -> Rules {
     let options = Options::default();
     let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Leave, conditions: true, configz: false };
     let exporter = exporter::rbac::rules(needs, "");
-    let cluster =
-        [exporter.cluster, rte::object_role(&options).rules.unwrap_or_default(), cluster_rules(true)];
-    let namespaced = [exporter.namespaced, rte::pod_role(&options).rules.unwrap_or_default(), lease_rules()];
+    let nfd = nfd::rules(false, false, &options);
+    let of_rte = [rte::object_role(&options).rules, rte::pod_role(&options).rules];
+    let [of_objects, of_pods] = of_rte.map(Option::unwrap_or_default);
+    let cluster = [exporter.cluster, of_objects, nfd.cluster, cluster_rules(true)];
+    let namespaced = [exporter.namespaced, of_pods, nfd.namespaced, lease_rules()];
     Rules { cluster: cluster.concat(), namespaced: namespaced.concat(), config_managed: Vec::new() }
 }
 

@@ -4,7 +4,7 @@
 //! object.
 
 use super::scheduler::{self, CacheResyncDebug, CacheResyncDetection, SchedulerInformer, ScoringStrategy};
-use super::{InfoRefreshMode, NodeGroup, NodeGroupConfig, PodsFingerprinting, Switch};
+use super::{InfoRefreshMode, NodeGroup, NodeGroupConfig, PodsFingerprinting, Switch, UpdaterType};
 use crate::goduration::GoDuration;
 
 /// Seconds between two rounds of an exporter's timer.
@@ -16,14 +16,19 @@ impl NodeGroup {
     /// The API's limit for the number of annotations of a group.
     pub const MAX_ANNOTATIONS: usize = 8;
 
-    /// The group's exporter configuration with every default. The deprecated `disablePodsFingerprinting` counts where
-    /// `config.podsFingerprinting` is absent.
+    /// The group's exporter configuration with every default of this program. The deprecated
+    /// `disablePodsFingerprinting` counts where `config.podsFingerprinting` is absent.
     #[must_use]
-    pub fn normalized_config(&self) -> NodeGroupConfig {
+    pub fn normalized_config(&self, updater: UpdaterType) -> NodeGroupConfig {
         let mut config = self.config.clone().unwrap_or_default();
         let old =
             |disabled| if disabled { PodsFingerprinting::Disabled } else { PodsFingerprinting::Enabled };
         config.pods_fingerprinting = config.pods_fingerprinting.or(self.disable_pods_fingerprinting.map(old));
+        if updater == UpdaterType::Nfd {
+            // It has nothing else.
+            config.pods_fingerprinting = config.pods_fingerprinting.or(Some(PodsFingerprinting::Enabled));
+            config.info_refresh_mode = config.info_refresh_mode.or(Some(InfoRefreshMode::Periodic));
+        }
         config.normalized()
     }
 }

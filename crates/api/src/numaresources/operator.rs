@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "schema")]
 use super::schema;
-use super::{Kubelets, LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference};
+use super::{Kubelets, LogLevel, NamespacedName, NodeGroup, NodeGroupConfig, ObjectReference, UpdaterType};
 use crate::null::null_as_default;
 
 /// The kind.
@@ -39,6 +39,7 @@ pub struct NumaResourcesOperator {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]
+#[cfg_attr(feature = "schema", schemars(extend("x-kubernetes-validations" = schema::updater_rules())))]
 pub struct Spec {
     /// The nodes that have an exporter, by groups whose exporters are set up alike.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
@@ -51,6 +52,9 @@ pub struct Spec {
     /// `EXPORTER_IMAGE_RESTRICTION=false`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub image_spec: String,
+    /// The program on the nodes that publishes their zones. Default: `RTE`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updater_type: Option<UpdaterType>,
     /// Log level of the exporters.
     #[cfg_attr(feature = "schema", schemars(extend("x-default" = "Normal")))]
     pub log_level: LogLevel,

@@ -40,6 +40,44 @@ pub(super) fn group_rules() -> Value {
     ])
 }
 
+/// The rules for settings that nfd-topology-updater does not have: it would drop them silently.
+pub(super) fn updater_rules() -> Value {
+    let policy = super::keys::SELINUX_POLICY;
+    let groups = |rule: &str| format!("!has(self.nodeGroups) || self.nodeGroups.all(group, {rule})");
+    let config = |field: &str, rule: &str| {
+        groups(&format!("!has(group.config) || !has(group.config.{field}) || group.config.{field}{rule}"))
+    };
+    let of_policy = format!(
+        "!has(group.annotations) || !('{policy}' in group.annotations) || group.annotations['{policy}'] != '{}'",
+        super::keys::CUSTOM
+    );
+    let all = [
+        (
+            "!has(self.podExcludes) || size(self.podExcludes) == 0".to_owned(),
+            "podExcludes: it must be empty with updaterType NFD, which counts all pods",
+        ),
+        (
+            groups("!has(group.kubeletConfigMap)"),
+            "nodeGroups[].kubeletConfigMap: it has no effect with updaterType NFD, which reads the kubelet's configuration",
+        ),
+        (groups(&of_policy), "nodeGroups[].annotations: the SELinux policy custom needs updaterType RTE"),
+        (
+            config("podsFingerprinting", " != 'EnabledExclusiveResources'"),
+            "nodeGroups[].config.podsFingerprinting: it must be Enabled or Disabled with updaterType NFD",
+        ),
+        (
+            config("infoRefreshMode", " == 'Periodic'"),
+            "nodeGroups[].config.infoRefreshMode: it must be Periodic with updaterType NFD, which has a timer only",
+        ),
+        (
+            config("infoRefreshPeriod", ".matches('[1-9]')"),
+            "nodeGroups[].config.infoRefreshPeriod: it must be above 0s with updaterType NFD, which has a timer only",
+        ),
+    ];
+    let of_nfd = |(rule, message): (String, &str)| json!({"rule": format!("!has(self.updaterType) || self.updaterType != 'NFD' || {rule}"), "message": message});
+    all.map(of_nfd).to_vec().into()
+}
+
 /// The rule for the check of kubelets' certificates.
 pub(super) fn kubelet_rules() -> Value {
     rules([(

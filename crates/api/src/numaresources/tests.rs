@@ -66,7 +66,28 @@ fn a015_the_old_switch_counts_where_the_new_one_is_absent() {
     ];
     for (group, wanted) in table {
         let read: NodeGroup = serde_json::from_value(group.clone()).unwrap();
-        assert_eq!(read.normalized_config().podsfingerprinting(), wanted, "{group}");
+        assert_eq!(read.normalized_config(UpdaterType::Rte).podsfingerprinting(), wanted, "{group}");
+    }
+}
+
+#[test]
+fn nfd_has_defaults_that_it_can_follow() {
+    let all = json!({"podsFingerprinting": "Enabled", "infoRefreshMode": "Periodic"});
+    let none = json!({"podsFingerprinting": "Disabled", "infoRefreshMode": "Periodic"});
+    for (group, wanted) in [
+        (json!({}), &all),
+        (json!({"config": {"podsFingerprinting": "Disabled"}}), &none),
+        (json!({"disablePodsFingerprinting": true}), &none),
+    ] {
+        let read: NodeGroup = serde_json::from_value(group.clone()).unwrap();
+        let whole = serde_json::to_value(read.normalized_config(UpdaterType::Nfd)).unwrap();
+        for field in ["podsFingerprinting", "infoRefreshMode"] {
+            assert_eq!(whole[field], wanted[field], "{group}");
+        }
+        assert_eq!(
+            (&whole["infoRefreshPeriod"], &whole["infoRefreshPause"]),
+            (&json!("10s"), &json!("Disabled"))
+        );
     }
 }
 

@@ -88,8 +88,15 @@ fn apart(items: Vec<Value>) -> Vec<Value> {
 /// A spec that satisfies the rules: unique pool names, and one of two exclusive fields.
 fn groups(spec: &mut Value) {
     spec.get_mut("kubelet").into_iter().for_each(kubelet);
+    let nfd = spec["updaterType"] == "NFD";
+    if nfd {
+        spec.as_object_mut().unwrap().remove("podExcludes");
+    }
     for (index, group) in spec["nodeGroups"].as_array_mut().into_iter().flatten().enumerate() {
         group.get_mut("kubelet").into_iter().for_each(kubelet);
+        if nfd {
+            of_nfd(group);
+        }
         let Value::Object(group) = group else { panic!("{group}") };
         if index % 2 == 0 {
             let name = format!("{}-{index}", group["poolName"].as_str().unwrap());
@@ -101,6 +108,14 @@ fn groups(spec: &mut Value) {
             }
         }
     }
+}
+
+/// Settings that nfd-topology-updater has.
+fn of_nfd(group: &mut Value) {
+    group.as_object_mut().unwrap().remove("kubeletConfigMap");
+    group["config"]["podsFingerprinting"] = "Enabled".into();
+    group["config"]["infoRefreshMode"] = "Periodic".into();
+    group["config"]["infoRefreshPeriod"] = "1m30s".into();
 }
 
 /// An authority, or no check at all.

@@ -149,6 +149,8 @@ fn table() -> Vec<(&'static str, &'static str, Value, &'static str)> {
         (toleration(json!({"key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute"})), ""),
         (toleration(json!({"effect": "Never"})), ""),
         (toleration(json!({"operator": "Like"})), ""),
+        (json!({"updaterType": "RTE", "podExcludes": [{"namespace": "*", "name": "*"}]}), ""),
+        (json!({"updaterType": "nfd"}), "updaterType: Unsupported value"),
         (exclude("kube-*"), ""),
         (exclude(r"[^a-z]?\[[\]x]"), ""),
         (exclude(""), ""),
@@ -171,9 +173,54 @@ fn table() -> Vec<(&'static str, &'static str, Value, &'static str)> {
         (json!({"cacheResyncDetection": "Lazy"}), "Unsupported value"),
         (json!({"preemptionMode": "Maybe"}), "Unsupported value"),
     ];
-    let operators = of_operator.into_iter().chain(more);
+    let operators = of_operator.into_iter().chain(more).chain(of_nfd());
     let operators = operators.map(|(spec, wants)| (operator::KIND, OPERATOR, spec, wants));
     operators.chain(of_scheduler.map(|(spec, wants)| (scheduler::KIND, SCHEDULER, spec, wants))).collect()
+}
+
+/// What nfd-topology-updater would drop silently is refused; the exporter takes all of it.
+fn of_nfd() -> Vec<(Value, &'static str)> {
+    let group = |group: Value| json!({"nodeGroups": [{"poolName": "a"}, group]});
+    let config = |config: Value| group(json!({"poolName": "b", "config": config}));
+    let policy = |policy: &str| {
+        group(
+            json!({"poolName": "b", "annotations": {"config.node.openshift-kni.io/selinux-policy": policy}}),
+        )
+    };
+    let mode = "infoRefreshMode: it must be Periodic with updaterType NFD";
+    let period = "infoRefreshPeriod: it must be above 0s with updaterType NFD";
+    let rows = [
+        (json!({}), ""),
+        (json!({"podExcludes": []}), ""),
+        (
+            json!({"podExcludes": [{"namespace": "*", "name": "*"}]}),
+            "podExcludes: it must be empty with updaterType NFD",
+        ),
+        (
+            group(json!({"poolName": "b", "kubeletConfigMap": "x"})),
+            "kubeletConfigMap: it has no effect with updaterType NFD",
+        ),
+        (policy("custom"), "the SELinux policy custom needs updaterType RTE"),
+        (policy("default"), ""),
+        (
+            config(json!({"podsFingerprinting": "EnabledExclusiveResources"})),
+            "podsFingerprinting: it must be Enabled or Disabled",
+        ),
+        (config(json!({"podsFingerprinting": "Enabled"})), ""),
+        (config(json!({"podsFingerprinting": "Disabled"})), ""),
+        (config(json!({"infoRefreshMode": "Events"})), mode),
+        (config(json!({"infoRefreshMode": "PeriodicAndEvents"})), mode),
+        (config(json!({"infoRefreshMode": "Periodic"})), ""),
+        (config(json!({"infoRefreshPeriod": "0"})), period),
+        (config(json!({"infoRefreshPeriod": "0h0.0s"})), period),
+        (config(json!({"infoRefreshPeriod": "0m10s"})), ""),
+    ];
+    let with = |spec: &Value, updater: &str| {
+        let mut spec = spec.clone();
+        spec["updaterType"] = updater.into();
+        spec
+    };
+    rows.iter().flat_map(|(spec, wants)| [(with(spec, "NFD"), *wants), (with(spec, "RTE"), "")]).collect()
 }
 
 /// A map of `count` annotations.

@@ -5,7 +5,8 @@
 use api::nrt;
 use api::rbac::rule;
 use k8s_openapi::api::apps::v1::DaemonSet;
-use k8s_openapi::api::core::v1::{Container, PodSpec, SecurityContext, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, SecurityContext, Volume, VolumeMount};
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::access::{ServiceAccountRef, cluster_role};
@@ -41,6 +42,15 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     if options.platform.is_openshift() {
         objects.push(openshift::read_only_constraints(account, options, &["hostPath", "projected"]));
     }
+    objects.push(Object::new(&cluster_role(account.name, rules(options))));
+    objects.push(Object::new(&account.with_cluster_role(account.name)));
+    objects.push(Object::new(&daemon_set(options)?));
+    Ok(objects)
+}
+
+/// The rules of its ClusterRole.
+#[must_use]
+pub fn rules(options: &Options) -> Vec<PolicyRule> {
     let mut rules = vec![
         rule("", &["nodes"], &["get", "list"]),
         rule("", &["pods"], &["get"]),
@@ -49,10 +59,7 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     if matches!(config(options), KubeletConfig::Configz { .. }) {
         rules.push(exporter::rbac::configz());
     }
-    objects.push(Object::new(&cluster_role(account.name, rules)));
-    objects.push(Object::new(&account.with_cluster_role(account.name)));
-    objects.push(Object::new(&daemon_set(options)?));
-    Ok(objects)
+    rules
 }
 
 fn daemon_set(options: &Options) -> Result<DaemonSet, Error> {
@@ -71,14 +78,10 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
     let updater = &options.updater;
     let (volume_mounts, volumes) = mounts(options).into_iter().unzip();
     let security = SecurityContext { read_only_root_filesystem: Some(true), ..pod::confined_root() };
-    let mut env = vec![pod::field("NODE_NAME", "spec.nodeName")];
-    if matches!(config(options), KubeletConfig::Configz { .. }) {
-        env.push(pod::field("NODE_ADDRESS", "status.hostIP"));
-    }
     let container = Container {
         command: Some(vec![NAME.to_owned()]),
         args: Some(flags(options)?),
-        env: Some(env),
+        env: Some(variables(options)),
         volume_mounts: Some(volume_mounts),
         security_context: Some(pod::with_selinux(security, openshift::selinux_type(options).as_deref())),
         resources: pod::resources(&[("cpu", "10m"), ("memory", "64Mi")], &[]),
@@ -93,7 +96,21 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
     })
 }
 
-fn flags(options: &Options) -> Result<Vec<String>, Error> {
+/// The variables of its container.
+#[must_use]
+pub fn variables(options: &Options) -> Vec<EnvVar> {
+    let mut variables = vec![pod::field("NODE_NAME", "spec.nodeName")];
+    if matches!(config(options), KubeletConfig::Configz { .. }) {
+        variables.push(pod::field("NODE_ADDRESS", "status.hostIP"));
+    }
+    variables
+}
+
+/// Its arguments.
+///
+/// # Errors
+/// When the kubelet's configuration is stated: the program has no flags for it.
+pub fn flags(options: &Options) -> Result<Vec<String>, Error> {
     let config = match config(options) {
         KubeletConfig::File { .. } => "file:///host-var/lib/kubelet/config.yaml".to_owned(),
         KubeletConfig::Configz { port } => format!("https://$(NODE_ADDRESS):{port}/configz"),
@@ -117,7 +134,9 @@ fn flags(options: &Options) -> Result<Vec<String>, Error> {
     Ok(flags)
 }
 
-fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
+/// Mounts with their volumes.
+#[must_use]
+pub fn mounts(options: &Options) -> Vec<(VolumeMount, Volume)> {
     let kubelet = options.kubelet();
     let mount =
         |name: &str, path: &str, at: &str| (pod::mount_read_only(name, at), pod::node_path(name, path, None));

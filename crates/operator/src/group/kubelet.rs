@@ -3,7 +3,8 @@
 //! In: what a group, its object and the operator's flags state. Out: a [`Kubelet`], or the mistake. Never: a path of a
 //! distribution; the deployer has those.
 
-use api::numaresources::{Kubelets, NodeGroup, NumaResourcesOperator};
+use api::numaresources::operator::Spec;
+use api::numaresources::{Kubelets, NodeGroup, NumaResourcesOperator, UpdaterType};
 use deployer::options::{Distribution, Kubelet, KubeletCertificate, KubeletConfig};
 use deployer::platform::Platform;
 
@@ -20,13 +21,41 @@ pub(super) fn kubelet(
 ) -> Result<Kubelet, String> {
     let own = group.kubelet.as_ref().map(|own| (format!("spec.nodeGroups[{index}].kubelet"), own));
     let all = operator.spec.kubelet.as_ref().map(|all| ("spec.kubelet".to_owned(), all));
-    let Some((path, stated)) = own.or(all) else { return Ok(default(environment)) };
-    let kubelet = if environment.platform.is_openshift() {
-        only_openshift(environment, stated)
-    } else {
-        stated_kubelet(environment, stated)
+    let (path, kubelet) = match own.or(all) {
+        None => ("spec.kubelet".to_owned(), Ok(default(environment))),
+        Some((path, stated)) if environment.platform.is_openshift() => {
+            (path, only_openshift(environment, stated))
+        }
+        Some((path, stated)) => (path, stated_kubelet(environment, stated)),
     };
+    let kubelet = kubelet.and_then(|kubelet| match unfit_for_nfd(environment, &operator.spec, &kubelet) {
+        None => Ok(kubelet),
+        Some(mistake) => Err(mistake.to_owned()),
+    });
     kubelet.map_err(|mistake| format!("{path}.{mistake}"))
+}
+
+/// Why nfd-topology-updater, if that is asked for, cannot have the configuration of such kubelets.
+fn unfit_for_nfd(environment: &Environment, spec: &Spec, kubelet: &Kubelet) -> Option<&'static str> {
+    if spec.updater_type != Some(UpdaterType::Nfd) || environment.platform.is_openshift() {
+        return None;
+    }
+    let own = environment.is_own(&environment.exporter_image(&spec.image_spec));
+    match (&kubelet.config, &kubelet.certificate) {
+        (KubeletConfig::Stated { .. }, _) => {
+            Some("config: with updaterType NFD it must be a file or configz[:PORT], which the program reads")
+        }
+        (KubeletConfig::File { drop_ins: Some(_), .. }, _) => {
+            Some("configDropIns: updaterType NFD reads no drop-ins; use config: configz")
+        }
+        (KubeletConfig::File { .. }, _) | (_, KubeletCertificate::Unchecked) => None,
+        (_, KubeletCertificate::ConfigMap(_)) => {
+            Some("certificateAuthority: updaterType NFD knows no authority but the cluster's; use insecure: true, or a file")
+        }
+        (_, KubeletCertificate::Cluster) => (!own).then_some(
+            "insecure: it must be true with updaterType NFD and this image, which checks no kubelet's certificate",
+        ),
+    }
 }
 
 /// The kubelets where no object states any.

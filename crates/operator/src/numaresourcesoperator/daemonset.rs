@@ -2,6 +2,9 @@
 //!
 //! In: a request, a pool of it. Out: its exporters. Never: a right, a mount or a flag that our exporter does not use.
 //!
+//! nfd-topology-updater has the same labels, node selection and account ([`nfd`] has the rest), so a change of the type
+//! rolls the DaemonSet.
+//!
 //! Our exporter learns of changes from pods' cgroups, and from `/run/rte/notify`; if asked for, from the kubelet's
 //! state files. The Go exporter has the file only. It gets the root directory on Kubernetes, as with the Go operator.
 
@@ -10,7 +13,7 @@ use std::collections::BTreeMap;
 use api::numaresources::InfoRefreshMode;
 use api::numaresources::keys::{CONFIG_HASH, LABEL_POOL};
 use deployer::manifests::kubelet::{self, RTE_ROOT};
-use deployer::manifests::{exporter, meta, openshift, pod, rte};
+use deployer::manifests::{exporter, meta, nfd as manifests, openshift, pod, rte};
 use deployer::options::{Kubelet, KubeletConfig};
 use k8s_openapi::api::apps::v1::{DaemonSet, DaemonSetUpdateStrategy, RollingUpdateDaemonSet};
 use k8s_openapi::api::core::v1::{
@@ -23,7 +26,7 @@ use objects::ObjectKey;
 
 use super::args::{args, has_fingerprint};
 use super::desired::{CERTIFICATE, PORT};
-use super::{Request, set_name};
+use super::{Request, nfd, set_name};
 use crate::cluster_state::{Environment, TlsProfile};
 use crate::desired::container;
 use crate::group::choice::Choice;
@@ -41,6 +44,7 @@ pub(super) struct Exporters<'a> {
     pub(super) group: &'a Group<'a>,
     name: String,
     pub(super) own: bool,
+    nfd: bool,
     pub(super) tls: Option<TlsProfile>,
 }
 
@@ -53,8 +57,10 @@ pub(super) fn daemon_set(
 ) -> DaemonSet {
     let environment = &request.cluster.environment;
     // Clusters with certificates have TLS, also without a profile.
-    let tls = environment.platform.is_openshift().then(|| request.cluster.tls.clone().unwrap_or_default());
-    let exporters = Exporters { request, group, name: set_name(pool.name), own: request.image().own, tls };
+    let (own, nfd) = (request.image().own, request.has_nfd());
+    let tls = environment.platform.is_openshift() && !nfd;
+    let tls = tls.then(|| request.cluster.tls.clone().unwrap_or_default());
+    let exporters = Exporters { request, group, name: set_name(pool.name), own, nfd, tls };
     let labels = pod_labels(pool.name);
     let selector = selector(request, &labels, pool.name);
     let pods = pod::Pods {
@@ -117,7 +123,8 @@ impl Exporters<'_> {
     fn annotations(&self, pool: &str) -> BTreeMap<String, String> {
         let config = kubeletconfig::config(self.request.cluster, pool);
         let hash = config.map_or_else(String::new, |text| pod::config_hash(&text).1);
-        let mut annotations = meta::labels([(CONFIG_HASH, &hash)]);
+        let hash = Some((CONFIG_HASH.to_owned(), hash)).filter(|_| !self.nfd);
+        let mut annotations: BTreeMap<_, _> = hash.into_iter().collect();
         if self.environment().platform.is_openshift() {
             let mut options = self.request.options();
             options.updater.scc = self.constraints();
@@ -136,14 +143,15 @@ impl Exporters<'_> {
     }
 
     fn pod(&self, labels: &BTreeMap<String, String>, nodes: &Choice) -> PodSpec {
-        let (volume_mounts, volumes): (Vec<_>, Vec<_>) = self.mounts().into_iter().unzip();
+        let mounts = if self.nfd { manifests::mounts(&nfd::options(self)) } else { self.mounts() };
+        let (volume_mounts, volumes): (Vec<_>, Vec<_>) = mounts.into_iter().unzip();
         let mut containers = vec![self.container(volume_mounts)];
-        if !self.own {
+        if !self.own && !self.nfd {
             containers.push(self.shared_pool());
         }
         PodSpec {
             service_account_name: Some(rte::account(&self.request.options()).name.to_owned()),
-            readiness_gates: Some(rte::readiness_gates()),
+            readiness_gates: (!self.nfd).then(rte::readiness_gates),
             priority_class_name: Some("system-node-critical".to_owned()),
             containers,
             volumes: Some(volumes),
@@ -161,17 +169,22 @@ impl Exporters<'_> {
     }
 
     fn container(&self, volume_mounts: Vec<VolumeMount>) -> Container {
-        let options = self.request.options();
+        let shared = Container {
+            volume_mounts: Some(volume_mounts),
+            security_context: Some(self.security()),
+            resources: if self.own { exporter::resources() } else { rte::resources() },
+            ..container(rte::NAME, &self.request.image().image)
+        };
+        if self.nfd {
+            return nfd::container(self, shared);
+        }
         Container {
             command: Some(vec![rte::COMMAND.to_owned()]),
             args: Some(args(self)),
             env: Some(self.variables()),
-            ports: Some(self.ports(options.updater.metrics_port)),
-            volume_mounts: Some(volume_mounts),
-            security_context: Some(self.security()),
+            ports: Some(self.ports(self.request.options().updater.metrics_port)),
             liveness_probe: self.own.then(exporter::liveness_probe),
-            resources: if self.own { exporter::resources() } else { rte::resources() },
-            ..container(rte::NAME, &self.request.image().image)
+            ..shared
         }
     }
 
@@ -262,8 +275,8 @@ impl Exporters<'_> {
         let selinux = self.environment().platform.is_openshift().then_some(selinux);
         let context = SecurityContext {
             run_as_group: Some(0),
-            // Another image may write to its root.
-            read_only_root_filesystem: self.own.then_some(true),
+            // Another image of the exporter may write to its root.
+            read_only_root_filesystem: (self.own || self.nfd).then_some(true),
             ..pod::confined_root()
         };
         pod::with_selinux(context, selinux)

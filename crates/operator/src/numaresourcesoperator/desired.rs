@@ -18,7 +18,7 @@ use exporter::settings::{Mode, OwnerKind};
 use objects::Object;
 
 use super::stage::{machine_config, stage};
-use super::{Request, daemonset};
+use super::{Request, daemonset, nfd};
 use crate::desired::{self, DesiredObject, Owner, owned};
 use crate::kubeletconfig::Warning;
 use crate::rbac::{EXPORTER_SERVICE, OWN_NODE};
@@ -76,11 +76,13 @@ fn shared(request: &Request<'_>) -> Vec<Object> {
     if ties_exporters(options) {
         objects.extend(own_node(account));
     }
-    objects.extend([Object::new(&egress), Object::new(&metrics), Object::new(&deny_all)]);
+    let has_metrics = has_metrics(request);
+    objects.push(Object::new(&egress));
+    objects.extend(has_metrics.then(|| Object::new(&metrics)));
+    objects.push(Object::new(&deny_all));
     if options.platform.is_openshift() {
-        for (scc, selinux) in
-            [(SccVersion::V1, openshift::RTE_PROCESS), (SccVersion::V2, openshift::DEVICE_PLUGIN)]
-        {
+        let of_policy = Some((SccVersion::V1, openshift::RTE_PROCESS)).filter(|_| !request.has_nfd());
+        for (scc, selinux) in of_policy.into_iter().chain([(SccVersion::V2, openshift::DEVICE_PLUGIN)]) {
             let mut options = options.clone();
             (options.updater.scc, options.updater.selinux_type) = (scc, Some(selinux.to_owned()));
             objects.push(openshift::rte_constraints(rte::account(&options), &options));
@@ -91,8 +93,15 @@ fn shared(request: &Request<'_>) -> Vec<Object> {
     let (metadata, port) =
         (within(account.namespace, EXPORTER_SERVICE), (PORT, options.updater.metrics_port));
     let service = controller::metrics_service(metadata, rte::pod_labels(), port, certificate);
-    objects.push(Object::new(&service));
+    objects.extend(has_metrics.then(|| Object::new(&service)));
     objects
+}
+
+/// Whether metrics are at the port, and in the scheme, that readers are told: nfd-topology-updater has no TLS, which
+/// OpenShift's readers demand, and other images have it at a port of their own.
+fn has_metrics(request: &Request<'_>) -> bool {
+    let openshift = request.cluster.environment.platform.is_openshift();
+    !request.has_nfd() || (request.image().own && !openshift)
 }
 
 /// Whether tokens name their node: the admission policy would refuse every write of an older cluster's exporters.
@@ -125,12 +134,15 @@ pub(super) fn untied(request: &Request<'_>) -> Option<Warning> {
     })
 }
 
-/// The rights of our exporter, and those that the Go exporter needs besides.
+/// The rights of our exporter, and those that the Go exporter needs besides; or those of nfd-topology-updater.
 ///
 /// Go exporters write with `update`. They run until their DaemonSet has rolled, and again after a return to the Go
 /// operator; next to `patch` it gives nothing more.
 fn rules(request: &Request<'_>, options: &Options) -> Rules {
     let configz = !kubelet_ports(request).is_empty();
+    if request.has_nfd() {
+        return nfd::rules(request.image().own, configz, options);
+    }
     let needs = Needs { mode: Some(Mode::Patch), owner: OwnerKind::Leave, conditions: true, configz };
     let mut rules = exporter::rbac::rules(needs, rte::account(options).namespace);
     if request.image().own {
@@ -146,7 +158,8 @@ fn rules(request: &Request<'_>, options: &Options) -> Rules {
 /// The ports at which exporters ask their kubelets.
 fn kubelet_ports(request: &Request<'_>) -> BTreeSet<u16> {
     let kubernetes = request.cluster.environment.platform == Platform::Kubernetes;
-    let groups = request.groups.all.iter().filter(|_| kubernetes && request.image().own);
+    let groups =
+        request.groups.all.iter().filter(|_| kubernetes && (request.image().own || request.has_nfd()));
     groups
         .filter_map(|group| match group.kubelet.config {
             KubeletConfig::Configz { port } => Some(port),
@@ -173,7 +186,7 @@ impl Request<'_> {
             api_server_cidrs: environment.api_server_cidrs.clone(),
             ..Options::peers()
         };
-        options.updater.kind = Updater::Rte;
+        options.updater.kind = if self.has_nfd() { Updater::Nfd } else { Updater::Rte };
         options.updater.namespace = Some(environment.namespace.clone());
         options.updater.kubelet_root = environment.kubelet_root_mount;
         options

@@ -119,7 +119,7 @@ fn labels(name: &str, machine: &MachineConfigPool) -> Result<BTreeMap<String, St
 
 /// Why our exporter would not start with the TLS profile; running exporters stay.
 fn tls_error(request: &Request<'_>) -> Option<String> {
-    let tls = request.cluster.tls.as_ref().filter(|_| request.image().own)?;
+    let tls = request.cluster.tls.as_ref().filter(|_| request.image().own && !request.has_nfd())?;
     let error = tls::Policy::parse(&tls.min_version, &tls.cipher_suites).err()?;
     Some(format!("the cluster's TLS profile cannot be followed: {error}"))
 }

@@ -180,10 +180,10 @@ fn kubelets(request: &Request<'_>) -> Extra {
     if lines.is_empty() && settings.iter().any(|settings| settings.pending) {
         return Extra::unknown(KUBELETS_CONFIGURED);
     }
-    // Our exporters read their own node's configuration, so only the operator does not know it.
+    // Our exporters and nfd-topology-updater read their own node's configuration, so only the operator does not know.
     let only_silent =
         warnings().next().is_some() && warnings().all(|warning| warning.reason == source::SILENT);
-    if only_silent && request.image().own {
+    if only_silent && (request.image().own || request.has_nfd()) {
         return Extra { name: KUBELETS_CONFIGURED, holds: None, message: lines.join("\n") };
     }
     Extra::known(KUBELETS_CONFIGURED, lines.is_empty(), lines.join("\n"))

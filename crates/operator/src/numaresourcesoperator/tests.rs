@@ -27,6 +27,7 @@ mod golden;
 mod groups;
 mod kubelets;
 mod machineconfig;
+mod nfd;
 mod own_node;
 mod rounds;
 mod sets;

@@ -4,6 +4,10 @@
 //! nodes; owned reports of other nodes deleted. Never: a watch, since exporters write all the time; a change of a
 //! report that another program publishes, such as NFD.
 //!
+//! A change of `spec.updaterType` leaves parts of the former program's reports: an annotation with an old fingerprint, or
+//! an owner that outlives the NUMAResourcesOperator. Such reports are deleted, and published anew. With NFD that
+//! happens once all pods are replaced; its own reports have no such annotation, so they stay as they are.
+//!
 //! Reports are listed, by their metadata alone, when exporters have become ready or nodes have changed, and every few
 //! minutes: a report that was deleted is published anew without its owner. The reference names an owner and not a
 //! controller, which is the exporter.
@@ -13,7 +17,8 @@ use std::time::Duration;
 
 use api::keys::ANNOTATION_UPDATE;
 use api::nrt;
-use api::numaresources::{GROUP, keys, operator};
+use api::numaresources::{GROUP, UpdaterType, keys, operator};
+use deployer::install::ready::{self, Readiness};
 use kube::core::params::PropagationPolicy;
 use objects::client::{CallError, Force};
 use objects::ownership::references;
@@ -47,6 +52,9 @@ const AGAIN: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, PartialEq)]
 struct Situation {
     owner: Owner,
+    /// The operator's namespace.
+    namespace: String,
+    /// The nodes with exporters; none with NFD.
     nodes: BTreeSet<String>,
     /// Ready exporters.
     ready: i64,
@@ -63,6 +71,8 @@ pub struct Report {
     pub owners: BTreeSet<String>,
     /// Whether an exporter like ours or RTE publishes it. Other programs do not write that annotation.
     pub ours: bool,
+    /// The names of namespaces that own it, as nfd-topology-updater writes.
+    pub namespaces: BTreeSet<String>,
 }
 
 /// An action on a report.
@@ -88,11 +98,12 @@ impl Pace {
     }
 }
 
-/// The actions, where exporters should run on `nodes`.
+/// The actions, where exporters of this namespace should run on `nodes`.
 #[must_use]
-pub fn decide(reports: Vec<Report>, nodes: &BTreeSet<String>, owner: &str) -> Vec<Step> {
+pub fn decide(reports: Vec<Report>, nodes: &BTreeSet<String>, (owner, namespace): (&str, &str)) -> Vec<Step> {
     let steps = reports.into_iter().filter(|report| report.ours).filter_map(|report| {
         match nodes.contains(&report.name) {
+            true if report.namespaces.contains(namespace) => Some(Step::Delete(report)),
             true => (!report.owners.contains(owner)).then_some(Step::Own(report)),
             false => (!report.owners.is_empty()).then_some(Step::Delete(report)),
         }
@@ -114,8 +125,11 @@ impl Report {
             reference["kind"] == operator::KIND && group == Some(GROUP)
         });
         let owners = ours.filter_map(|reference| reference["uid"].as_str().map(str::to_owned)).collect();
+        let namespaces = references(body).iter().filter(|reference| reference["kind"] == "Namespace");
+        let namespaces =
+            namespaces.filter_map(|reference| reference["name"].as_str().map(str::to_owned)).collect();
         let ours = !metadata["annotations"][ANNOTATION_UPDATE].is_null();
-        Some(Self { name: text("name")?, uid: text("uid")?, owners, ours })
+        Some(Self { name: text("name")?, uid: text("uid")?, owners, ours, namespaces })
     }
 }
 
@@ -132,11 +146,17 @@ impl Situation {
             return None;
         }
         let is_in = |node: &Node| groups.pool_of(|key| node.label(key)).is_some();
-        let nodes =
-            cluster.nodes.iter().filter(|(_, node)| is_in(node)).map(|(name, _)| name.clone()).collect();
-        let sets = cluster.observed.iter().filter(|(key, _)| key.kind.kind == "DaemonSet");
-        let ready = sets.filter_map(|(_, body)| body["status"]["numberReady"].as_i64()).sum();
-        Some(Self { owner: Owner::of(operator), nodes, ready })
+        let nfd = operator.spec.updater_type == Some(UpdaterType::Nfd);
+        let nodes = cluster.nodes.iter().filter(|(_, node)| !nfd && is_in(node));
+        let nodes = nodes.map(|(name, _)| name.clone()).collect();
+        let sets = || cluster.observed.iter().filter(|(key, _)| key.kind.kind == "DaemonSet");
+        let rolled = |set: &Value| matches!(ready::daemon_set(set), Readiness::Ready(_));
+        if nfd && !sets().all(|(_, set)| rolled(set)) {
+            return None;
+        }
+        let ready = sets().filter_map(|(_, body)| body["status"]["numberReady"].as_i64()).sum();
+        let namespace = cluster.environment.namespace.clone();
+        Some(Self { owner: Owner::of(operator), namespace, nodes, ready })
     }
 }
 
@@ -188,7 +208,7 @@ async fn look(applier: &Applier, situation: &Situation) -> Result<bool, CallErro
     let there: BTreeSet<&str> = ours.map(|report| report.name.as_str()).collect();
     // An exporter that cannot publish yet is not ready; this looks again when it is.
     let mut all = situation.nodes.iter().all(|node| there.contains(node.as_str()));
-    let steps = decide(reports, &situation.nodes, &situation.owner.uid);
+    let steps = decide(reports, &situation.nodes, (&situation.owner.uid, &situation.namespace));
     if !steps.is_empty() {
         info!(reports = steps.len(), "setting owners of reports, or deleting reports");
     }
@@ -235,12 +255,20 @@ mod tests {
             uid: format!("uid of {name}"),
             owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
             ours: true,
+            namespaces: BTreeSet::new(),
         };
         let nfds = |name: &str, owners: &[&str]| Report { ours: false, ..report(name, owners) };
+        let of_both = |name: &str, namespace: &str| Report {
+            namespaces: [namespace.to_owned()].into(),
+            ..report(name, &["us"])
+        };
         let nodes: BTreeSet<String> = ["here".to_owned()].into();
         // a report -> what is done about it
         type Case = (Report, fn(Report) -> Option<Step>);
-        let table: [Case; 9] = [
+        let table: [Case; 12] = [
+            (of_both("here", "ours"), |report| Some(Step::Delete(report))),
+            (of_both("here", "theirs"), |_| None),
+            (of_both("gone", "ours"), |report| Some(Step::Delete(report))),
             (nfds("here", &[]), |_| None),
             (nfds("gone", &[]), |_| None),
             (nfds("gone", &["us"]), |_| None),
@@ -252,7 +280,7 @@ mod tests {
             (report("gone", &["before"]), |report| Some(Step::Delete(report))),
         ];
         for (report, want) in table {
-            let steps = decide(vec![report.clone()], &nodes, "us");
+            let steps = decide(vec![report.clone()], &nodes, ("us", "ours"));
             assert_eq!(steps, Vec::from_iter(want(report)));
         }
     }
@@ -261,13 +289,41 @@ mod tests {
     #[test]
     fn an_unchanged_situation_is_looked_at_again() {
         let owner = Owner::of(&api::numaresources::NumaResourcesOperator::default());
-        let situation = |ready| Situation { owner: owner.clone(), nodes: BTreeSet::new(), ready };
+        let situation = |ready| Situation {
+            owner: owner.clone(),
+            namespace: String::new(),
+            nodes: BTreeSet::new(),
+            ready,
+        };
         let now = Instant::now();
         let pace = Pace { done: Some(situation(1)), due: now + AGAIN };
         assert!(!pace.is_due(&situation(1), now));
         assert!(pace.is_due(&situation(2), now));
         assert!(pace.is_due(&situation(1), now + AGAIN));
         assert!(Pace { done: None, due: now + AGAIN }.is_due(&situation(1), now));
+    }
+
+    /// With NFD the exporters' reports go, once all of its pods have come; no report is ours then.
+    #[test]
+    fn with_nfd_no_node_has_a_report_of_ours() {
+        let options = crate::compat::render::Options::default();
+        let platform = deployer::platform::Platform::HyperShift;
+        let mut cluster = crate::compat::render::sample_cluster(platform, None, &options);
+        let labels = [(keys::LABEL_NODE_POOL.into(), "worker".into())].into();
+        cluster.nodes.insert("node".to_owned(), Node { labels, ready: true, kubelet: None });
+        let of = |cluster: &ClusterState| Situation::of(cluster).map(|one| one.nodes.len());
+        assert_eq!(of(&cluster), Some(1));
+        cluster.operators.get_mut(keys::OPERATOR).unwrap().spec.updater_type = Some(UpdaterType::Nfd);
+        let key =
+            ObjectKey::of::<k8s_openapi::api::apps::v1::DaemonSet>(Some(""), "numaresourcesoperator-worker");
+        for (updated, wanted) in [(0, None), (1, Some(0))] {
+            let set = json!({ "metadata": { "generation": 2 }, "status": {
+                "observedGeneration": 2, "desiredNumberScheduled": 1, "updatedNumberScheduled": updated,
+                "numberReady": 1, "numberAvailable": 1,
+            } });
+            cluster.observed.insert(key.clone(), set);
+            assert_eq!(of(&cluster), wanted);
+        }
     }
 
     #[test]
@@ -278,9 +334,11 @@ mod tests {
             { "apiVersion": "nodetopology.openshift.io/v1alpha1", "kind": "NUMAResourcesOperator", "uid": "2" },
             { "apiVersion": "example.com/v1", "kind": "NUMAResourcesOperator", "uid": "3" },
             { "apiVersion": "v1", "kind": "Node", "uid": "4" },
+            { "apiVersion": "v1", "kind": "Namespace", "name": "ours", "uid": "5" },
         ] } });
         let read = Report::read(&body).unwrap();
         assert_eq!((read.owners, read.ours), (["1".to_owned(), "2".to_owned()].into(), true));
+        assert_eq!(read.namespaces, ["ours".to_owned()].into());
         let nfds = json!({ "metadata": { "name": "n", "uid": "u", "annotations": { "a": "b" } } });
         assert!(!Report::read(&nfds).unwrap().ours);
         assert_eq!(Report::read(&json!({ "metadata": { "name": "n" } })), None);

@@ -62,3 +62,16 @@ fn a_custom_image_is_as_in_its_file() {
     cluster.operators.get_mut(OPERATOR).unwrap().spec.image_spec = "example.com/rte:1".to_owned();
     compare("numaresourcesoperator-openshift-custom-image.yaml", &text(&cluster));
 }
+
+/// nfd-topology-updater in the exporter's place.
+#[test]
+fn nfd_is_as_in_its_file() {
+    for platform in [Platform::Kubernetes, Platform::OpenShift] {
+        let mut cluster = everything(platform);
+        let spec = &mut cluster.operators.get_mut(OPERATOR).unwrap().spec;
+        (spec.updater_type, spec.pod_excludes) = (Some(UpdaterType::Nfd), Vec::new());
+        spec.node_groups.iter_mut().for_each(|group| group.annotations.clear());
+        let name = platform.to_string().to_lowercase();
+        compare(&format!("numaresourcesoperator-{name}-nfd.yaml"), &text(&cluster));
+    }
+}
