@@ -219,9 +219,10 @@ const HEAD: &str = "# Rights of each account
 
 The token of an account allows exactly these writes. A test takes the token of each account that `tholepin deploy`, the
 operator and the hardware controller install, bound to a pod on a node. It tries each verb on each resource of a real API
-server, against objects of others: in the account's own namespace, in `kube-system`, or in the cluster. Rights to objects
-of one name are not in these tables; the roles in `tholepin render` show them. So an exporter has no line for its own
-node's report: the table has what it could do to others. Each account may also ask what it is and may do.
+server with OpenShift's kinds, against objects of others: in the account's own namespace, in `kube-system`, or in the
+cluster. Rights to objects of one name are not in these tables; the roles in `tholepin render` show them. So an exporter
+has no line for its own node's report: the table has what it could do to others. Each account may also ask what it is
+and may do.
 
 `UPDATE_DOCS=1 cargo xtask test -p operator --test it -- drill` writes this page.
 ";
