@@ -300,6 +300,13 @@ pub fn is_forbidden(error: &kube::Error) -> bool {
     answered(error, 403, "Forbidden")
 }
 
+/// Whether the object cannot be created because its namespace is being deleted.
+pub fn is_namespace_terminating(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.any(|cause| cause.reason == "NamespaceTerminating")
+}
+
 /// Whether the same call may succeed later: the server was not reached, was busy, or failed on its side.
 pub fn is_retryable(error: &kube::Error) -> bool {
     match error {
@@ -399,6 +406,28 @@ mod tests {
         }
         assert!(is_retryable(&kube::Error::Service("connection refused".into())));
         assert!(!is_retryable(&kube::Error::TlsRequired));
+    }
+
+    /// The answer of an API server 1.36.
+    #[test]
+    fn a_terminating_namespace_is_told_from_missing_rights() {
+        let answer = |details: serde_json::Value| {
+            let status = serde_json::json!({
+                "status": "Failure", "reason": "Forbidden", "code": 403, "details": details,
+                "message": "pods \"p\" is forbidden: unable to create new content in namespace ns because it is being terminated",
+            });
+            kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()))
+        };
+        let cause = serde_json::json!({
+            "reason": "NamespaceTerminating", "message": "namespace ns is being terminated", "field": "metadata.namespace",
+        });
+        let named = |causes: Vec<serde_json::Value>| serde_json::json!({ "name": "p", "kind": "pods", "causes": causes });
+        for (details, expected) in
+            [(named(vec![cause]), true), (named(vec![]), false), (serde_json::Value::Null, false)]
+        {
+            let error = answer(details);
+            assert_eq!((is_forbidden(&error), is_namespace_terminating(&error)), (true, expected));
+        }
     }
 
     #[tokio::test]

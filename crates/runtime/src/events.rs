@@ -10,7 +10,7 @@
 mod series;
 
 use crate::backoff::Backoff;
-use crate::client::{brief, is_already_exists, is_not_found, is_retryable};
+use crate::client::{brief, is_already_exists, is_namespace_terminating, is_not_found, is_retryable};
 use crate::host;
 use crate::token_bucket::TokenBucket;
 use futures::StreamExt;
@@ -269,9 +269,14 @@ impl Writer {
         }
         let kept = self.series.settle(&write, outcome, Instant::now());
         let Err(error) = result else { return };
+        // Nobody reads the events of a namespace that is being deleted.
+        let is_moot = is_namespace_terminating(&error);
         let error = brief(&error);
         if kept {
             debug!(object = write.queued.event.regarding.name, error, "event not written yet");
+        } else if is_moot {
+            debug!(object = write.queued.event.regarding.name, error, "event dropped");
+            self.metrics.drop_one("refused");
         } else {
             warn!(object = write.queued.event.regarding.name, error, "event dropped");
             self.metrics.drop_one(if outcome == Outcome::Refused { "refused" } else { "failed" });

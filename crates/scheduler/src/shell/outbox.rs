@@ -40,8 +40,16 @@ pub(super) enum CallResult {
     ConditionWritten,
 }
 
+/// The reason for which a binding failed.
+#[derive(Debug, PartialEq)]
+enum BindFailure {
+    /// The namespace of the pod is being deleted, and the pod with it.
+    NamespaceTerminating(String),
+    Other(String),
+}
+
 enum Completed {
-    Bind(Box<Binding>, Result<(), String>),
+    Bind(Box<Binding>, Result<(), BindFailure>),
     Condition(Arc<str>),
 }
 
@@ -122,7 +130,13 @@ impl Outbox {
                 self.record(&binding.pod, Severity::Normal, "Scheduled", "Binding", note);
                 CallResult::Bound(binding)
             }
-            Completed::Bind(binding, Err(reason)) => {
+            Completed::Bind(binding, Err(BindFailure::NamespaceTerminating(reason))) => {
+                self.binds.done(&binding.node);
+                // An event would be refused for the same reason.
+                tracing::debug!(pod = binding.pod.key(), node = %binding.node, reason, "binding failed");
+                CallResult::BindFailed(binding)
+            }
+            Completed::Bind(binding, Err(BindFailure::Other(reason))) => {
                 self.binds.done(&binding.node);
                 tracing::warn!(pod = binding.pod.key(), node = %binding.node, reason, "binding failed");
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
@@ -163,6 +177,17 @@ impl Outbox {
     }
 }
 
+impl BindFailure {
+    fn of(error: &kube::Error) -> Self {
+        let reason = client::brief(error);
+        if client::is_namespace_terminating(error) {
+            Self::NamespaceTerminating(reason)
+        } else {
+            Self::Other(reason)
+        }
+    }
+}
+
 /// Binds a pod. A call without an answer may be stored later, which no reading can rule out. Only a second one can: the
 /// server stores one binding of a pod and refuses all others.
 async fn bind(client: Client, binding: Binding, stopped: CancellationToken) -> Completed {
@@ -170,7 +195,7 @@ async fn bind(client: Client, binding: Binding, stopped: CancellationToken) -> C
     let (mut sent, mut answers) = (0, 0);
     let result = loop {
         let Err(error) = post_binding(&client, &binding).await else { break Ok(()) };
-        let reason = client::brief(&error);
+        let reason = BindFailure::of(&error);
         sent += 1;
         answers += u32::from(client::code(&error).is_some());
         match is_final(&error) {
@@ -216,7 +241,7 @@ fn is_final(error: &kube::Error) -> bool {
 }
 
 /// Reads the pod until the server answers: whether it is bound to the node by now.
-async fn look_up(client: &Client, binding: &Binding, reason: String) -> Result<(), String> {
+async fn look_up(client: &Client, binding: &Binding, reason: BindFailure) -> Result<(), BindFailure> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &binding.pod.namespace);
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     loop {
@@ -258,4 +283,24 @@ async fn write_condition(client: Client, refused: Refused) -> Completed {
         );
     }
     Completed::Condition(refused.pod.uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_is_being_deleted_is_no_failure_to_tell() {
+        let cause =
+            json!({ "reason": "NamespaceTerminating", "message": "it is being terminated", "field": "" });
+        for (causes, is_told) in [(vec![cause], false), (vec![], true)] {
+            let status = json!({
+                "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no",
+                "details": { "causes": causes },
+            });
+            let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+            assert!(is_final(&error));
+            assert_eq!(matches!(BindFailure::of(&error), BindFailure::Other(_)), is_told);
+        }
+    }
 }
