@@ -164,6 +164,9 @@ impl Args {
             bail!("--socket-dir {:?}: allowed are absolute paths", socket_dir.display().to_string());
         }
         let http = self.http_bind_address.as_deref().unwrap_or(HTTP);
+        let http = http::address(http).context("--http-bind-address")?;
+        let health = ("--health-probe-bind-address", self.health_probe_bind_address);
+        http::distinct(("--http-bind-address", http), health).map_err(anyhow::Error::msg)?;
         let node = self.node_name.clone().filter(|name| !name.is_empty());
         let environment = Environment {
             node: node.unwrap_or_else(runtime::host::name),
@@ -178,7 +181,7 @@ impl Args {
             registration,
             socket_dir,
             cdi_dir: self.cdi_dir.clone(),
-            http: http::address(http).context("--http-bind-address")?,
+            http,
             health: self.health_probe_bind_address,
         })
     }

@@ -122,6 +122,9 @@ pub enum Problem {
         /// How to provide it.
         remedy: String,
     },
+    /// Two listeners that want one port.
+    #[error("{0}")]
+    Ports(String),
     /// Excess arguments.
     #[error("unexpected arguments {0:?}; {1}")]
     Arguments(Vec<String>, &'static str),

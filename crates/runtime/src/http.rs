@@ -215,6 +215,22 @@ pub fn address(text: &str) -> Result<Option<SocketAddr>, AddressError> {
     }
 }
 
+/// Checks that two listeners of a process, named by the flags that set them, do not want the same port.
+///
+/// # Errors
+/// When both cannot be bound; the text names both flags.
+pub fn distinct(
+    (flag, address): (&str, Option<SocketAddr>),
+    (other_flag, other): (&str, Option<SocketAddr>),
+) -> Result<(), String> {
+    let (Some(address), Some(other)) = (address, other) else { return Ok(()) };
+    let overlap = address.ip() == other.ip() || address.ip().is_unspecified() || other.ip().is_unspecified();
+    if address.port() == 0 || address.port() != other.port() || !overlap {
+        return Ok(());
+    }
+    Err(format!("{flag} {address} and {other_flag} {other} want the same port; give one of them another"))
+}
+
 /// A text that is no address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no address to listen on; want :PORT, ADDRESS:PORT, or 0 for none")]
@@ -377,6 +393,24 @@ mod tests {
         for text in ["8080", ":", ":x", ":65536", "host:1", "1.2.3.4"] {
             let error = address(text).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{text:?} is no address")), "{error}");
+        }
+    }
+
+    #[test]
+    fn two_listeners_need_two_ports() {
+        for (one, other, fine) in [
+            (":8081", ":8081", false),
+            ("0.0.0.0:8081", ":8081", false),
+            ("127.0.0.1:8081", ":8081", false),
+            ("127.0.0.1:8081", "127.0.0.2:8081", true),
+            (":8080", ":8081", true),
+            ("0", ":8081", true),
+            (":0", ":0", true),
+        ] {
+            let result = distinct(("--a", address(one).unwrap()), ("--b", address(other).unwrap()));
+            assert_eq!(result.is_ok(), fine, "{one} {other}");
+            let names_both = |text: String| text.contains("--a ") && text.contains("--b ");
+            assert!(result.is_ok() || result.is_err_and(names_both), "{one} {other}");
         }
     }
 

@@ -104,8 +104,16 @@ impl Args {
     /// Reads the configuration file, and merges in the flags about the lease, which take precedence.
     ///
     /// # Errors
-    /// When the file cannot be read or is invalid, or asks for an unsupported feature; the file is named.
+    /// When the file cannot be read or is invalid, or asks for an unsupported feature; the file is named. When two flags
+    /// want one port.
     pub fn load(&self) -> anyhow::Result<(SchedulerConfig, Settings)> {
+        let flag = match self.serving {
+            Serving::Plain => "--http-bind-address",
+            Serving::Tls(_) | Serving::Disabled => "--secure-port",
+        };
+        let all = (self.serving != Serving::Disabled).then_some(self.http_bind_address);
+        let health = ("--health-probe-bind-address", self.health_probe_bind_address);
+        http::distinct((flag, all), health).map_err(anyhow::Error::msg)?;
         let seed = self.seed.unwrap_or_else(random_seed);
         let (mut file, mut settings) = match &self.config {
             Some(path) => read(path, seed)?,
@@ -188,12 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn the_flag_says_after_which_time_a_node_is_held() {
+    fn flags_are_checked_and_become_settings() {
         for (flags, wanted) in [
             (vec![], Some(Some(config::HOLD_AFTER_MS))),
             (vec!["--hold-node-after=90s"], Some(Some(90_000))),
             (vec!["--hold-node-after=0s"], Some(None)),
             (vec!["--hold-node-after=-1s"], None),
+            (vec!["--health-probe-bind-address=:10251"], None),
+            (vec!["--health-probe-bind-address=:8081"], Some(Some(config::HOLD_AFTER_MS))),
         ] {
             let args = Cli::parse_from(std::iter::once("scheduler").chain(flags.iter().copied())).args;
             let found = args.load().ok().map(|(_, settings)| settings.hold_after_ms);

@@ -19,7 +19,7 @@ use super::values::{
 };
 use crate::detect::PlatformSpec;
 use crate::images::{self, Images, Pullspec, USE_SHA};
-use crate::manifests;
+use crate::manifests::{self, pod};
 use crate::options::{
     Kubelet, LeaseName, Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions, Updater,
     UpdaterOptions, files,
@@ -353,6 +353,12 @@ impl UpdaterFlags {
         }
         options.priority_class.clone_from(&self.updater_priority_class);
         set(&mut options.metrics_port, self.metrics_port);
+        if options.kind == Updater::Tholepin && options.metrics_port == pod::HEALTH {
+            let port = options.metrics_port;
+            anyhow::bail!(
+                "--metrics-port {port} is the exporter's --health-probe-bind-address; give another port"
+            );
+        }
         set(&mut options.admission_policy, self.admission_policy);
         set(&mut options.notify, self.updater_notif_enable);
         set(&mut options.cri_hooks, self.updater_cri_hooks_enable);

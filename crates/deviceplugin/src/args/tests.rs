@@ -38,6 +38,7 @@ fn our_command_line() {
         (&["--resource=a.b/c", "--generate=20000"], "--generate 20000: allowed are 0 to 16384"),
         (&["--config=x", "--socket-dir=y"], "--socket-dir \"y\": allowed are absolute paths"),
         (&["--config=x", "--http-bind-address=x"], "no address to listen on"),
+        (&["--config=x", "--health-probe-bind-address=:8080"], "want the same port"),
         (&["--config=x", "--health-probe-bind-address=x"], "no address to listen on"),
         (&["--config=x", "--registration=both"], "possible values: register, watcher"),
     ] {

@@ -246,6 +246,10 @@ fn bad_values_say_what_is_allowed() {
         ("--sleep-interval -1s", "must not be negative"),
         ("--sleep-interval 60", "missing unit in duration"),
         ("--metrics-port 70000", "70000 is not in 0..=65535"),
+        (
+            "--metrics-port 8081 --health-probe-bind-address 127.0.0.1:8081",
+            "--metrics-port 0.0.0.0:8081 and --health-probe-bind-address 127.0.0.1:8081 want the same port",
+        ),
         ("--exclude-pods kube-system", "must be NAMESPACE/NAME, two patterns"),
         ("--readiness-conditions a/b/c", "must be NAMESPACE/POD"),
         ("--reference-container a/b", "must be NAMESPACE/POD/CONTAINER"),

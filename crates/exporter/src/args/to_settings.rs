@@ -30,6 +30,10 @@ pub(super) fn settings(args: Args, env: &Environment) -> Result<(Settings, Vec<N
     let extra = extra(args.accounting.config.as_deref(), env, &mut notes, &mut problems);
     let serving = serving(&args, &mut problems);
     let health = args.serving.health_probe_bind_address;
+    let metrics = ("--metrics-port", serving.as_ref().map(|serving| serving.address));
+    if let Err(text) = runtime::http::distinct(metrics, ("--health-probe-bind-address", health)) {
+        problems.push(Problem::Ports(text));
+    }
     let sources = sources(args.node, &extra, &mut problems);
     let node = node.unwrap_or_default();
     let (status, accounting) = accounting(args.accounting, args.object.topology_policies, extra, &node);

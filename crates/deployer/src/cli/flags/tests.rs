@@ -165,6 +165,15 @@ fn errors_name_the_flag_and_the_allowed_values() {
         format!("{error:#}"),
         "--updater-config-file /missing: No such file or directory (os error 2)"
     );
+    for (words, refused) in [
+        ("--metrics-port 8081", true),
+        ("--metrics-port 8082", false),
+        ("--metrics-port 8081 --updater-type rte", false),
+    ] {
+        let error = flags(words).unwrap().options(&|_| None).map_err(|error| error.to_string()).err();
+        let names_both = |text: &String| text.contains("--metrics-port") && text.contains("--health-probe");
+        assert_eq!(error.as_ref().is_some_and(names_both), refused, "{words}: {error:?}");
+    }
 }
 
 #[test]
