@@ -5,8 +5,8 @@
 //! report that another program publishes, such as NFD.
 //!
 //! A change of `spec.updaterType` leaves parts of the former program's reports: an annotation with an old fingerprint, or
-//! an owner that outlives the NUMAResourcesOperator. Such reports are deleted, and published anew. With NFD that
-//! happens once all pods are replaced; its own reports have no such annotation, so they stay as they are.
+//! an owner that outlives the NUMAResourcesOperator. Such reports are deleted once all pods are replaced, and published
+//! anew. Reports of NFD have its namespace as their only owner, so with NFD they stay as they are.
 //!
 //! Reports are listed, by their metadata alone, when exporters have become ready or nodes have changed, and every few
 //! minutes: a report that was deleted is published anew without its owner. The reference names an owner and not a
@@ -52,8 +52,8 @@ const AGAIN: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug, PartialEq)]
 struct Situation {
     owner: Owner,
-    /// The operator's namespace.
-    namespace: String,
+    /// The operator's namespace, which owns reports of a former NFD; `None` while pods are replaced.
+    former: Option<String>,
     /// The nodes with exporters; none with NFD.
     nodes: BTreeSet<String>,
     /// Ready exporters.
@@ -98,13 +98,22 @@ impl Pace {
     }
 }
 
-/// The actions, where exporters of this namespace should run on `nodes`.
+/// The actions, where exporters should run on `nodes`. The namespace `former` owns what a former NFD wrote.
 #[must_use]
-pub fn decide(reports: Vec<Report>, nodes: &BTreeSet<String>, (owner, namespace): (&str, &str)) -> Vec<Step> {
+pub fn decide(
+    reports: Vec<Report>,
+    nodes: &BTreeSet<String>,
+    (owner, former): (&str, Option<&str>),
+) -> Vec<Step> {
     let steps = reports.into_iter().filter(|report| report.ours).filter_map(|report| {
         match nodes.contains(&report.name) {
-            true if report.namespaces.contains(namespace) => Some(Step::Delete(report)),
-            true => (!report.owners.contains(owner)).then_some(Step::Own(report)),
+            true if former.is_some_and(|former| report.namespaces.contains(former)) => {
+                Some(Step::Delete(report))
+            }
+            // One with such an owner is NFD's.
+            true => {
+                (!report.owners.contains(owner) && report.namespaces.is_empty()).then_some(Step::Own(report))
+            }
             false => (!report.owners.is_empty()).then_some(Step::Delete(report)),
         }
     });
@@ -150,13 +159,13 @@ impl Situation {
         let nodes = cluster.nodes.iter().filter(|(_, node)| !nfd && is_in(node));
         let nodes = nodes.map(|(name, _)| name.clone()).collect();
         let sets = || cluster.observed.iter().filter(|(key, _)| key.kind.kind == "DaemonSet");
-        let rolled = |set: &Value| matches!(ready::daemon_set(set), Readiness::Ready(_));
-        if nfd && !sets().all(|(_, set)| rolled(set)) {
+        let rolled = sets().all(|(_, set)| matches!(ready::daemon_set(set), Readiness::Ready(_)));
+        if nfd && !rolled {
             return None;
         }
         let ready = sets().filter_map(|(_, body)| body["status"]["numberReady"].as_i64()).sum();
-        let namespace = cluster.environment.namespace.clone();
-        Some(Self { owner: Owner::of(operator), namespace, nodes, ready })
+        let former = rolled.then(|| cluster.environment.namespace.clone());
+        Some(Self { owner: Owner::of(operator), former, nodes, ready })
     }
 }
 
@@ -208,14 +217,18 @@ async fn look(applier: &Applier, situation: &Situation) -> Result<bool, CallErro
     let there: BTreeSet<&str> = ours.map(|report| report.name.as_str()).collect();
     // An exporter that cannot publish yet is not ready; this looks again when it is.
     let mut all = situation.nodes.iter().all(|node| there.contains(node.as_str()));
-    let steps = decide(reports, &situation.nodes, (&situation.owner.uid, &situation.namespace));
+    let steps = decide(reports, &situation.nodes, (&situation.owner.uid, situation.former.as_deref()));
     if !steps.is_empty() {
         info!(reports = steps.len(), "setting owners of reports, or deleting reports");
     }
     for step in steps {
         let done = match &step {
             Step::Own(report) => own(applier, &kind, report, &situation.owner).await,
-            Step::Delete(report) => delete(applier, &kind, report).await,
+            Step::Delete(report) => {
+                // The report that comes in its place gets an owner.
+                all &= !situation.nodes.contains(&report.name);
+                delete(applier, &kind, report).await
+            }
         };
         match done {
             Ok(()) => {}
@@ -280,7 +293,7 @@ mod tests {
             (report("gone", &["before"]), |report| Some(Step::Delete(report))),
         ];
         for (report, want) in table {
-            let steps = decide(vec![report.clone()], &nodes, ("us", "ours"));
+            let steps = decide(vec![report.clone()], &nodes, ("us", Some("ours")));
             assert_eq!(steps, Vec::from_iter(want(report)));
         }
     }
@@ -289,12 +302,8 @@ mod tests {
     #[test]
     fn an_unchanged_situation_is_looked_at_again() {
         let owner = Owner::of(&api::numaresources::NumaResourcesOperator::default());
-        let situation = |ready| Situation {
-            owner: owner.clone(),
-            namespace: String::new(),
-            nodes: BTreeSet::new(),
-            ready,
-        };
+        let situation =
+            |ready| Situation { owner: owner.clone(), former: None, nodes: BTreeSet::new(), ready };
         let now = Instant::now();
         let pace = Pace { done: Some(situation(1)), due: now + AGAIN };
         assert!(!pace.is_due(&situation(1), now));
