@@ -4,9 +4,9 @@
 //! nodes; owned reports of other nodes deleted. Never: a watch, since exporters write all the time; a change of a
 //! report that another program publishes, such as NFD.
 //!
-//! A change of `spec.updaterType` leaves parts of the former program's reports: an annotation with an old fingerprint, or
-//! an owner that outlives the NUMAResourcesOperator. Such reports are deleted once all pods are replaced, and published
-//! anew. Reports of NFD have its namespace as their only owner, so with NFD they stay as they are.
+//! A change of `spec.updaterType` leaves parts of the former program's reports: an annotation with an old fingerprint,
+//! or an owner that outlives the NUMAResourcesOperator. Such reports are deleted once all pods are replaced, and
+//! published anew. Reports of NFD have its namespace as their only owner, so with NFD they stay as they are.
 //!
 //! Reports are listed, by their metadata alone, when exporters have become ready or nodes have changed, and every few
 //! minutes: a report that was deleted is published anew without its owner. The reference names an owner and not a
