@@ -69,6 +69,9 @@ pub async fn run(settings: Settings, level: log::Handle, token: CancellationToke
         candidates: Vec::new(),
     };
     let platform = process.readiness.gate("the platform");
+    let metrics = ("--metrics-bind-address", process.settings.metrics);
+    let health = ("--health-probe-bind-address", process.settings.health);
+    http::distinct(metrics, health).map_err(anyhow::Error::msg)?;
     process.serve_health(level).await?;
     let listener = match process.settings.metrics {
         Some(address) => Some(http::bind(address).await?),
