@@ -123,11 +123,12 @@ async fn runs(api: &Api<Pod>, name: &str) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let status = api.get(name).await.unwrap().status.unwrap_or_default();
-        match status.phase.as_deref() {
-            Some("Running") => return,
-            Some("Failed") => panic!("{name} is rejected: {:?} {:?}", status.reason, status.message),
-            _ => assert!(Instant::now() < deadline, "{name} waits: {:?}", status.conditions),
+        let phase = status.phase.as_deref();
+        if phase == Some("Running") {
+            return;
         }
+        assert_ne!(phase, Some("Failed"), "{name}: {:?} {:?}", status.reason, status.message);
+        assert!(Instant::now() < deadline, "{name} waits: {:?}", status.conditions);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
