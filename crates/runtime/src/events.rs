@@ -269,7 +269,7 @@ impl Writer {
         }
         let kept = self.series.settle(&write, outcome, Instant::now());
         let Err(error) = result else { return };
-        // Nobody reads the events of a namespace that is being deleted.
+        // Events go with the namespace that is being deleted.
         let is_moot = is_namespace_terminating(&error);
         let error = brief(&error);
         if kept {

@@ -104,8 +104,8 @@ impl Args {
     /// Reads the configuration file, and merges in the flags about the lease, which take precedence.
     ///
     /// # Errors
-    /// When the file cannot be read or is invalid, or asks for an unsupported feature; the file is named. When two flags
-    /// want one port.
+    /// When the file cannot be read or is invalid, or asks for an unsupported feature; the file is named. When two
+    /// flags want one port.
     pub fn load(&self) -> anyhow::Result<(SchedulerConfig, Settings)> {
         let flag = match self.serving {
             Serving::Plain => "--http-bind-address",

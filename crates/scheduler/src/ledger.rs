@@ -7,9 +7,10 @@
 //! A report alone is always late, and charging every new pod to every zone until it arrives (as the peers do) leaves
 //! capacity idle for seconds. The kubelet's choice is deterministic, so the ledger computes it. The unknown is the
 //! order of events inside the kubelet while a pod is *pending* (bound, not yet seen admitted): another pod may have
-//! left before or after, or have been admitted out of turn (`order`). The ledger therefore keeps every possible outcome as a *world*; nearly always there is one. A
-//! pod fits only if it fits in all worlds. A report whose fingerprint names a known pod set removes the worlds that
-//! disagree. If no world agrees, the report is the truth, and the placements are computed anew from its numbers.
+//! left before or after, or have been admitted out of turn (`order`). The ledger therefore keeps every possible outcome
+//! as a *world*; nearly always there is one. A pod fits only if it fits in all worlds. A report whose fingerprint names
+//! a known pod set removes the worlds that disagree. If no world agrees, the report is the truth, and the placements
+//! are computed anew from its numbers.
 //!
 //! Invariants (property-tested against a kubelet in `ledger/tests.rs`):
 //! - the kubelet's true state is one of the worlds as long as reports tell the truth;

@@ -105,6 +105,7 @@ pub(crate) fn tholepin() -> Option<PathBuf> {
 pub(crate) fn images(program: &Path) -> Images {
     let image = Image::program(program)
         .file(program, "/bin/resource-topology-exporter")
+        .file(program, "/bin/nfd-topology-updater")
         .file(program, "/bin/kube-scheduler");
     Images::new().with(IMAGE, image).with("pause", Image::pause())
 }

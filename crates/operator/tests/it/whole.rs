@@ -9,7 +9,7 @@ use deployer::platform::Platform;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{Api, DeleteParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::cluster::Cluster;
 use testkit::controlplane::ControlPlane;
 use testkit::dump::{Dump, assert_same, difference, dump, settled};
@@ -51,13 +51,14 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
         from_nothing(&seen).await;
         changed_once(&seen).await;
         by_an_older_client(&seen).await;
-        let granted = seen.granted().await;
+        let mut granted = seen.granted().await;
         // Later, exporters may outlive their rights for a moment.
         let denied: Vec<_> = cluster.denied().unwrap().iter().map(ToString::to_string).collect();
         let of_ours = |line: &&String| {
             line.contains(NAMESPACE) && !line.starts_with("system:serviceaccount:kube-system:")
         };
         assert_eq!(denied.iter().filter(of_ours).collect::<Vec<_>>(), [""; 0]);
+        granted.extend(by_nfd_and_back(&seen).await);
         to_nothing(&seen, &before).await;
         let operator: Api<Pod> = Api::namespaced(seen.admin.clone(), NAMESPACE);
         operator.delete_collection(&DeleteParams::default(), &Default::default()).await.unwrap();
@@ -185,6 +186,41 @@ async fn by_an_older_client(seen: &Seen) {
     assert_eq!(spec["nodeGroups"][0]["poolName"], "workers");
     assert_eq!(spec["nodeGroups"][0]["config"]["infoRefreshPeriod"], "3s");
     assert!(seen.args(SET).await.contains(&"--sleep-interval=3s".to_owned()));
+}
+
+/// nfd-topology-updater in the exporters' place, and back. Returns its rights.
+async fn by_nfd_and_back(seen: &Seen) -> Vec<PolicyRule> {
+    let began = Instant::now();
+    // A merge replaces the list: the exporters' settings, which NFD lacks, are gone.
+    let spec = |updater: &str| {
+        let group = json!({ "poolName": "workers", "nodeSelector": {} });
+        json!({ "spec": { "updaterType": updater, "nodeGroups": [group] } })
+    };
+    seen.merge("NUMAResourcesOperator", "numaresourcesoperator", &spec("NFD")).await;
+    seen.until_true("operator", "Available", "", "").await;
+    let owners = |report: &Value| report["metadata"]["ownerReferences"].to_string();
+    // The namespace would own them, but this API server lets only those set owners who may delete.
+    let of_nfd = |report: &Value| !owners(report).contains("NUMAResourcesOperator");
+    until("reports of NFD", async || {
+        let reports = seen.list("NodeResourceTopology").await;
+        reports.len() == 2 && reports.iter().all(of_nfd)
+    })
+    .await;
+    assert!(seen.get("ConfigMap", SET).await.is_none(), "the exporters' configuration is gone");
+    aligned_pod(seen).await;
+    let granted = seen.granted().await;
+    seen.merge("NUMAResourcesOperator", "numaresourcesoperator", &spec("RTE")).await;
+    seen.until_true("operator", "Available", "", "").await;
+    until("reports of exporters", async || {
+        let reports = seen.list("NodeResourceTopology").await;
+        let of_ours = |report: &Value| {
+            owners(report).contains("NUMAResourcesOperator") && !owners(report).contains("\"Namespace\"")
+        };
+        reports.len() == 2 && reports.iter().all(of_ours)
+    })
+    .await;
+    println!("whole: to NFD and back after {:?}", began.elapsed());
+    granted
 }
 
 /// Without the users' objects nothing is left but the API, which others may use.

@@ -97,8 +97,6 @@ pub(crate) fn used(requests: &[Request], granted: Vec<PolicyRule>) -> (Vec<Polic
 fn asked_elsewhere(any: &mut Vec<PolicyRule>, named: &mut Vec<PolicyRule>) {
     // Asked by kubelets; [`super::whole`] sees that they answer.
     any.push(exporter::rbac::configz());
-    // Granted to nfd-topology-updater, which no scenario runs; the golden files have its roles.
-    any.push(api::rbac::rule("", &["namespaces"], &["get"]));
     // Asked by the API server itself, about every object that blocks the deletion of its owner.
     for (kind, name) in [
         ("numaresourcesoperators", "numaresourcesoperator"),

@@ -1,7 +1,7 @@
 //! Kubeconfig files, checked before kube reads them whole.
 //!
-//! In: a path, or the usual places. Out: nothing, or why a file is not read. Never: a read of more than its first bytes,
-//! or of a pipe or a device, which have no end.
+//! In: a path, or the usual places. Out: nothing, or why a file is not read. Never: a read of more than its first
+//! bytes, or of a pipe or a device, which have no end.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -26,7 +26,7 @@ pub enum Decision {
 /// A pod and the node chosen for it.
 #[derive(Clone, Debug)]
 pub struct Binding {
-    /// The pod, for [`Event::Bound`] and [`Event::BindFailed`].
+    /// The pod, for [`Event::Bound`](super::Event::Bound) and [`Event::BindFailed`](super::Event::BindFailed).
     pub id: PodId,
     /// The pod as last seen.
     pub pod: PodView,
