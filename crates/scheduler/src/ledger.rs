@@ -20,6 +20,7 @@
 //! Cost: a check is worlds x one admission. Events cost worlds x pending pods; reports additionally the search for the
 //! pod set, which is bounded by event and paused when it finds nothing.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use topology::admit::{self, Placement, Scratch};
@@ -156,6 +157,8 @@ pub struct Ledger {
     revision: u64,
     /// Events for which an unexplained report is not searched again.
     search_pause: u32,
+    /// Whether a pod is on its way, and the revision of which that is true: a check must not read all rows.
+    unseen: Cell<Option<(u64, bool)>>,
 }
 
 // === reading ===
@@ -188,10 +191,10 @@ impl Ledger {
             return Err(Refusal::Stale);
         }
         let unexplained = self.unexplained.as_ref().map(|report| report.available());
-        let overtaking = self.overtaking((needs, created_s));
+        let cautious = |world: &World| unexplained.as_ref().map(|report| self.cautious(world, report));
         let early = if non_monotonic(rules, &first.free, needs) { self.early_releases() } else { Vec::new() };
         for world in &self.worlds {
-            let cautious = unexplained.as_ref().map(|report| self.cautious(world, report));
+            let cautious = cautious(world);
             let free = cautious.as_ref().unwrap_or(&world.free);
             admit::admit(rules, free, needs, scratch).map_err(Refusal::Misfit)?;
             for early in &early {
@@ -199,11 +202,31 @@ impl Ledger {
                 early.iter().for_each(|at| release(&mut free, &world.locations[*at]));
                 admit::admit(rules, &free, needs, scratch).map_err(Refusal::Misfit)?;
             }
-            if let Some(overtaking) = &overtaking {
-                self.check_orders((world, free), needs, overtaking, scratch)?;
-            }
+        }
+        let overtaking = self.has_unseen().then(|| self.overtaking((needs, created_s))).flatten();
+        let Some(overtaking) = overtaking else { return Ok(()) };
+        for world in &self.worlds {
+            let cautious = cautious(world);
+            self.check_orders(
+                (world, cautious.as_ref().unwrap_or(&world.free)),
+                needs,
+                &overtaking,
+                scratch,
+            )?;
         }
         Ok(())
+    }
+
+    /// Whether the kubelet may not have seen a pod yet. Costs the rows once for each event, and nothing else.
+    fn has_unseen(&self) -> bool {
+        match self.unseen.get() {
+            Some((revision, known)) if revision == self.revision => known,
+            _ => {
+                let found = self.rows.iter().any(Row::is_unseen);
+                self.unseen.set(Some((self.revision, found)));
+                found
+            }
+        }
     }
 
     /// Whether `needs` would be admitted on a node without other pods. Allocates a table of the node.

@@ -8,8 +8,9 @@
 //! of its pods the unknown ones are admitted by age (1.36 `HandlePodAdditions`), those of one second in any order. No
 //! object tells which pods were in a list. A pod may therefore precede those bound before it that are not older.
 //!
-//! Cost of a check: nothing while no such pod is on its way, and one admission for each while the order decides
-//! nothing. Else worlds x orders, at most [`MAX_MOVED`]! of them; with more such pods the next one waits.
+//! Cost of a check: nothing while no pod is on its way, a look at each row while none is younger, and one admission for
+//! each that is on its way while the order decides nothing. Else worlds x orders, at most [`MAX_MOVED`]! of them; with
+//! more such pods the next one waits.
 
 use topology::admit::{self, Scratch};
 use topology::policy::Rules;
@@ -238,7 +239,7 @@ impl Ledger {
 
 impl Row {
     /// Whether the kubelet may not have seen the pod yet. A report that counts it proves that it has.
-    fn is_unseen(&self) -> bool {
+    pub(super) fn is_unseen(&self) -> bool {
         !self.described && matches!(self.stage, Stage::Pending | Stage::Leaving { admitted: false })
     }
 
