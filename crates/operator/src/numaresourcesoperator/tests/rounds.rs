@@ -362,7 +362,7 @@ fn conditions_follow_the_generation() {
         ask(&mut cluster, &one_group(&json!({})));
         let status = round(&mut cluster);
         let about: Vec<_> = status.conditions.iter().map(|condition| condition.observed_generation).collect();
-        assert_eq!(about, [Some(generation); 7]);
+        assert_eq!(about, [Some(generation); 8]);
     }
 }
 
