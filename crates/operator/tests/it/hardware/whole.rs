@@ -371,11 +371,15 @@ impl<'c> Whole<'c> {
             );
         }
         let nodes: Api<Node> = Api::all(self.seen.admin.clone());
-        for node in nodes.list(&ListParams::default()).await.unwrap() {
-            let labels = node.metadata.labels.unwrap_or_default().into_keys();
-            left.extend(labels.filter(|key| key.contains("tholepin") || key.contains("kmm.")));
-        }
+        let labels = async || {
+            let nodes = nodes.list(&ListParams::default()).await.unwrap().items.into_iter();
+            let all = nodes.flat_map(|node| node.metadata.labels.unwrap_or_default().into_keys());
+            all.filter(|key| key.contains("tholepin") || key.contains("kmm.")).collect::<Vec<_>>()
+        };
+        // KMM's own labels follow ours.
+        left.extend(labels().await.into_iter().filter(|key| !key.starts_with("beta.kmm.")));
         assert_eq!(left, [""; 0]);
+        until("KMM's labels are gone", async || labels().await.is_empty()).await;
         until("no devices are offered", async || self.allocatable().await == [0; 4]).await;
         println!("hardware: nothing is left, and no devices are offered, after {:?}", began.elapsed());
     }
