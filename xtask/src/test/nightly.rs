@@ -114,7 +114,7 @@ impl Long {
         args.extend(["--nocapture".into(), "--test-threads=1".into()]);
         let mut said = Vec::new();
         let mut line = |line: &str| {
-            said.extend(line.strip_prefix(self.says).filter(|_| !self.says.is_empty()).map(str::to_owned));
+            said.extend(self.said(line).map(str::to_owned));
         };
         let passed = super::run_with(&args, self.variables, &mut line).is_ok();
         let result = match passed {
@@ -123,6 +123,13 @@ impl Long {
             true => said.join("; "),
         };
         Row { name: self.name, result, took: began.elapsed() }
+    }
+
+    /// What the test measured, if this line of its output says so. The first line comes after libtest's own words.
+    fn said<'l>(&self, line: &'l str) -> Option<&'l str> {
+        let after = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "));
+        let line = after.map_or(line, |(_, said)| said);
+        line.strip_prefix(self.says).filter(|_| !self.says.is_empty())
     }
 
     fn command(&self) -> String {
@@ -178,6 +185,15 @@ fn name(line: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_test_says_is_found_beside_libtests_words() {
+        let long = long("a", &[], "", "a: ");
+        assert_eq!(long.said("a: 5 of 5"), Some("5 of 5"));
+        assert_eq!(long.said("test a::b ... a: 5 of 5"), Some("5 of 5"));
+        assert_eq!(long.said("test a::b ... ok"), None);
+        assert_eq!(super::long("b", &[], "", "").said("anything"), None);
+    }
 
     #[test]
     fn a_row_replaces_the_earlier_one_and_the_rest_of_the_page_stays() {
