@@ -63,7 +63,7 @@ const LONG: &[Long] = &[
         "aligned-pods",
         &[("PODS", "200")],
         "-p operator --test it -- hardware::whole::",
-        "hardware: 200 aligned pods",
+        "hardware: 200 aligned ",
     ),
     long("sequences", &[("SEQUENCES", "500")], "-p exporter --test it -- sequences::", "sequences: "),
     long("faults", &[("FAULT_ROUNDS", "20")], "-p scheduler --test it -- faults::", "faults: "),
