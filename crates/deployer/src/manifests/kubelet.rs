@@ -106,7 +106,7 @@ impl FileMounts {
 #[must_use]
 pub fn rte_file_flags(kubelet: &Kubelet, own: bool) -> Vec<String> {
     let mut flags = RTE.flags(kubelet);
-    flags.truncate(if own { 2 } else { 1 });
+    flags.retain(|flag| own || !flag.starts_with("--kubelet-config-dir="));
     flags
 }
 
@@ -123,8 +123,8 @@ pub fn rte_file_mounts(kubelet: &Kubelet, own: bool, has_root: bool) -> Vec<(Vol
     }
     let parent = path.rsplit_once('/').map(|(parent, _)| parent).filter(|parent| !parent.is_empty());
     let (volume, at) = RTE.config;
-    let volume = pod::node_path(volume, parent.unwrap_or("/"), Some("Directory"));
-    vec![(pod::mount_read_only(RTE.config.0, at), volume)]
+    let directory = pod::node_path(volume, parent.unwrap_or("/"), Some("Directory"));
+    vec![(pod::mount_read_only(volume, at), directory)]
 }
 
 /// A warning about certificates that the chosen check may not accept, or about a missing check.
