@@ -59,12 +59,7 @@ const LONG: &[Long] = &[
         "-p operator --test it -- hardware::histories::",
         "histories: 200",
     ),
-    long(
-        "aligned-pods",
-        &[("PODS", "200")],
-        "-p operator --test it -- hardware::whole::",
-        "hardware: 200 aligned ",
-    ),
+    long("aligned-pods", &[("PODS", "200")], "-p operator --test it -- hardware::whole::", "aligned: "),
     long("sequences", &[("SEQUENCES", "500")], "-p exporter --test it -- sequences::", "sequences: "),
     long("faults", &[("FAULT_ROUNDS", "20")], "-p scheduler --test it -- faults::", "faults: "),
     long("interruptions", &[("INTERRUPTIONS", "200")], "-p deployer --test it -- install::", "interrupted: "),

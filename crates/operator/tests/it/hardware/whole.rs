@@ -272,7 +272,7 @@ impl<'c> Whole<'c> {
             );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        println!("hardware: {count} aligned pods in {:?}, {} lost", began.elapsed(), lost.len());
+        println!("aligned: {count} pods in {:?}, {} lost", began.elapsed(), lost.len());
         assert_eq!(lost, [""; 0]);
         until("they are gone", async || pods.list(&ListParams::default()).await.unwrap().items.is_empty())
             .await;
