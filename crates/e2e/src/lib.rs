@@ -4,6 +4,7 @@
 //! reason. Never: a fixed size (sizes come from the reports), a wait for time where a condition can be watched, or an
 //! object left behind.
 
+pub mod junit;
 pub mod label_filter;
 pub mod observed;
 pub mod settled;
