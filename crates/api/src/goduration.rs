@@ -43,6 +43,15 @@ const SECOND: u64 = 1_000_000_000;
 const MAX: u64 = 1 << 63;
 
 impl GoDuration {
+    /// Reads a value of the command line that must be above zero.
+    ///
+    /// # Errors
+    /// The text and what is allowed.
+    pub fn positive(text: &str) -> Result<std::time::Duration, String> {
+        let read = Self::parse(text).ok().and_then(Self::to_std).filter(|time| !time.is_zero());
+        read.ok_or_else(|| format!("{text:?} is not a duration above zero, such as 90s or 10m"))
+    }
+
     /// Reads Go's text form: an optional sign, then numbers with units; `0` alone needs no unit.
     ///
     /// # Errors

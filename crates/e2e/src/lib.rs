@@ -4,7 +4,25 @@
 //! reason. Never: a fixed size (sizes come from the reports), a wait for time where a condition can be watched, or an
 //! object left behind.
 
-pub mod junit;
+pub mod amounts;
+pub mod catalogue;
+pub mod cli;
+pub mod cluster;
+pub mod controllers;
+pub mod devices;
+pub mod diagnosis;
+pub mod facts;
+pub mod fixture;
 pub mod label_filter;
+pub mod need;
 pub mod observed;
+pub mod padding;
+pub mod placement;
+pub mod pods;
+pub mod report;
+pub mod runner;
+pub mod selection;
 pub mod settled;
+pub mod spec;
+pub mod undo;
+pub mod verdict;

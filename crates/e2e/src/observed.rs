@@ -19,6 +19,9 @@ use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::placement::TOPOLOGY_AFFINITY_ERROR;
+use crate::pods::REJECTION_LABEL;
+
 /// Namespace and name of an object; the namespace is empty where the kind has none.
 pub type Name = (String, String);
 
@@ -35,8 +38,23 @@ pub struct Observed {
     pub unreadable: BTreeMap<String, String>,
     /// Events about pods, by the event's own name.
     pub events: BTreeMap<Name, Arc<Event>>,
+    /// Pods that a kubelet rejected because it could not align them, by UID, also those that are gone.
+    pub rejected: BTreeMap<String, Rejected>,
     /// Kinds whose objects have not arrived yet.
     missing: u8,
+}
+
+/// A pod that a kubelet rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Namespace and name.
+    pub pod: String,
+    /// The node.
+    pub node: String,
+    /// The scheduler that was to choose the node.
+    pub scheduler: String,
+    /// The kubelet's words.
+    pub message: String,
 }
 
 /// A condition did not hold in time.
@@ -70,7 +88,12 @@ impl Observer {
         follow::<Node>(client, &sender, &mut watches, |state, key, node| {
             put(&mut state.nodes, key.name.to_string(), node);
         });
-        follow::<Pod>(client, &sender, &mut watches, |state, key, pod| put(&mut state.pods, name(key), pod));
+        follow::<Pod>(client, &sender, &mut watches, |state, key, pod| {
+            if let Some((uid, rejected)) = pod.as_ref().and_then(Rejected::of) {
+                state.rejected.insert(uid, rejected);
+            }
+            put(&mut state.pods, name(key), pod);
+        });
         follow::<Event>(client, &sender, &mut watches, |state, key, event| {
             put(&mut state.events, name(key), event.filter(|event| event.involved_object.kind.as_deref() == Some("Pod")));
         });
@@ -121,6 +144,23 @@ impl Observer {
     }
 }
 
+impl Rejected {
+    /// The pod's UID and the rest, if a scheduler had chosen its node.
+    fn of(pod: &Pod) -> Option<(String, Self)> {
+        let (status, spec) = (pod.status.as_ref()?, pod.spec.as_ref()?);
+        let is_rejected = status.reason.as_deref() == Some(TOPOLOGY_AFFINITY_ERROR);
+        let is_on_purpose = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(REJECTION_LABEL));
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let rejected = Self {
+            pod: format!("{}/{}", text(&pod.metadata.namespace), text(&pod.metadata.name)),
+            node: text(&spec.node_name),
+            scheduler: text(&spec.scheduler_name),
+            message: text(&status.message),
+        };
+        (is_rejected && !is_on_purpose).then(|| (text(&pod.metadata.uid), rejected))
+    }
+}
+
 fn name(key: &Key) -> Name {
     (key.namespace.to_string(), key.name.to_string())
 }
@@ -137,7 +177,7 @@ fn follow<K>(
     client: &Client,
     sender: &Arc<Sender<Observed>>,
     watches: &mut JoinSet<()>,
-    put: impl Fn(&mut Observed, &Key, Option<K>) + Send + 'static,
+    put: impl Fn(&mut Observed, &Key, Option<K>) + Send + Sync + 'static,
 ) where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
 {

@@ -49,7 +49,7 @@ pub fn settled(state: &Observed, node: &str) -> Result<NodeTopology, String> {
 }
 
 /// The pods that the kubelet of a node has, without finished ones.
-fn pods<'a>(state: &'a Observed, node: &'a str) -> impl Iterator<Item = &'a Pod> {
+pub fn pods<'a>(state: &'a Observed, node: &'a str) -> impl Iterator<Item = &'a Pod> {
     let is_here = move |pod: &&Pod| {
         let is_bound = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
         let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());

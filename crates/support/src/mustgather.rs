@@ -70,13 +70,8 @@ pub struct Args {
     #[arg(long, value_name = "MIB", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub log_limit: u32,
     /// Time after which to stop with the data collected so far
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = positive_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = GoDuration::positive)]
     pub timeout: Duration,
-}
-
-fn positive_duration(text: &str) -> Result<Duration, String> {
-    let read = GoDuration::parse(text).ok().and_then(GoDuration::to_std).filter(|time| !time.is_zero());
-    read.ok_or_else(|| format!("{text:?} is not a duration above zero, such as 90s or 10m"))
 }
 
 /// The shared state of a collection.
@@ -223,7 +218,7 @@ mod tests {
         for (text, seconds) in
             [("90s", Some(90)), ("10m", Some(600)), ("0s", None), ("-1s", None), ("10", None)]
         {
-            assert_eq!(positive_duration(text).ok().map(|time| time.as_secs()), seconds, "{text}");
+            assert_eq!(GoDuration::positive(text).ok().map(|time| time.as_secs()), seconds, "{text}");
         }
     }
 }

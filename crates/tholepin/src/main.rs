@@ -62,6 +62,15 @@ enum Entry {
     /// Inspect Container Device Interface specifications as container runtimes do
     #[command(subcommand)]
     Cdi(cdi::cli::Command),
+    /// Test NUMA-aware scheduling on a cluster, end to end
+    E2e(Box<e2e::cli::Args>),
+    /// Wait until a signal, or for a time: the program of pods that only hold resources
+    #[command(hide = true)]
+    Pause {
+        /// The time
+        #[arg(long = "for", value_name = "DURATION", value_parser = api::goduration::GoDuration::positive)]
+        time: Option<std::time::Duration>,
+    },
     /// Collect the data for a support case into a folder
     MustGather(Box<support::mustgather::Args>),
     /// Compute the fingerprint of the pods on standard input, one `namespace name` per line
@@ -302,6 +311,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),
+        Entry::E2e(args) => with_signals(async |token| e2e::cli::run(*args, token).await),
+        Entry::Pause { time } => pause(time),
         Entry::Fingerprint => fingerprint(),
         Entry::Completion { shell } => {
             // A writer that fails makes the generator panic, and pipes are closed early.
@@ -328,6 +339,17 @@ fn block_on(
 ) -> anyhow::Result<ExitCode> {
     builder.enable_all().build().context("cannot start")?.block_on(task)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits. Two threads less than any other command has: a node may run hundreds.
+fn pause(time: Option<std::time::Duration>) -> anyhow::Result<ExitCode> {
+    with_signals(async |token| {
+        match time {
+            Some(time) => drop(tokio::time::timeout(time, token.cancelled()).await),
+            None => token.cancelled().await,
+        }
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// A hundred thousand pods have a tenth of it.

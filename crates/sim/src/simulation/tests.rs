@@ -164,8 +164,8 @@ fn search() {
     if number("COUNT", 0) == 0 {
         return check(domain, seeds, overlook_ms);
     }
-    let fails = |seed: &u64| failure(&Scenario::from_seed(*seed, domain), overlook_ms).is_some();
-    let failing: Vec<u64> = seeds.clone().filter(fails).collect();
+    let fails = |seed: u64| Some((seed, failure(&Scenario::from_seed(seed, domain), overlook_ms)?));
+    let failing: Vec<(u64, String)> = seeds.clone().filter_map(fails).collect();
     println!("search: {} of {} scenarios lose or overlook a pod", failing.len(), seeds.end - seeds.start);
-    assert!(failing.is_empty(), "{} fail: {failing:?}", failing.len());
+    assert!(failing.is_empty(), "{} fail: {failing:#?}", failing.len());
 }

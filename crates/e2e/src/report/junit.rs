@@ -6,41 +6,14 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// How a spec ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// All checks held.
-    Passed,
-    /// The cluster lacks a capability, which is named.
-    Skipped(String),
-    /// A check did not hold: the reason in a line, and what was found beside it.
-    Failed {
-        /// One line.
-        reason: String,
-        /// Events, reports and logs.
-        diagnosis: String,
-    },
-}
-
-/// A spec that has ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Case {
-    /// The feature, which is the class of the case.
-    pub feature: String,
-    /// Id and title.
-    pub name: String,
-    /// How it ended.
-    pub ending: Ending,
-    /// Its time, the clean-up included.
-    pub took: Duration,
-}
+use super::{Case, Ending};
 
 /// The whole file.
 #[must_use]
 pub fn write(suite: &str, cases: &[Case]) -> String {
     let count = |is: fn(&Ending) -> bool| cases.iter().filter(|case| is(&case.ending)).count();
     let failed = count(|ending| matches!(ending, Ending::Failed { .. }));
-    let skipped = count(|ending| matches!(ending, Ending::Skipped(_)));
+    let skipped = count(|ending| matches!(ending, Ending::Skipped { .. }));
     let took: Duration = cases.iter().map(|case| case.took).sum();
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let counts = format!(
@@ -52,7 +25,7 @@ pub fn write(suite: &str, cases: &[Case]) -> String {
     // Writing to a text cannot fail.
     let _ = writeln!(xml, "<testsuites {counts}>\n  <testsuite name=\"{suite}\" {counts}>");
     for case in cases {
-        let (feature, name) = (attribute(&case.feature), attribute(&case.name));
+        let (feature, name) = (attribute(&case.feature), attribute(&format!("{} {}", case.id, case.title)));
         let _ = write!(
             xml,
             "    <testcase classname=\"{feature}\" name=\"{name}\" time=\"{:.3}\"",
@@ -60,7 +33,7 @@ pub fn write(suite: &str, cases: &[Case]) -> String {
         );
         let _ = match &case.ending {
             Ending::Passed => writeln!(xml, "/>"),
-            Ending::Skipped(reason) => {
+            Ending::Skipped { reason } => {
                 writeln!(xml, ">\n      <skipped message=\"{}\"/>\n    </testcase>", attribute(reason))
             }
             Ending::Failed { reason, diagnosis } => writeln!(
@@ -103,24 +76,25 @@ mod tests {
     #[test]
     fn endings_are_told_apart_and_characters_are_escaped() {
         let case = |name: &str, ending| Case {
+            id: name.to_owned(),
+            title: "works".to_owned(),
             feature: "tmpol".to_owned(),
-            name: name.to_owned(),
             ending,
             took: Duration::from_millis(1500),
         };
         let failed = Ending::Failed { reason: "a < b\nc".to_owned(), diagnosis: "\u{1b}[31m & \"x\"".to_owned() };
         let cases = [
             case("a", Ending::Passed),
-            case("b \"c\"", Ending::Skipped("no device".to_owned())),
+            case("b \"c\"", Ending::Skipped { reason: "no device".to_owned() }),
             case("d", failed),
         ];
         let wanted = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
             <testsuites tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\" time=\"4.500\">\n  \
             <testsuite name=\"serial\" tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\" time=\"4.500\">\n    \
-            <testcase classname=\"tmpol\" name=\"a\" time=\"1.500\"/>\n    \
-            <testcase classname=\"tmpol\" name=\"b &quot;c&quot;\" time=\"1.500\">\n      \
+            <testcase classname=\"tmpol\" name=\"a works\" time=\"1.500\"/>\n    \
+            <testcase classname=\"tmpol\" name=\"b &quot;c&quot; works\" time=\"1.500\">\n      \
             <skipped message=\"no device\"/>\n    </testcase>\n    \
-            <testcase classname=\"tmpol\" name=\"d\" time=\"1.500\">\n      \
+            <testcase classname=\"tmpol\" name=\"d works\" time=\"1.500\">\n      \
             <failure message=\"a &lt; b&#10;c\" type=\"failed\">\u{FFFD}[31m &amp; \"x\"</failure>\n    </testcase>\n  \
             </testsuite>\n</testsuites>\n";
         assert_eq!(write("serial", &cases), wanted);

@@ -1,0 +1,43 @@
+//! Every spec, by feature.
+//!
+//! In: nothing. Out: the specs in the order in which they run. Never: two specs with one id.
+
+mod placement_resources;
+mod taint;
+mod tmpol;
+
+use crate::spec::Spec;
+
+/// Features, in the order in which they run: what changes nothing first, what restarts kubelets last.
+const FEATURES: &[(&str, fn() -> Vec<Spec>)] = &[
+    ("byres", placement_resources::specs),
+    ("taint", taint::specs),
+    ("tmpol", tmpol::specs),
+];
+
+/// All specs.
+#[must_use]
+pub fn all() -> Vec<Spec> {
+    let features = FEATURES.iter();
+    features
+        .flat_map(|(feature, specs)| specs().into_iter().map(move |spec| Spec { feature, ..spec }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::spec::LAST_TIER;
+
+    #[test]
+    fn each_spec_has_an_id_of_its_own_a_claim_and_a_tier() {
+        let mut seen = BTreeSet::new();
+        for spec in all() {
+            assert!(seen.insert(spec.id.clone()), "{} is there twice", spec.id);
+            assert!(!spec.title.is_empty() && spec.title.len() <= 100, "{}: {:?}", spec.id, spec.title);
+            assert!(spec.tier.0 <= LAST_TIER, "{}", spec.id);
+        }
+    }
+}

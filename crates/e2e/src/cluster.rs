@@ -1,0 +1,42 @@
+//! The cluster under test.
+//!
+//! In: a client, settings. Out: what all specs share: the observed state, the facts, the record of changes. Never: a
+//! state of one spec; [`crate::fixture`] has that.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+
+use crate::facts::Facts;
+use crate::observed::Observer;
+use crate::pods::Images;
+use crate::undo::Undo;
+
+/// The namespace of the suite.
+pub const NAMESPACE: &str = "tholepin-e2e";
+
+/// How the suite behaves.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The longest wait for one condition.
+    pub patience: Duration,
+    /// The programs of pods.
+    pub images: Images,
+    /// The node that is preferred where one is chosen.
+    pub target_node: Option<String>,
+}
+
+/// The cluster under test.
+pub struct Cluster {
+    /// The client of all specs.
+    pub client: Client,
+    /// Nodes, pods, reports and events.
+    pub observer: Observer,
+    /// What the cluster can do.
+    pub facts: Facts,
+    /// How the suite behaves.
+    pub settings: Settings,
+    /// Changes of objects that were there before.
+    pub undo: Arc<Undo>,
+}

@@ -1,0 +1,111 @@
+//! Devices that pin pods to zones, and sample devices: our device plugin on every node of the suite.
+//!
+//! In: the nodes with their zones. Out: a DaemonSet whose plugins offer them; the objects are the suite's. Never: a device
+//! that a program uses: allocation gives a container nothing.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use topology::zone::ZoneId;
+
+use crate::cluster::NAMESPACE;
+use crate::facts::NodeFacts;
+use crate::fixture::labels;
+use crate::pods::Images;
+
+/// Devices of each zone that pin pods: the most padding pods and others that a zone takes.
+const PINS: u32 = 15;
+/// The names of the sample devices.
+pub const SAMPLES: [&str; 3] =
+    ["e2e.tholepin.dev/device1", "e2e.tholepin.dev/device2", "e2e.tholepin.dev/device3"];
+/// The sample devices in the first zone, the second, and all others: the third kind is in one zone only.
+const COUNTS: [[u32; 3]; 3] = [[8, 8, 4], [8, 8, 0], [0, 0, 0]];
+/// The name of the objects.
+pub const NAME: &str = "numacell";
+
+/// The resource that pins a pod to a zone.
+#[must_use]
+pub fn of_zone(zone: ZoneId) -> String {
+    format!("kni.node/numacell{:02}", zone.0)
+}
+
+/// All resources of these nodes.
+#[must_use]
+pub fn resources(nodes: &[NodeFacts]) -> Vec<String> {
+    configuration(nodes).into_keys().collect()
+}
+
+/// ConfigMap and DaemonSet.
+#[must_use]
+pub fn objects(nodes: &[NodeFacts], images: &Images, kubelet_root: &str) -> [Value; 2] {
+    let resources: Vec<Value> = configuration(nodes)
+        .into_iter()
+        .map(|(name, devices)| json!({ "name": name, "discovery": { "list": { "devices": devices } } }))
+        .collect();
+    let file = json!({ "version": api::hardware::PLUGIN_CONFIG_VERSION, "resources": resources });
+    let names: Vec<&str> = nodes.iter().map(|node| &*node.name).collect();
+    let metadata = json!({ "name": NAME, "namespace": NAMESPACE, "labels": labels("suite") });
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
+        "data": { "config.yaml": file.to_string() },
+    });
+    let sockets = format!("{kubelet_root}/device-plugins");
+    let container = json!({
+        "name": NAME, "image": images.tholepin, "imagePullPolicy": images.pull_policy,
+        "command": ["/tholepin", "device-plugin"],
+        "args": ["--config=/etc/numacell/config.yaml", "--metrics-bind-address=0"],
+        "env": [{ "name": "NODE_NAME", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } }],
+        // The kubelet's folder of sockets is root's.
+        "securityContext": { "privileged": true },
+        "volumeMounts": [
+            { "name": "sockets", "mountPath": "/var/lib/kubelet/device-plugins" },
+            { "name": "config", "mountPath": "/etc/numacell", "readOnly": true },
+        ],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    });
+    let hostname = json!([{ "matchExpressions": [{ "key": "kubernetes.io/hostname", "operator": "In", "values": names }] }]);
+    let selected = json!({ "app": NAME });
+    let mut pod_labels = labels("suite");
+    pod_labels.insert("app".to_owned(), NAME.to_owned());
+    let set = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata,
+        "spec": {
+            "selector": { "matchLabels": selected },
+            "template": {
+                "metadata": { "labels": pod_labels },
+                "spec": {
+                    "automountServiceAccountToken": false,
+                    "tolerations": [{ "operator": "Exists" }],
+                    "affinity": { "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": hostname },
+                    } },
+                    "containers": [container],
+                    "volumes": [
+                        { "name": "sockets", "hostPath": { "path": sockets } },
+                        { "name": "config", "configMap": { "name": NAME } },
+                    ],
+                },
+            },
+        },
+    });
+    [map, set]
+}
+
+/// Devices by resource and node, in the form of the plugin's configuration.
+fn configuration(nodes: &[NodeFacts]) -> BTreeMap<String, BTreeMap<String, Vec<Value>>> {
+    let mut resources: BTreeMap<String, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
+    for node in nodes {
+        for (row, zone) in node.topology.zones.iter().enumerate() {
+            let counts = COUNTS.get(row).or_else(|| COUNTS.last()).copied().unwrap_or_default();
+            let samples = SAMPLES.iter().map(|name| (*name).to_owned()).zip(counts);
+            for (resource, count) in [(of_zone(zone.id), PINS)].into_iter().chain(samples) {
+                let short = resource.rsplit('/').next().unwrap_or_default().to_owned();
+                let devices = (0..count).map(|number| {
+                    json!({ "id": format!("{short}-{}-{number:03}", zone.id.0), "numanode": zone.id.0 })
+                });
+                resources.entry(resource).or_default().entry(node.name.clone()).or_default().extend(devices);
+            }
+        }
+    }
+    resources
+}

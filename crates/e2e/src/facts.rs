@@ -1,0 +1,276 @@
+//! What a cluster can do.
+//!
+//! In: the observed state, a few questions to the API server. Out: [`Facts`]. Never: an error for something that is
+//! missing; specs name it when they need it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api::nrt::NodeResourceTopology;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use kube::{Api, Client};
+use topology::policy::{Policy, Rules, Scope};
+use topology::resource::ResourceName;
+use topology::zone::NodeTopology;
+
+use crate::amounts::{Amounts, Scale};
+use crate::observed::{Observed, Observer};
+use crate::settled;
+
+/// The group of the operator's kinds.
+const OPERATOR_GROUP: &str = "nodetopology.openshift.io";
+
+/// A node that pods may be sent to.
+#[derive(Clone, Debug)]
+pub struct NodeFacts {
+    /// Its name.
+    pub name: String,
+    /// Its settled report at the beginning.
+    pub topology: NodeTopology,
+    /// What the kubelet offers to pods in all.
+    pub allocatable: Amounts,
+    /// What the pods that are there at the beginning request.
+    pub base_load: Amounts,
+}
+
+/// An object of a cluster-scoped kind.
+#[derive(Clone, Debug)]
+pub struct Singleton {
+    /// The kind.
+    pub resource: ApiResource,
+    /// The object.
+    pub object: DynamicObject,
+}
+
+/// What a cluster can do.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// Nodes that are ready, take pods, and have a report, by name.
+    pub nodes: Vec<NodeFacts>,
+    /// All other nodes, with the reason why they are not used.
+    pub unused: BTreeMap<String, String>,
+    /// The scheduler under test, once it has bound a pod.
+    pub scheduler: Option<String>,
+    /// Whether the default scheduler has bound a pod.
+    pub default_scheduler: bool,
+    /// The NUMAResourcesOperator object.
+    pub operator: Option<Singleton>,
+    /// The NUMAResourcesScheduler object.
+    pub scheduler_object: Option<Singleton>,
+    /// The kinds that the API server has, as `plural.group`.
+    pub kinds: BTreeSet<String>,
+    /// Whether commands may be run in containers.
+    pub exec: bool,
+    /// The names of the devices `dev1` to `dev3`, or why there are none.
+    pub devices: Result<[String; 3], String>,
+}
+
+impl NodeFacts {
+    /// How its kubelet admits pods.
+    #[must_use]
+    pub fn rules(&self) -> Rules {
+        self.topology.rules
+    }
+
+    /// Whether its kubelet rejects pods that no single zone can hold, and there is a choice of zones.
+    #[must_use]
+    pub fn aligns(&self) -> bool {
+        self.rules().policy == Policy::SingleNumaNode && self.topology.zones.len() > 1
+    }
+
+    /// Whether a zone has the resource.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        let resources = self.topology.zones.iter().flat_map(|zone| &zone.resources);
+        resources.filter(|resource| resource.name.as_str() == name).any(|resource| resource.allocatable > 0)
+    }
+
+    /// What the zone with the fewest resources has: the smallest amount of each.
+    #[must_use]
+    pub fn smallest_zone(&self) -> Amounts {
+        let free = self.topology.available();
+        let zones = self.topology.zones.iter().map(|zone| Amounts::of_zone(&free, zone.id));
+        let smaller = |a: Amounts, b: Amounts| {
+            Amounts::of(a.iter().map(|(name, amount)| (name, amount.min(b.get(name)))).collect::<Vec<_>>())
+        };
+        zones.reduce(smaller).unwrap_or_default()
+    }
+}
+
+impl Facts {
+    /// Nothing is known but the kinds.
+    #[must_use]
+    pub fn new(kinds: BTreeSet<String>) -> Self {
+        Self {
+            nodes: Vec::new(),
+            unused: BTreeMap::new(),
+            scheduler: None,
+            default_scheduler: false,
+            operator: None,
+            scheduler_object: None,
+            kinds,
+            exec: false,
+            devices: Err("they are not deployed yet".to_owned()),
+        }
+    }
+
+    /// Asks the cluster.
+    ///
+    /// # Errors
+    /// When the API server does not answer, or the reports cannot be read at all.
+    pub async fn gather(client: &Client, observer: &Observer, patience: Duration) -> anyhow::Result<Self> {
+        let kinds = Self::kinds(client).await?;
+        let mut facts = Self::new(kinds);
+        if !facts.kinds.contains(&format!("noderesourcetopologies.{}", group())) {
+            anyhow::bail!(
+                "the cluster has no NodeResourceTopology kind: no exporter is installed; `tholepin deploy` installs ours"
+            );
+        }
+        facts.operator = facts.singleton(client, "numaresourcesoperators", "NUMAResourcesOperator").await?;
+        facts.scheduler_object =
+            facts.singleton(client, "numaresourcesschedulers", "NUMAResourcesScheduler").await?;
+        facts.nodes(observer, patience).await;
+        facts.exec = may_exec(client).await?;
+        Ok(facts)
+    }
+
+    /// The kinds of the API server, as `plural.group`; those of the core group are not listed.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn kinds(client: &Client) -> anyhow::Result<BTreeSet<String>> {
+        let groups = client.list_api_groups().await?;
+        let mut kinds = BTreeSet::new();
+        for group in groups.groups {
+            let Some(version) = group.preferred_version.or_else(|| group.versions.into_iter().next()) else { continue };
+            // A broken aggregated API is none of our business.
+            let Ok(list) = client.list_api_group_resources(&version.group_version).await else { continue };
+            kinds.extend(list.resources.into_iter().map(|resource| format!("{}.{}", resource.name, group.name)));
+        }
+        Ok(kinds)
+    }
+
+    /// The scope of most nodes that align; containers first where there are as many of each.
+    #[must_use]
+    pub fn usual_scope(&self) -> Option<Scope> {
+        let count = |scope| self.nodes.iter().filter(|node| node.aligns() && node.rules().scope == scope).count();
+        match (count(Scope::Container), count(Scope::Pod)) {
+            (0, 0) => None,
+            (container, pod) if pod > container => Some(Scope::Pod),
+            _ => Some(Scope::Container),
+        }
+    }
+
+    /// The units of tables here.
+    #[must_use]
+    pub fn scale(&self) -> Scale {
+        let threads = self.nodes.iter().filter_map(|node| node.topology.threads_per_core).max().unwrap_or(1);
+        // Whole cores only, or not: a multiple of a core's threads is right in both cases.
+        let devices = self.devices.clone().unwrap_or_default();
+        Scale { cpus: i64::from(threads.max(1)), devices }
+    }
+
+    /// The name of the scheduler that the operator runs.
+    #[must_use]
+    pub fn stated_scheduler(&self) -> Option<String> {
+        let status = self.scheduler_object.as_ref()?.object.data.get("status")?;
+        status.get("schedulerName")?.as_str().map(str::to_owned)
+    }
+
+    async fn singleton(&self, client: &Client, plural: &str, kind: &str) -> anyhow::Result<Option<Singleton>> {
+        if !self.kinds.contains(&format!("{plural}.{OPERATOR_GROUP}")) {
+            return Ok(None);
+        }
+        let gvk = kube::api::GroupVersionKind::gvk(OPERATOR_GROUP, "v1", kind);
+        let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
+        let list = Api::<DynamicObject>::all_with(client.clone(), &resource).list(&ListParams::default()).await;
+        match list {
+            Ok(list) => Ok(list.items.into_iter().next().map(|object| Singleton { resource, object })),
+            Err(error) if runtime::client::is_forbidden(&error) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sorts the nodes into those that are used and the others. Nodes whose reports are not settled get some time.
+    async fn nodes(&mut self, observer: &Observer, patience: Duration) {
+        for (name, node) in observer.now().nodes {
+            if let Some(reason) = unusable(&node) {
+                self.unused.insert(name, reason);
+                continue;
+            }
+            if !observer.now().reports.contains_key(&name) {
+                self.unused.insert(name, "no exporter reports about it".to_owned());
+                continue;
+            }
+            let what = format!("the report of node {name} is settled");
+            match observer.until(&what, patience, |state| settled::settled(state, &name)).await {
+                Ok(topology) => {
+                    let state = observer.now();
+                    let base_load = requested(&state, &name);
+                    self.nodes.push(NodeFacts { allocatable: allocatable(&node), base_load, topology, name });
+                }
+                Err(timeout) => {
+                    self.unused.insert(name, timeout.last);
+                }
+            }
+        }
+    }
+}
+
+fn group() -> String {
+    <NodeResourceTopology as kube::Resource>::group(&()).into_owned()
+}
+
+/// Why pods should not be sent to a node.
+fn unusable(node: &Node) -> Option<String> {
+    let spec = node.spec.as_ref();
+    if spec.and_then(|spec| spec.unschedulable) == Some(true) {
+        return Some("it is cordoned".to_owned());
+    }
+    let taints = spec.and_then(|spec| spec.taints.as_deref()).unwrap_or_default();
+    if let Some(taint) = taints.iter().find(|taint| taint.effect != "PreferNoSchedule") {
+        return Some(format!("it has the taint {}:{}", taint.key, taint.effect));
+    }
+    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let is_ready = conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    (!is_ready).then(|| "it is not ready".to_owned())
+}
+
+/// What the kubelet offers in all.
+fn allocatable(node: &Node) -> Amounts {
+    let listed = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
+    let amounts = listed.into_iter().flatten().filter_map(|(name, quantity)| {
+        let name = ResourceName::new(name).ok()?;
+        let quantity = topology::quantity::Quantity::parse(&quantity.0).ok()?;
+        Some((name, api::convert::amount_available(name, quantity)))
+    });
+    Amounts::of(amounts)
+}
+
+/// What the pods of a node request of its totals.
+#[must_use]
+pub fn requested(state: &Observed, node: &str) -> Amounts {
+    let requests = settled::pods(state, node).filter_map(|pod| api::convert::pod_request(pod).ok());
+    requests.fold(Amounts::default(), |sum, request| {
+        let needs = request.needs();
+        sum.plus(&Amounts::of(needs.totals.iter().map(|need| (need.name, need.amount))))
+    })
+}
+
+async fn may_exec(client: &Client) -> anyhow::Result<bool> {
+    let attributes = ResourceAttributes {
+        verb: Some("create".to_owned()),
+        resource: Some("nodes".to_owned()),
+        subresource: Some("proxy".to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), non_resource_attributes: None };
+    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
+    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
+    let answer = reviews.create(&PostParams::default(), &review).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}

@@ -1,0 +1,88 @@
+//! What must hold over a whole run.
+//!
+//! In: the cluster before and after. Out: what is wrong, a line each: pods that a kubelet rejected although the scheduler
+//! under test had chosen the node, reports and objects that are not as before. Never: a rejection that a spec has provoked.
+
+use std::collections::BTreeMap;
+
+use kube::Api;
+use kube::api::DynamicObject;
+use serde_json::Value;
+use topology::zone::Free;
+
+use crate::cluster::{Cluster, NAMESPACE};
+use crate::facts::Singleton;
+use crate::fixture::difference;
+use crate::settled;
+
+/// The cluster before the run.
+#[derive(Debug)]
+pub struct Verdict {
+    free: BTreeMap<String, Free>,
+    objects: Vec<(Singleton, Value)>,
+    nodes: BTreeMap<String, Value>,
+}
+
+impl Verdict {
+    /// Remembers the cluster as it is.
+    ///
+    /// # Errors
+    /// When a report does not settle.
+    pub async fn begin(cluster: &Cluster) -> anyhow::Result<Self> {
+        let facts = &cluster.facts;
+        let free = facts.nodes.iter().map(|node| (node.name.clone(), node.topology.available())).collect();
+        let singletons = facts.operator.iter().chain(&facts.scheduler_object);
+        let objects = singletons.map(|found| (found.clone(), found.object.data["spec"].clone())).collect();
+        Ok(Self { free, objects, nodes: marks(cluster) })
+    }
+
+    /// What is wrong now.
+    pub async fn end(self, cluster: &Cluster) -> Vec<String> {
+        let state = cluster.observer.now();
+        let mut wrong: Vec<String> = state
+            .rejected
+            .values()
+            .filter(|rejected| Some(&*rejected.scheduler) == cluster.facts.scheduler.as_deref())
+            .map(|rejected| {
+                format!("node {} rejected pod {}: {}", rejected.node, rejected.pod, rejected.message)
+            })
+            .collect();
+        for (node, before) in &self.free {
+            let what = format!("the report of node {node} is as before");
+            let same = cluster.observer.until(&what, cluster.settings.patience, |state| {
+                let now = settled::settled(state, node)?.available();
+                difference(before, &now).map_or(Ok(()), Err)
+            });
+            wrong.extend(same.await.err().map(|timeout| timeout.to_string()));
+        }
+        for (found, before) in &self.objects {
+            let api = Api::<DynamicObject>::all_with(cluster.client.clone(), &found.resource);
+            let name = found.object.metadata.name.as_deref().unwrap_or_default();
+            let now = api.get_opt(name).await.ok().flatten().map(|object| object.data["spec"].clone());
+            if now.as_ref() != Some(before) {
+                wrong.push(format!("{} {name} is not as before", found.resource.kind));
+            }
+        }
+        let now = marks(cluster);
+        let changed = self.nodes.iter().filter(|(node, before)| now.get(*node) != Some(before));
+        wrong.extend(changed.map(|(node, _)| format!("labels, taints or cordon of node {node} are not as before")));
+        if let Some((_, name)) = state.pods.keys().find(|(namespace, _)| namespace == NAMESPACE) {
+            wrong.push(format!("pod {name} is left"));
+        }
+        wrong
+    }
+}
+
+/// What specs may change of nodes.
+fn marks(cluster: &Cluster) -> BTreeMap<String, Value> {
+    let state = cluster.observer.now();
+    let marks = state.nodes.iter().map(|(name, node)| {
+        let spec = node.spec.clone().unwrap_or_default();
+        let mut taints = spec.taints.unwrap_or_default();
+        // The node's own conditions come and go.
+        taints.retain(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+        let value = serde_json::json!([node.metadata.labels, taints, spec.unschedulable.unwrap_or(false)]);
+        (name.clone(), value)
+    });
+    marks.collect()
+}

@@ -1,0 +1,8 @@
+//! The suite on real kubelets, against our own stack.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
+
+#[path = "it/rig.rs"]
+mod rig;
+#[path = "it/suite.rs"]
+mod suite;

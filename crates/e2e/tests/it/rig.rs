@@ -1,0 +1,140 @@
+//! A cluster with our whole stack, as the operator installs it.
+//!
+//! In: the machines. Out: a cluster in which `tholepin e2e` runs as a process of an administrator. Never: a part of the
+//! stack that is not a pod.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use api::nrt::NodeResourceTopology;
+use deployer::platform::Platform;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::{Api, Client};
+use objects::Object;
+use operator::manifests;
+use serde_json::{Value, json};
+use testkit::cluster::{Cluster, install_crds};
+use testkit::controlplane::ControlPlaneOptions;
+use testkit::cri::{Image, Images};
+use testkit::kubelet::KubeletOptions;
+use testkit::machine::Machine;
+use testkit::{env, net};
+use tokio::time::Instant;
+use topology::policy::Scope;
+
+const IMAGE: &str = "tholepin:test";
+const PAUSE: &str = "pause";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A cluster with the stack.
+pub(crate) struct Rig {
+    pub(crate) cluster: Cluster,
+    pub(crate) admin: Client,
+    program: PathBuf,
+}
+
+/// Plays `body` in a cluster with two nodes of each scope.
+pub(crate) fn play(body: impl AsyncFnOnce(Rig) + Send) {
+    let Ok(rig) = env::rig() else { return };
+    let Some(program) = env::tholepin() else {
+        println!("SKIPPED: no tholepin binary; cargo xtask test builds it");
+        assert!(std::env::var_os(env::REQUIRE).is_none_or(|value| value.is_empty()));
+        return;
+    };
+    net::private(async |network| {
+        let began = Instant::now();
+        let control = ControlPlaneOptions { network: Some(network.clone()), ..ControlPlaneOptions::default() };
+        let image = Image::program(&program)
+            .file(&program, "/bin/resource-topology-exporter")
+            .file(&program, "/bin/kube-scheduler");
+        let images = Images::new().with(IMAGE, image).with(PAUSE, Image::pause());
+        let mut builder = Cluster::builder().control(control).scheduler(true);
+        for scope in [Scope::Container, Scope::Container, Scope::Pod, Scope::Pod] {
+            builder = builder.node(machine(), KubeletOptions { scope, ..KubeletOptions::default() });
+        }
+        let cluster = builder.installable(network, images).start(&rig).await.unwrap();
+        let admin = cluster.client().await.unwrap();
+        let rig = Rig { cluster, admin, program };
+        println!("e2e: a cluster in {:?}", began.elapsed());
+        rig.install().await;
+        println!("e2e: with the stack in {:?}", began.elapsed());
+        body(rig).await;
+    })
+    .unwrap();
+}
+
+/// Zones in which every vector has room.
+fn machine() -> Machine {
+    Machine::new()
+        .zones(2)
+        .cpus_per_zone(24)
+        .memory_mib_per_zone(48 << 10)
+        .hugepages_per_zone(2048, 512)
+        .hugepages_per_zone(1 << 20, 4)
+}
+
+impl Rig {
+    /// The suite with these arguments: exit code and both outputs.
+    pub(crate) async fn e2e(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(&self.program);
+        command.arg("e2e").args(arguments).args(["--image", IMAGE, "--pause-image", PAUSE]);
+        command.arg("--kubeconfig").arg(self.cluster.control().kubeconfig());
+        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    async fn install(&self) {
+        for definition in [api::crd::operator_crd(), api::crd::scheduler_crd()] {
+            install_crds(&self.admin, &serde_json::to_string(&definition).unwrap()).await.unwrap();
+        }
+        let mut options = manifests::options();
+        options.common.platform = Platform::Kubernetes;
+        options.common.images.tholepin = IMAGE.to_owned();
+        for object in manifests::objects(&options) {
+            self.apply(&object).await;
+        }
+        let group = json!({ "poolName": "workers", "nodeSelector": {} });
+        self.ask("NUMAResourcesOperator", json!({ "nodeGroups": [group] })).await;
+        self.ask("NUMAResourcesScheduler", json!({ "replicas": 1 })).await;
+        let began = Instant::now();
+        while self.is_missing().await {
+            assert!(began.elapsed() < PATIENCE, "no reports, or no scheduler");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn apply(&self, object: &Object) {
+        let resource = object.kind().resource();
+        let api: Api<DynamicObject> = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(self.admin.clone(), namespace, &resource),
+            None => Api::all_with(self.admin.clone(), &resource),
+        };
+        let params = PatchParams::apply("installer");
+        api.patch(object.name(), &params, &Patch::Apply(object.body())).await.unwrap();
+    }
+
+    fn api(&self, kind: &str) -> Api<DynamicObject> {
+        let gvk = GroupVersionKind::gvk("nodetopology.openshift.io", "v1", kind);
+        let plural = format!("{}s", kind.to_lowercase());
+        Api::all_with(self.admin.clone(), &ApiResource::from_gvk_with_plural(&gvk, &plural))
+    }
+
+    async fn ask(&self, kind: &str, spec: Value) {
+        let name = kind.to_lowercase();
+        let object = json!({ "metadata": { "name": name }, "spec": spec });
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        self.api(kind).create(&Default::default(), &object).await.unwrap();
+    }
+
+    async fn is_missing(&self) -> bool {
+        let reports: Api<NodeResourceTopology> = Api::all(self.admin.clone());
+        let Ok(reports) = reports.list(&Default::default()).await else { return true };
+        let scheduler = self.api("NUMAResourcesScheduler").get("numaresourcesscheduler").await.unwrap();
+        let conditions = scheduler.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let is_available =
+            conditions.iter().any(|condition| condition["type"] == "Available" && condition["status"] == "True");
+        !is_available || reports.items.len() < self.cluster.nodes().len()
+    }
+}
