@@ -94,6 +94,20 @@ impl Amounts {
         self
     }
 
+    /// The smaller amount of each resource that both have.
+    #[must_use]
+    pub fn min(self, other: &Self) -> Self {
+        Self(self.0.into_iter().map(|(name, amount)| (name, amount.min(other.get(name)))).collect())
+    }
+
+    /// A part of CPUs and memory: whole multiples of `cpus` CPUs and of a MiB, rounded down, at least one of each.
+    #[must_use]
+    pub fn part(&self, parts: i64, of: i64, cpus: i64) -> Self {
+        let step = |name: ResourceName| if name == ResourceName::CPU { cpus * name.base_units() } else { 1 << 20 };
+        let names = [ResourceName::CPU, ResourceName::MEMORY];
+        Self::of(names.map(|name| (name, (self.get(name) * parts / of / step(name)).max(1) * step(name))))
+    }
+
     /// The sum for each resource.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {

@@ -2,17 +2,29 @@
 //!
 //! In: nothing. Out: the specs in the order in which they run. Never: two specs with one id.
 
+mod fundamentals;
+mod hostlevel;
+mod nodelabel;
+mod non_regression;
 mod placement_resources;
+mod resource_accounting;
 mod taint;
 mod tmpol;
+mod unschedulable;
 
 use crate::spec::Spec;
 
 /// Features, in the order in which they run: what changes nothing first, what restarts kubelets last.
 const FEATURES: &[(&str, fn() -> Vec<Spec>)] = &[
+    ("nonreg", non_regression::specs),
+    ("nonreg", fundamentals::specs),
+    ("resacct", resource_accounting::specs),
+    ("hostlevel", hostlevel::specs),
     ("byres", placement_resources::specs),
+    ("nodelabel", nodelabel::specs),
     ("taint", taint::specs),
     ("tmpol", tmpol::specs),
+    ("unsched", unschedulable::specs),
 ];
 
 /// All specs.

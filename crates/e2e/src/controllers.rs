@@ -85,23 +85,61 @@ fn named(plan: PodPlan) -> (String, PodTemplateSpec) {
 }
 
 impl Controller {
-    /// Its pods, once there are as many as wanted.
+    /// Its pods, once there are as many as it was told to make.
     ///
     /// # Errors
     /// When they do not come in time.
     pub async fn pods(&self) -> Result<Vec<PodRef>> {
-        let wanted = self.replicas.unwrap_or(1);
+        self.count(self.replicas.unwrap_or(1)).await
+    }
+
+    /// Its pods, once there are so many.
+    ///
+    /// # Errors
+    /// When they do not come in time.
+    pub async fn count(&self, wanted: usize) -> Result<Vec<PodRef>> {
         let name = &self.target.name;
         self.fixture
             .until(&format!("{} {name} has {wanted} pods", self.target.kind), |state| {
                 let pods = placement::labelled(state, LABEL, name);
                 let count = pods.len();
-                if self.replicas.map_or(count > 0, |wanted| count == wanted) {
-                    return Ok(pods);
-                }
-                Err(format!("it has {count}"))
+                if count == wanted { Ok(pods) } else { Err(format!("it has {count}")) }
             })
             .await
+    }
+
+    /// Waits until so many of its pods run, and the others have been found unschedulable.
+    ///
+    /// # Errors
+    /// When others run, or it takes too long.
+    pub async fn fits(&self, wanted: usize) -> Result<()> {
+        let name = &self.target.name;
+        let all = self.replicas.unwrap_or(wanted);
+        self.fixture
+            .until(&format!("{wanted} of {all} pods of {name} run"), |state| {
+                let pods = placement::labelled(state, LABEL, name);
+                let found = || pods.iter().filter_map(|pod| pod.find(state));
+                let running = found().filter(|pod| placement::runs(pod)).count();
+                let refused = found().filter(|pod| placement::is_unschedulable(pod)).count();
+                if (running, refused, pods.len()) == (wanted, all - wanted, all) {
+                    return Ok(());
+                }
+                Err(format!("{running} run, {refused} of {} are found unschedulable", pods.len()))
+            })
+            .await
+    }
+
+    /// Whether a pod of a DaemonSet is for a node.
+    #[must_use]
+    pub fn is_for(&self, pod: &PodRef, node: &str) -> bool {
+        let state = self.fixture.cluster().observer.now();
+        let affinity = pod.find(&state).and_then(|pod| pod.spec.as_ref()?.affinity.clone()?.node_affinity);
+        let terms = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution);
+        let mut fields = terms.iter().flat_map(|terms| &terms.node_selector_terms);
+        fields.any(|term| {
+            let fields = term.match_fields.iter().flatten();
+            fields.flat_map(|field| field.values.iter().flatten()).any(|name| name == node)
+        })
     }
 
     /// Waits until as many of its pods run as wanted, and there are no others.

@@ -53,7 +53,7 @@ pub fn objects(nodes: &[NodeFacts], images: &Images, kubelet_root: &str) -> [Val
     let container = json!({
         "name": NAME, "image": images.tholepin, "imagePullPolicy": images.pull_policy,
         "command": ["/tholepin", "device-plugin"],
-        "args": ["--config=/etc/numacell/config.yaml", "--metrics-bind-address=0"],
+        "args": ["--config=/etc/numacell/config.yaml", "--http-bind-address=0"],
         "env": [{ "name": "NODE_NAME", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } }],
         // The kubelet's folder of sockets is root's.
         "securityContext": { "privileged": true },

@@ -94,10 +94,7 @@ impl NodeFacts {
     pub fn smallest_zone(&self) -> Amounts {
         let free = self.topology.available();
         let zones = self.topology.zones.iter().map(|zone| Amounts::of_zone(&free, zone.id));
-        let smaller = |a: Amounts, b: Amounts| {
-            Amounts::of(a.iter().map(|(name, amount)| (name, amount.min(b.get(name)))).collect::<Vec<_>>())
-        };
-        zones.reduce(smaller).unwrap_or_default()
+        zones.reduce(|a, b| a.min(&b)).unwrap_or_default()
     }
 }
 

@@ -11,6 +11,7 @@ use topology::admit::{Scratch, admit};
 use topology::zone::Free;
 
 use crate::cluster::NAMESPACE;
+use crate::facts::NodeFacts;
 use crate::fixture::{Fixture, PodRef, difference};
 use crate::observed::Observed;
 use crate::settled;
@@ -48,6 +49,20 @@ fn ended(pod: &Pod) -> Option<String> {
 fn sender(event: &Event) -> &str {
     let reporter = event.reporting_component.as_deref().filter(|name| !name.is_empty());
     reporter.or_else(|| event.source.as_ref()?.component.as_deref()).unwrap_or_default()
+}
+
+/// Whether a scheduler has found that a pod fits nowhere.
+#[must_use]
+pub fn is_unschedulable(pod: &Pod) -> bool {
+    refusal(pod).is_some()
+}
+
+/// The words with which a scheduler has said so.
+fn refusal(pod: &Pod) -> Option<&str> {
+    let conditions = pod.status.as_ref()?.conditions.as_deref()?;
+    let mut said = conditions.iter().filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    let condition = said.find(|condition| condition.reason.as_deref() == Some("Unschedulable"))?;
+    Some(condition.message.as_deref().unwrap_or_default())
 }
 
 /// Whether all containers of a pod run.
@@ -127,12 +142,8 @@ impl Fixture {
                 if let Some(node) = found.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) {
                     return Ok(Err(format!("pod {} was sent to node {node}", pod.name)));
                 }
-                let conditions = found.status.iter().flat_map(|status| status.conditions.iter().flatten());
-                let condition = conditions
-                    .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
-                    .find(|condition| condition.reason.as_deref() == Some("Unschedulable"));
-                let condition = condition.ok_or_else(|| state_of(found))?;
-                Ok(Ok(condition.message.clone().unwrap_or_default()))
+                let said = refusal(found).ok_or_else(|| state_of(found))?;
+                Ok(Ok(said.to_owned()))
             })
             .await?;
         said.map_err(anyhow::Error::msg)
@@ -203,7 +214,15 @@ impl Fixture {
     /// # Errors
     /// The zone and resource that differ.
     pub async fn untouched(&self) -> Result {
-        for node in self.nodes() {
+        self.untouched_but(&[]).await
+    }
+
+    /// Waits until the reports of the spec's nodes, without these, are as at its beginning.
+    ///
+    /// # Errors
+    /// The zone and resource that differ.
+    pub async fn untouched_but(&self, others: &[NodeFacts]) -> Result {
+        for node in self.nodes().iter().filter(|node| others.iter().all(|other| other.name != node.name)) {
             self.restored(&node.name, self.before(&node.name)?).await?;
         }
         Ok(())
@@ -259,6 +278,8 @@ pub fn state_of(pod: &Pod) -> String {
     let containers = status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default();
     let waiting = containers.iter().find_map(|container| container.state.as_ref()?.waiting.as_ref());
     let waiting = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();
-    let parts = [phase, node.unwrap_or("without a node"), said, waiting];
+    let ended = containers.iter().find_map(|container| container.last_state.as_ref()?.terminated.as_ref());
+    let ended = ended.and_then(|ended| ended.message.as_deref()).unwrap_or_default();
+    let parts = [phase, node.unwrap_or("without a node"), said, waiting, ended];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }

@@ -19,14 +19,14 @@ use crate::diagnosis;
 use crate::facts::Facts;
 use crate::fixture::{Fixture, sweep};
 use crate::need::Need;
-use crate::observed::Observer;
+use crate::observed::{Observed, Observer};
 use crate::pods::{PodPlan, RUN_LABEL};
 use crate::report::{Case, Ending};
 use crate::settled;
 use crate::spec::{Body, Run, Skip, Spec};
 use crate::undo::{Target, Undo};
 use crate::verdict::Verdict;
-use crate::{devices, fixture};
+use crate::{devices, fixture, placement};
 
 /// How a run is done.
 #[derive(Clone, Debug)]
@@ -299,13 +299,23 @@ async fn deploy_devices(cluster: &mut Cluster, plan: &Plan) -> anyhow::Result<[S
             let names = topology.allocatable().layout().resources().to_vec();
             let missing = expected.iter().find(|wanted| names.iter().all(|name| name.as_str() != **wanted));
             match missing {
-                Some(missing) => Err(format!("{missing} is missing")),
+                Some(missing) => Err(format!("{missing} is missing; {}", plugin_on(state, &node.name))),
                 None => Ok((topology, crate::facts::requested(state, &node.name))),
             }
         });
         (node.topology, node.base_load) = topology.await?;
     }
     Ok(devices::SAMPLES.map(str::to_owned))
+}
+
+/// How far the device plugin of a node is.
+fn plugin_on(state: &Observed, node: &str) -> String {
+    let mut pods = placement::labelled(state, "app", devices::NAME).into_iter();
+    let pod = pods.find_map(|pod| {
+        let found = pod.find(state)?;
+        (found.spec.as_ref()?.node_name.as_deref() == Some(node)).then(|| placement::state_of(found))
+    });
+    pod.map_or_else(|| "there is no device plugin".to_owned(), |state| format!("the device plugin is {state}"))
 }
 
 /// Finds out which schedulers bind pods: sends each one.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use api::nrt::NodeResourceTopology;
 use deployer::platform::Platform;
+use e2e::placement::state_of;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client};
 use objects::Object;
@@ -100,7 +101,7 @@ impl Rig {
         self.ask("NUMAResourcesScheduler", json!({ "replicas": 1 })).await;
         let began = Instant::now();
         while self.is_missing().await {
-            assert!(began.elapsed() < PATIENCE, "no reports, or no scheduler");
+            assert!(began.elapsed() < PATIENCE, "no reports, or no scheduler: {:#?}", self.pods().await);
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -123,9 +124,24 @@ impl Rig {
 
     async fn ask(&self, kind: &str, spec: Value) {
         let name = kind.to_lowercase();
-        let object = json!({ "metadata": { "name": name }, "spec": spec });
+        let version = "nodetopology.openshift.io/v1";
+        let object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": spec });
         let object: DynamicObject = serde_json::from_value(object).unwrap();
         self.api(kind).create(&Default::default(), &object).await.unwrap();
+    }
+
+    /// The pods and how far they are, for debugging.
+    async fn pods(&self) -> Vec<String> {
+        let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::all(self.admin.clone());
+        let pods = pods.list(&Default::default()).await.unwrap();
+        let line = |pod: k8s_openapi::api::core::v1::Pod| format!("{:?} {}", pod.metadata.name, state_of(&pod));
+        let mut lines: Vec<String> = pods.into_iter().map(line).collect();
+        for kind in ["NUMAResourcesOperator", "NUMAResourcesScheduler"] {
+            for object in self.api(kind).list(&Default::default()).await.unwrap() {
+                lines.push(object.data["status"]["conditions"].to_string());
+            }
+        }
+        lines
     }
 
     async fn is_missing(&self) -> bool {
