@@ -53,10 +53,7 @@ impl Amounts {
     /// CPUs and bytes.
     #[must_use]
     pub fn cpu_and_memory(cpus: i64, bytes: i64) -> Self {
-        Self::of([
-            (ResourceName::CPU, cpus * ResourceName::CPU.base_units()),
-            (ResourceName::MEMORY, bytes),
-        ])
+        Self::of([(ResourceName::CPU, cpus * ResourceName::CPU.base_units()), (ResourceName::MEMORY, bytes)])
     }
 
     /// The amounts that are free in a zone, without those that are 0.
@@ -103,7 +100,8 @@ impl Amounts {
     /// A part of CPUs and memory: whole multiples of `cpus` CPUs and of a MiB, rounded down, at least one of each.
     #[must_use]
     pub fn part(&self, parts: i64, of: i64, cpus: i64) -> Self {
-        let step = |name: ResourceName| if name == ResourceName::CPU { cpus * name.base_units() } else { 1 << 20 };
+        let step =
+            |name: ResourceName| if name == ResourceName::CPU { cpus * name.base_units() } else { 1 << 20 };
         let names = [ResourceName::CPU, ResourceName::MEMORY];
         Self::of(names.map(|name| (name, (self.get(name) * parts / of / step(name)).max(1) * step(name))))
     }

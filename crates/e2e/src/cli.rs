@@ -218,7 +218,8 @@ fn list(specs: &[Spec], format: Format, skips: impl Fn(&Spec) -> Option<String>)
     });
     let listed: Vec<Listed<'_>> = listed.collect();
     let line = |spec: &Listed<'_>| {
-        let skipped = spec.skipped.as_ref().map(|reason| format!("  (skipped: {reason})")).unwrap_or_default();
+        let skipped =
+            spec.skipped.as_ref().map(|reason| format!("  (skipped: {reason})")).unwrap_or_default();
         format!("[{}] {} {}  {}{skipped}\n", spec.feature, spec.id, spec.title, spec.labels.join(" "))
     };
     Ok(format.write(&listed, || listed.iter().map(line).collect())?)

@@ -134,7 +134,8 @@ impl Controller {
     pub fn is_for(&self, pod: &PodRef, node: &str) -> bool {
         let state = self.fixture.cluster().observer.now();
         let affinity = pod.find(&state).and_then(|pod| pod.spec.as_ref()?.affinity.clone()?.node_affinity);
-        let terms = affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution);
+        let terms =
+            affinity.and_then(|affinity| affinity.required_during_scheduling_ignored_during_execution);
         let mut fields = terms.iter().flat_map(|terms| &terms.node_selector_terms);
         fields.any(|term| {
             let fields = term.match_fields.iter().flatten();

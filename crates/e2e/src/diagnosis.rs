@@ -48,7 +48,8 @@ fn nodes(fixture: &Fixture, state: &Observed, text: &mut String) {
 fn pods(fixture: &Fixture, state: &Observed, text: &mut String) {
     let labels = fixture.labels();
     let own = state.pods.iter().filter(|((namespace, _), pod)| {
-        namespace == NAMESPACE && pod.metadata.labels.as_ref().and_then(|l| l.get(SPEC_LABEL)) == labels.get(SPEC_LABEL)
+        namespace == NAMESPACE
+            && pod.metadata.labels.as_ref().and_then(|l| l.get(SPEC_LABEL)) == labels.get(SPEC_LABEL)
     });
     for ((_, name), pod) in own.take(MOST) {
         _ = writeln!(text, "pod {name}: {}", state_of(pod));
@@ -60,7 +61,8 @@ fn pods(fixture: &Fixture, state: &Observed, text: &mut String) {
             for node in fixture.nodes() {
                 let Ok(topology) = settled::topology(state, &node.name) else { continue };
                 let answer = admit(topology.rules, &topology.available(), &needs, &mut Scratch::default());
-                let answer = answer.map_or_else(|misfit| misfit.constraint.to_string(), |_| "it fits".to_owned());
+                let answer =
+                    answer.map_or_else(|misfit| misfit.constraint.to_string(), |_| "it fits".to_owned());
                 _ = writeln!(text, "  the model for node {}: {answer}", node.name);
             }
         }

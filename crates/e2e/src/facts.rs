@@ -143,10 +143,14 @@ impl Facts {
         let groups = client.list_api_groups().await?;
         let mut kinds = BTreeSet::new();
         for group in groups.groups {
-            let Some(version) = group.preferred_version.or_else(|| group.versions.into_iter().next()) else { continue };
+            let Some(version) = group.preferred_version.or_else(|| group.versions.into_iter().next()) else {
+                continue;
+            };
             // A broken aggregated API is none of our business.
             let Ok(list) = client.list_api_group_resources(&version.group_version).await else { continue };
-            kinds.extend(list.resources.into_iter().map(|resource| format!("{}.{}", resource.name, group.name)));
+            kinds.extend(
+                list.resources.into_iter().map(|resource| format!("{}.{}", resource.name, group.name)),
+            );
         }
         Ok(kinds)
     }
@@ -154,7 +158,8 @@ impl Facts {
     /// The scope of most nodes that align; containers first where there are as many of each.
     #[must_use]
     pub fn usual_scope(&self) -> Option<Scope> {
-        let count = |scope| self.nodes.iter().filter(|node| node.aligns() && node.rules().scope == scope).count();
+        let count =
+            |scope| self.nodes.iter().filter(|node| node.aligns() && node.rules().scope == scope).count();
         match (count(Scope::Container), count(Scope::Pod)) {
             (0, 0) => None,
             (container, pod) if pod > container => Some(Scope::Pod),
@@ -178,13 +183,19 @@ impl Facts {
         status.get("schedulerName")?.as_str().map(str::to_owned)
     }
 
-    async fn singleton(&self, client: &Client, plural: &str, kind: &str) -> anyhow::Result<Option<Singleton>> {
+    async fn singleton(
+        &self,
+        client: &Client,
+        plural: &str,
+        kind: &str,
+    ) -> anyhow::Result<Option<Singleton>> {
         if !self.kinds.contains(&format!("{plural}.{OPERATOR_GROUP}")) {
             return Ok(None);
         }
         let gvk = kube::api::GroupVersionKind::gvk(OPERATOR_GROUP, "v1", kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-        let list = Api::<DynamicObject>::all_with(client.clone(), &resource).list(&ListParams::default()).await;
+        let list =
+            Api::<DynamicObject>::all_with(client.clone(), &resource).list(&ListParams::default()).await;
         match list {
             Ok(list) => Ok(list.items.into_iter().next().map(|object| Singleton { resource, object })),
             Err(error) if runtime::client::is_forbidden(&error) => Ok(None),
@@ -233,7 +244,8 @@ fn unusable(node: &Node) -> Option<String> {
         return Some(format!("it has the taint {}:{}", taint.key, taint.effect));
     }
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let is_ready = conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let is_ready =
+        conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
     (!is_ready).then(|| "it is not ready".to_owned())
 }
 
@@ -265,7 +277,8 @@ async fn may_exec(client: &Client) -> anyhow::Result<bool> {
         subresource: Some("proxy".to_owned()),
         ..ResourceAttributes::default()
     };
-    let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), non_resource_attributes: None };
+    let spec =
+        SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), non_resource_attributes: None };
     let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
     let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
     let answer = reviews.create(&PostParams::default(), &review).await?;

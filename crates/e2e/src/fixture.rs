@@ -149,7 +149,8 @@ impl Fixture {
             if let Some((name, there)) = amounts.more_than(&smallest) {
                 let wanted = api::convert::quantity(name, amounts.get(name));
                 let there = api::convert::quantity(name, there);
-                let text = format!("zones with {wanted} of {name} free; a zone of node {} has {there}", node.name);
+                let text =
+                    format!("zones with {wanted} of {name} free; a zone of node {} has {there}", node.name);
                 return Err(Skip(text).into());
             }
         }
@@ -329,10 +330,13 @@ pub(crate) async fn sweep(cluster: &Cluster, selector: &str) -> Result {
             continue;
         }
         let [api_version, kind, plural] = [api_version, kind, plural].map(|text| (*text).to_owned());
-        let target = Target { api_version, kind, plural, namespace: namespace.to_owned(), name: String::new() };
+        let target =
+            Target { api_version, kind, plural, namespace: namespace.to_owned(), name: String::new() };
         let deleted = target.api(&cluster.client).delete_collection(&deletion, &chosen).await;
         match deleted {
-            Err(error) if !runtime::client::is_not_found(&error) && !runtime::client::is_forbidden(&error) => {
+            Err(error)
+                if !runtime::client::is_not_found(&error) && !runtime::client::is_forbidden(&error) =>
+            {
                 return Err(error).with_context(|| format!("deleting {}", target.plural));
             }
             _ => {}

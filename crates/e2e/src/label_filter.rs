@@ -68,7 +68,10 @@ impl Operation {
     ];
 
     fn read(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|(_, name)| name.eq_ignore_ascii_case(word)).map(|(operation, _)| operation)
+        Self::ALL
+            .into_iter()
+            .find(|(_, name)| name.eq_ignore_ascii_case(word))
+            .map(|(operation, _)| operation)
     }
 }
 
@@ -86,7 +89,9 @@ impl LabelFilter {
         match parser.peek() {
             None => Ok(Self(Some(expression))),
             Some(')') => Err(parser.error("a closing parenthesis without an opening one")),
-            Some(_) => Err(parser.error("an operator is missing between two labels; allowed are &&, || and ,")),
+            Some(_) => {
+                Err(parser.error("an operator is missing between two labels; allowed are &&, || and ,"))
+            }
         }
     }
 
@@ -178,7 +183,10 @@ impl Parser<'_> {
     }
 
     /// Bounds the recursion: queries come from people and from files.
-    fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, SyntaxError>) -> Result<T, SyntaxError> {
+    fn nested<T>(
+        &mut self,
+        inner: impl FnOnce(&mut Self) -> Result<T, SyntaxError>,
+    ) -> Result<T, SyntaxError> {
         if self.depth == MAX_DEPTH {
             return Err(self.error("the query is nested too deeply"));
         }
@@ -207,7 +215,9 @@ impl Parser<'_> {
         let pattern = self.until("/");
         self.at += 1;
         let regex = Regex::new(&pattern);
-        regex.map(Expression::Pattern).map_err(|error| self.error_at(begin, &format!("no regular expression: {error}")))
+        regex
+            .map(Expression::Pattern)
+            .map_err(|error| self.error_at(begin, &format!("no regular expression: {error}")))
     }
 
     fn label(&mut self) -> Result<Expression, SyntaxError> {
@@ -225,7 +235,10 @@ impl Parser<'_> {
         }
         let words = label.split_whitespace().skip(1);
         if let Some(operation) = words.into_iter().find(|word| Operation::read(word).is_some()) {
-            return Err(self.error_at(begin, &format!("{operation} wants a key with a colon before it, such as feature: ")));
+            return Err(self.error_at(
+                begin,
+                &format!("{operation} wants a key with a colon before it, such as feature: "),
+            ));
         }
         Ok(Expression::Label(label.to_lowercase()))
     }
@@ -254,7 +267,8 @@ impl Parser<'_> {
         for value in argument.split(',') {
             let value = value.trim().to_lowercase();
             if value.is_empty() || value.contains(|c| ENDS.contains(c)) {
-                return Err(self.error_at(begin, &format!("{word} wants values, such as {{a, b}}; {value:?} is none")));
+                return Err(self
+                    .error_at(begin, &format!("{word} wants values, such as {{a, b}}; {value:?} is none")));
             }
             values.insert(value);
         }

@@ -95,7 +95,11 @@ impl Observer {
             put(&mut state.pods, name(key), pod);
         });
         follow::<Event>(client, &sender, &mut watches, |state, key, event| {
-            put(&mut state.events, name(key), event.filter(|event| event.involved_object.kind.as_deref() == Some("Pod")));
+            put(
+                &mut state.events,
+                name(key),
+                event.filter(|event| event.involved_object.kind.as_deref() == Some("Pod")),
+            );
         });
         watches.spawn(reports(client.clone(), sender));
         Self { state, _watches: watches }
@@ -112,9 +116,11 @@ impl Observer {
     /// # Errors
     /// When the API server does not answer in time.
     pub async fn synced(&self, limit: Duration) -> Result<(), Timeout> {
-        self.until("the cluster's nodes, pods, events and reports are listed", limit, |state| match state.missing {
-            0 => Ok(()),
-            missing => Err(format!("{missing} kinds are missing")),
+        self.until("the cluster's nodes, pods, events and reports are listed", limit, |state| {
+            match state.missing {
+                0 => Ok(()),
+                missing => Err(format!("{missing} kinds are missing")),
+            }
         })
         .await
     }
@@ -149,7 +155,8 @@ impl Rejected {
     fn of(pod: &Pod) -> Option<(String, Self)> {
         let (status, spec) = (pod.status.as_ref()?, pod.spec.as_ref()?);
         let is_rejected = status.reason.as_deref() == Some(TOPOLOGY_AFFINITY_ERROR);
-        let is_on_purpose = pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(REJECTION_LABEL));
+        let is_on_purpose =
+            pod.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(REJECTION_LABEL));
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let rejected = Self {
             pod: format!("{}/{}", text(&pod.metadata.namespace), text(&pod.metadata.name)),
@@ -179,23 +186,26 @@ fn follow<K>(
     watches: &mut JoinSet<()>,
     put: impl Fn(&mut Observed, &Key, Option<K>) + Send + Sync + 'static,
 ) where
-    K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+    K: kube::Resource<DynamicType = ()>
+        + Clone
+        + std::fmt::Debug
+        + serde::de::DeserializeOwned
+        + Send
+        + 'static,
 {
     let (api, sender) = (Api::<K>::all(client.clone()), Arc::clone(sender));
     let mut synced = false;
     watches.spawn(async move {
         watch::run(api, Config::default(), &Metrics::default(), |event| {
-            sender.send_modify(|state| {
-                match event {
-                    watch::Event::Reset { objects, vanished } => {
-                        vanished.iter().for_each(|key| put(state, key, None));
-                        objects.into_iter().for_each(|object| put(state, &Key::of(&object), Some(object)));
-                        state.missing -= u8::from(!std::mem::replace(&mut synced, true));
-                    }
-                    watch::Event::Applied(object) => put(state, &Key::of(&object), Some(object)),
-                    watch::Event::Deleted(object) => put(state, &Key::of(&object), None),
-                    watch::Event::Unreadable { key, .. } => put(state, &key, None),
+            sender.send_modify(|state| match event {
+                watch::Event::Reset { objects, vanished } => {
+                    vanished.iter().for_each(|key| put(state, key, None));
+                    objects.into_iter().for_each(|object| put(state, &Key::of(&object), Some(object)));
+                    state.missing -= u8::from(!std::mem::replace(&mut synced, true));
                 }
+                watch::Event::Applied(object) => put(state, &Key::of(&object), Some(object)),
+                watch::Event::Deleted(object) => put(state, &Key::of(&object), None),
+                watch::Event::Unreadable { key, .. } => put(state, &key, None),
             });
         })
         .await;

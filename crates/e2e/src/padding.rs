@@ -107,16 +107,19 @@ impl Left<'_> {
         let wanted = self.0.get(row).or_else(|| self.0.last()).cloned().unwrap_or_default();
         let base = node.base_load.clone().only(|name| wanted.iter().any(|(other, _)| other == name));
         // Whole CPUs, so that a zone's CPUs stay whole.
-        let whole = ResourceName::CPU.base_units() * i64::from(node.topology.threads_per_core.unwrap_or(1).max(1));
+        let whole =
+            ResourceName::CPU.base_units() * i64::from(node.topology.threads_per_core.unwrap_or(1).max(1));
         let cpus = base.get(ResourceName::CPU);
-        let base = if cpus > 0 { base.with(ResourceName::CPU, (cpus + whole - 1) / whole * whole) } else { base };
+        let base =
+            if cpus > 0 { base.with(ResourceName::CPU, (cpus + whole - 1) / whole * whole) } else { base };
         if row == 0 { wanted.plus(&base.only(|name| name.kind() != ResourceKind::Device)) } else { wanted }
     }
 
     fn differs(&self, node: &NodeFacts, free: &Free) -> Option<String> {
         node.topology.zones.iter().enumerate().find_map(|(row, zone)| {
             let wanted = self.of(node, row);
-            let (name, amount) = wanted.iter().find(|(name, amount)| free.amount(zone.id, *name) != *amount)?;
+            let (name, amount) =
+                wanted.iter().find(|(name, amount)| free.amount(zone.id, *name) != *amount)?;
             let text = |amount| api::convert::quantity(name, amount);
             let there = text(free.amount(zone.id, name));
             Some(format!("zone {}: {name}: {there} free, expected {}", zone.id.0, text(amount)))

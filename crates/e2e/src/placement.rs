@@ -29,7 +29,11 @@ impl PodRef {
     }
 
     /// Events about the pod with a reason.
-    pub fn events<'s>(&self, state: &'s Observed, reason: &'s str) -> impl Iterator<Item = &'s Arc<Event>> + use<'s> {
+    pub fn events<'s>(
+        &self,
+        state: &'s Observed,
+        reason: &'s str,
+    ) -> impl Iterator<Item = &'s Arc<Event>> + use<'s> {
         let uid = self.uid.clone();
         state.events.values().filter(move |event| {
             event.involved_object.uid.as_deref() == Some(&*uid) && event.reason.as_deref() == Some(reason)
@@ -60,7 +64,9 @@ pub fn is_unschedulable(pod: &Pod) -> bool {
 /// The words with which a scheduler has said so.
 fn refusal(pod: &Pod) -> Option<&str> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
-    let mut said = conditions.iter().filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    let mut said = conditions
+        .iter()
+        .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
     let condition = said.find(|condition| condition.reason.as_deref() == Some("Unschedulable"))?;
     Some(condition.message.as_deref().unwrap_or_default())
 }
@@ -195,7 +201,10 @@ impl Fixture {
                 Ok(placement) => placement,
                 Err(misfit) => {
                     let name = &pod.name;
-                    bail!("pod {name} runs on node {node}, where the model has no room: {}", misfit.constraint)
+                    bail!(
+                        "pod {name} runs on node {node}, where the model has no room: {}",
+                        misfit.constraint
+                    )
                 }
             };
             for grant in &placement.grants {

@@ -236,7 +236,8 @@ impl Share<'_> {
             },
             Self::Requests(amounts) => {
                 // The API server accepts these as limits only, equal to the requests.
-                let fixed = amounts.clone().only(|name| name.as_str().contains(['/', '-']) && !is_storage(name));
+                let fixed =
+                    amounts.clone().only(|name| name.as_str().contains(['/', '-']) && !is_storage(name));
                 ResourceRequirements {
                     limits: some(fixed.quantities()),
                     requests: some(amounts.quantities()),

@@ -120,7 +120,11 @@ impl Runner {
     ///
     /// # Errors
     /// When the clean-up fails.
-    pub async fn run(self, specs: &[Spec], progress: &dyn Progress) -> anyhow::Result<(Vec<Case>, Vec<String>)> {
+    pub async fn run(
+        self,
+        specs: &[Spec],
+        progress: &dyn Progress,
+    ) -> anyhow::Result<(Vec<Case>, Vec<String>)> {
         let mut cases = Vec::with_capacity(specs.len());
         for (at, spec) in specs.iter().enumerate() {
             if self.token.is_cancelled() {
@@ -289,7 +293,9 @@ async fn deploy_devices(cluster: &mut Cluster, plan: &Plan) -> anyhow::Result<[S
             Err(error) if !runtime::client::is_not_found(&error) => return Err(error.into()),
             _ => {}
         }
-        api.create(&PostParams::default(), &object).await.with_context(|| format!("creating the devices' {kind}"))?;
+        api.create(&PostParams::default(), &object)
+            .await
+            .with_context(|| format!("creating the devices' {kind}"))?;
     }
     for node in &mut cluster.facts.nodes {
         let expected = devices::resources(std::slice::from_ref(node));
@@ -315,7 +321,10 @@ fn plugin_on(state: &Observed, node: &str) -> String {
         let found = pod.find(state)?;
         (found.spec.as_ref()?.node_name.as_deref() == Some(node)).then(|| placement::state_of(found))
     });
-    pod.map_or_else(|| "there is no device plugin".to_owned(), |state| format!("the device plugin is {state}"))
+    pod.map_or_else(
+        || "there is no device plugin".to_owned(),
+        |state| format!("the device plugin is {state}"),
+    )
 }
 
 /// Finds out which schedulers bind pods: sends each one.
@@ -333,7 +342,8 @@ async fn probe(cluster: &mut Cluster, plan: &Plan) -> anyhow::Result<()> {
 }
 
 async fn binds(cluster: &Cluster, scheduler: &str, name: &str) -> anyhow::Result<bool> {
-    let plan = PodPlan::new(&format!("probe-{name}"), scheduler, &cluster.settings.images, fixture::labels("probe"));
+    let plan =
+        PodPlan::new(&format!("probe-{name}"), scheduler, &cluster.settings.images, fixture::labels("probe"));
     let nodes: Vec<&str> = cluster.facts.nodes.iter().map(|node| &*node.name).collect();
     let pod = plan.best_effort().among(&nodes).pod();
     let pods = Api::namespaced(cluster.client.clone(), NAMESPACE);

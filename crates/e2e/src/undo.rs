@@ -95,8 +95,10 @@ impl Target {
     #[must_use]
     pub fn api(&self, client: &Client) -> Api<DynamicObject> {
         let (group, version) = self.api_version.split_once('/').unwrap_or(("", &self.api_version));
-        let resource =
-            ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, &self.kind), &self.plural);
+        let resource = ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk(group, version, &self.kind),
+            &self.plural,
+        );
         match &*self.namespace {
             "" => Api::all_with(client.clone(), &resource),
             namespace => Api::namespaced_with(client.clone(), namespace, &resource),
@@ -194,10 +196,13 @@ impl Undo {
     /// The first change that cannot be undone; it and those before it stay recorded.
     pub async fn back_to(&self, mark: u32) -> anyhow::Result<()> {
         loop {
-            let last = self.entries.lock().await.last_key_value().map(|(number, entry)| (*number, entry.clone()));
+            let last =
+                self.entries.lock().await.last_key_value().map(|(number, entry)| (*number, entry.clone()));
             let Some((number, entry)) = last.filter(|(number, _)| *number >= mark) else { return Ok(()) };
             let target = &entry.target;
-            self.revert(&entry).await.with_context(|| format!("undoing a change of {} {}", target.kind, target.name))?;
+            self.revert(&entry)
+                .await
+                .with_context(|| format!("undoing a change of {} {}", target.kind, target.name))?;
             self.entries.lock().await.remove(&number);
             self.write(number, None).await?;
         }

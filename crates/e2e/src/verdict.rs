@@ -65,7 +65,9 @@ impl Verdict {
         }
         let now = marks(cluster);
         let changed = self.nodes.iter().filter(|(node, before)| now.get(*node) != Some(before));
-        wrong.extend(changed.map(|(node, _)| format!("labels, taints or cordon of node {node} are not as before")));
+        wrong.extend(
+            changed.map(|(node, _)| format!("labels, taints or cordon of node {node} are not as before")),
+        );
         if let Some((_, name)) = state.pods.keys().find(|(namespace, _)| namespace == NAMESPACE) {
             wrong.push(format!("pod {name} is left"));
         }

@@ -74,6 +74,8 @@ pub(crate) struct Simulation<'a> {
     /// Number of pods without a node, by their CPU request.
     waiting: BTreeMap<i64, usize>,
     used_milli: i64,
+    /// Pods that were lost although the scheduler could not know better, see [`Pod::present`].
+    unforeseen: usize,
     record: Record,
 }
 
@@ -85,6 +87,12 @@ struct Pod {
     /// Time at which its last status reaches the API server.
     status_ms: u64,
     exists: bool,
+    /// Whether the scheduler has been told that it leaves or has gone.
+    is_leaving_known: bool,
+    /// The pods that its node had when the node was chosen, without those that the scheduler knew to leave. If one of
+    /// them has gone unannounced before the kubelet sees this pod, there is more room than was known; a pod of several
+    /// containers may then be put into another zone, in which not all of them fit.
+    present: Vec<usize>,
 }
 
 /// A node, and the latest messages on their way to and from it.
@@ -208,6 +216,7 @@ impl<'a> Simulation<'a> {
             nodes,
             slots,
             used_milli,
+            unforeseen: 0,
             record,
         }
     }
@@ -300,6 +309,8 @@ impl<'a> Simulation<'a> {
                 node: None,
                 status_ms: 0,
                 exists: true,
+                is_leaving_known: false,
+                present: Vec::new(),
             });
             self.pending += 1;
             self.last_event_ms = self.now_ms;
@@ -313,13 +324,15 @@ impl<'a> Simulation<'a> {
         let now_ms = self.now_ms;
         let Some(decision) = self.scheduler.as_mut().and_then(|core| core.next(now_ms)) else { return false };
         if let Decision::Bind(binding) = decision {
-            let pod = binding.pod.uid.strip_prefix(UID_PREFIX).and_then(|number| number.parse().ok());
+            let pod = number_of(&binding.pod.uid);
             let node = self.slots.get(&binding.node).copied();
             debug_assert!(
                 pod.is_some() && node.is_some(),
                 "the scheduler binds a pod or node that does not exist"
             );
             if let (Some(pod), Some(node)) = (pod, node) {
+                let there = self.nodes[node].kubelet.placements().map(|(other, _)| other);
+                self.pods[pod].present = there.filter(|other| !self.pods[*other].is_leaving_known).collect();
                 let delay = self.setup.latency.bind.draw(&mut self.random);
                 let at_ms = self.nodes[node].bound_ms.max(now_ms) + delay;
                 self.nodes[node].bound_ms = at_ms;
@@ -363,6 +376,11 @@ impl<'a> Simulation<'a> {
         self.scheduler = Some(core);
     }
 
+    /// The number of a pod of the workload.
+    fn number(&self, view: &PodView) -> Option<usize> {
+        number_of(&view.uid).filter(|number| *number < self.pods.len())
+    }
+
     fn view(&self, number: usize) -> PodView {
         let name = Workload::pod_name(number);
         PodView {
@@ -393,6 +411,10 @@ impl<'a> Simulation<'a> {
         });
         Levels { used_milli: self.used_milli, stranded_milli: stranded, waiting: self.waiting.values().sum() }
     }
+}
+
+fn number_of(uid: &str) -> Option<usize> {
+    uid.strip_prefix(UID_PREFIX)?.parse().ok()
 }
 
 impl PartialEq for Scheduled {

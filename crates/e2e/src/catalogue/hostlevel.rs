@@ -74,7 +74,8 @@ async fn waits_for_storage(f: Fixture, ask: Ask) -> Result {
         let free = node.allocatable.get(storage) - node.base_load.get(storage);
         let taken = free - wanted.get(storage) + (1 << 20);
         let name = format!("holder-{}", f.number().await);
-        let holder = f.create(f.pod(&name).burstable(&Amounts::of([(storage, taken)])).on(&node.name)).await?;
+        let holder =
+            f.create(f.pod(&name).burstable(&Amounts::of([(storage, taken)])).on(&node.name)).await?;
         f.running(&holder).await?;
     }
     let amounts = match ask {

@@ -27,9 +27,11 @@ pub(super) fn specs() -> Vec<Spec> {
         ("49843", "a preferred affinity and zones: the node whose zones fit", By::Preferred),
     ];
     let spec = |(id, title, by)| {
-        Spec::new(id, 2, title, move |f| labelled(f, by))
-            .labels(&["scheduler", "disruptive"])
-            .needs([Scheduler, Devices, Aligning(2)])
+        Spec::new(id, 2, title, move |f| labelled(f, by)).labels(&["scheduler", "disruptive"]).needs([
+            Scheduler,
+            Devices,
+            Aligning(2),
+        ])
     };
     rows.into_iter().map(spec).collect()
 }
@@ -44,7 +46,8 @@ impl By {
                     spec.node_selector.get_or_insert_default().insert(KEY.to_owned(), "medium".to_owned());
                 }
                 Self::Required => {
-                    let terms = affinity.required_during_scheduling_ignored_during_execution.get_or_insert_default();
+                    let terms =
+                        affinity.required_during_scheduling_ignored_during_execution.get_or_insert_default();
                     for term in &mut terms.node_selector_terms {
                         let more = serde_json::from_value(expression(&["large", "medium"]));
                         term.match_expressions.get_or_insert_default().extend(more);
@@ -54,7 +57,8 @@ impl By {
                     let term = json!([{
                         "weight": 1, "preference": { "matchExpressions": [expression(&["large", "medium"])] },
                     }]);
-                    affinity.preferred_during_scheduling_ignored_during_execution = serde_json::from_value(term).ok();
+                    affinity.preferred_during_scheduling_ignored_during_execution =
+                        serde_json::from_value(term).ok();
                 }
             }
         })

@@ -11,7 +11,12 @@ use crate::spec::{Result, Spec};
 pub(super) fn specs() -> Vec<Spec> {
     let specs = [
         Spec::new("47584", 2, "a pod that names its node needs no scheduler, and is accounted", with_node),
-        Spec::new("48964", 3, "a deployment whose pod names its node needs no scheduler", deployment_with_node),
+        Spec::new(
+            "48964",
+            3,
+            "a deployment whose pod names its node needs no scheduler",
+            deployment_with_node,
+        ),
         Spec::new("47613", 3, "a pod with a CPU more than the largest zone waits", too_many_cpus)
             .labels(&["unsched"]),
         Spec::new("85779", 2, "a deployment of large pods grows to twice as many", grows),
@@ -44,7 +49,8 @@ async fn deployment_with_node(f: Fixture) -> Result {
 async fn too_many_cpus(f: Fixture) -> Result {
     f.fill(f.others()).await?;
     let zones = f.nodes().iter().flat_map(|node| &node.topology.zones).flat_map(|zone| &zone.resources);
-    let largest = zones.filter(|resource| resource.name == ResourceName::CPU).map(|resource| resource.allocatable);
+    let largest =
+        zones.filter(|resource| resource.name == ResourceName::CPU).map(|resource| resource.allocatable);
     let cpus = largest.max().unwrap_or_default() / ResourceName::CPU.base_units() + f.facts().scale().cpus;
     let pod = f.create(f.pod("p").guaranteed(&Amounts::cpu_and_memory(cpus, 100 << 20))).await?;
     f.unschedulable(&pod).await?;

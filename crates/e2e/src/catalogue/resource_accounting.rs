@@ -14,10 +14,20 @@ pub(super) fn specs() -> Vec<Spec> {
             .labels(&["placement"]),
         Spec::new("48685", 1, "a best-effort pod is not accounted in any zone", best_effort),
         Spec::new("48686", 1, "a burstable pod is not accounted in any zone", burstable),
-        Spec::new("47618", 2, "a burstable deployment's pod is not accounted in any zone", burstable_deployment),
+        Spec::new(
+            "47618",
+            2,
+            "a burstable deployment's pod is not accounted in any zone",
+            burstable_deployment,
+        ),
         Spec::new("85768", 2, "one container with limits does not make a pod guaranteed", half_guaranteed),
         Spec::new("47620", 2, "a guaranteed pod waits for what a burstable pod requests", after_burstable),
-        Spec::new("49071", 2, "a burstable daemonset's pod is not accounted in any zone", burstable_daemon_set),
+        Spec::new(
+            "49071",
+            2,
+            "a burstable daemonset's pod is not accounted in any zone",
+            burstable_daemon_set,
+        ),
     ];
     let all = specs.into_iter();
     all.map(|s| s.labels(&["scheduler", "disruptive"]).needs([Scheduler, Devices, Aligning(2)])).collect()

@@ -10,9 +10,14 @@ const KEY: &str = "e2e.tholepin.dev/taint";
 
 pub(super) fn specs() -> Vec<Spec> {
     vec![
-        Spec::new("47594", 1, "a pod that tolerates the taint of all nodes runs where a zone has room", tolerated)
-            .labels(&["scheduler", "disruptive"])
-            .needs([Scheduler, Devices, Aligning(2)]),
+        Spec::new(
+            "47594",
+            1,
+            "a pod that tolerates the taint of all nodes runs where a zone has room",
+            tolerated,
+        )
+        .labels(&["scheduler", "disruptive"])
+        .needs([Scheduler, Devices, Aligning(2)]),
     ]
 }
 

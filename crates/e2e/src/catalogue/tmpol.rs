@@ -2,7 +2,7 @@
 
 mod vectors;
 
-use topology::policy::Scope;
+use topology::policy::{Manager, Scope};
 
 use crate::amounts::Amounts;
 use crate::fixture::Fixture;
@@ -60,12 +60,16 @@ fn labels(scope: Scope) -> &'static [&'static str] {
 fn vector(vector: &'static Vector) -> Spec {
     let (id, tier, scope, word) = (vector.id, vector.tier, vector.scope, vector.labels);
     let title = match vector.expect {
-        Expect::Target => format!("{} go to the zones that hold them (scope {})", vector.about, scope.as_str()),
+        Expect::Target => {
+            format!("{} go to the zones that hold them (scope {})", vector.about, scope.as_str())
+        }
+        Expect::WholeCpusOnly => format!("{} are aligned by whole CPUs only (scope pod)", vector.about),
         Expect::CannotAlign | Expect::InsufficientCpu => {
             format!("{} wait: no zones hold them (scope {})", vector.about, scope.as_str())
         }
     };
-    let pages = ["hugepages-2Mi", "hugepages-1Gi"].into_iter().filter(|name| vector.mentions(name)).map(Resource);
+    let pages =
+        ["hugepages-2Mi", "hugepages-1Gi"].into_iter().filter(|name| vector.mentions(name)).map(Resource);
     Spec::new(id, tier, title, move |f| run(f, vector))
         .labels(labels(scope))
         .labels(word)
@@ -96,7 +100,8 @@ async fn run(f: Fixture, vector: &'static Vector) -> Result {
     let zones = |texts: &[&str]| texts.iter().map(|text| f.amounts(text)).collect::<Result<Vec<Amounts>>>();
     // Zones beyond the vector's two are full.
     let left = |mut zones: Vec<Amounts>| {
-        let none = Amounts::of(zones.iter().flat_map(Amounts::iter).map(|(name, _)| (name, 0)).collect::<Vec<_>>());
+        let none =
+            Amounts::of(zones.iter().flat_map(Amounts::iter).map(|(name, _)| (name, 0)).collect::<Vec<_>>());
         zones.push(none);
         zones
     };
@@ -108,8 +113,10 @@ async fn run(f: Fixture, vector: &'static Vector) -> Result {
     let plan = init.iter().fold(f.pod("p"), PodPlan::init);
     let plan = app.iter().fold(plan, PodPlan::guaranteed);
     let pod = f.create(plan).await?;
+    let is_known = target.rules().cpu_manager == Manager::Static;
     match vector.expect {
-        Expect::Target => {
+        Expect::WholeCpusOnly if !is_known => f.cannot_align(&pod).await?,
+        Expect::Target | Expect::WholeCpusOnly => {
             f.runs_on(&pod, &target.name).await?;
             f.accounted(&target.name, &before, std::slice::from_ref(&pod)).await?;
         }

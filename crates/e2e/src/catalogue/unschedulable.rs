@@ -24,11 +24,13 @@ pub(super) fn specs() -> Vec<Spec> {
     let owners = [Owner::Pod, Owner::Deployment, Owner::DaemonSet];
     let words = ["pod", "deployment", "daemonset"];
     let zones = ["47617", "48963", "48962"].into_iter().zip(owners).zip(words).map(|((id, owner), word)| {
-        Spec::new(id, 2, format!("a {word}'s pod that no zone holds waits"), move |f| larger_than_zones(f, owner))
-            .labels(&[word])
+        Spec::new(id, 2, format!("{} that no zone holds waits", of(word)), move |f| {
+            larger_than_zones(f, owner)
+        })
+        .labels(&[word])
     });
     let whole = owners.into_iter().zip(words).map(|(owner, word)| {
-        let title = format!("a {word}'s pod that asks for a whole node waits");
+        let title = format!("{} that asks for a whole node waits", of(word));
         Spec::new(format!("47614/{word}"), 3, title, move |f| whole_node(f, owner)).labels(&[word])
     });
     let others = [
@@ -40,8 +42,13 @@ pub(super) fn specs() -> Vec<Spec> {
         Spec::new("47616", 2, "a pod whose containers fit apart and not together waits", together)
             .labels(&["tmscope:pod"])
             .needs([Need::Scope(Scope::Pod)]),
-        Spec::new("47615", 2, "more replicas than zones: none of the large, and as many as fit of the small", replicas)
-            .labels(&["deployment"]),
+        Spec::new(
+            "47615",
+            2,
+            "more replicas than zones: none of the large, and as many as fit of the small",
+            replicas,
+        )
+        .labels(&["deployment"]),
     ];
     let all = zones.chain(others).chain(whole);
     all.map(|spec| spec.labels(LABELS).needs([Scheduler, Devices, Aligning(2)])).collect()
@@ -69,7 +76,8 @@ async fn larger_than_zones(f: Fixture, owner: Owner) -> Result {
 }
 
 async fn whole_node(f: Fixture, owner: Owner) -> Result {
-    let largest = f.nodes().iter().map(|node| node.allocatable.clone()).reduce(|a, b| a.max(&b)).unwrap_or_default();
+    let largest =
+        f.nodes().iter().map(|node| node.allocatable.clone()).reduce(|a, b| a.max(&b)).unwrap_or_default();
     let whole = largest.only(|name| matches!(name, ResourceName::CPU | ResourceName::MEMORY));
     for pod in make(&f, owner, f.pod("p").guaranteed(&whole)).await? {
         f.unschedulable(&pod).await?;
@@ -125,4 +133,8 @@ async fn replicas(f: Fixture) -> Result {
     large.fits(zones).await?;
     let amounts: Amounts = f.amounts("4 4Gi")?;
     check(amounts.get(ResourceName::CPU) > 0, || "no CPUs".to_owned())
+}
+
+fn of(owner: &str) -> String {
+    if owner == "pod" { "a pod".to_owned() } else { format!("a {owner}'s pod") }
 }

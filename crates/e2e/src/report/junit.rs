@@ -82,7 +82,8 @@ mod tests {
             ending,
             took: Duration::from_millis(1500),
         };
-        let failed = Ending::Failed { reason: "a < b\nc".to_owned(), diagnosis: "\u{1b}[31m & \"x\"".to_owned() };
+        let failed =
+            Ending::Failed { reason: "a < b\nc".to_owned(), diagnosis: "\u{1b}[31m & \"x\"".to_owned() };
         let cases = [
             case("a", Ending::Passed),
             case("b \"c\"", Ending::Skipped { reason: "no device".to_owned() }),

@@ -45,7 +45,8 @@ pub(crate) fn play(body: impl AsyncFnOnce(Rig) + Send) {
     };
     net::private(async |network| {
         let began = Instant::now();
-        let control = ControlPlaneOptions { network: Some(network.clone()), ..ControlPlaneOptions::default() };
+        let control =
+            ControlPlaneOptions { network: Some(network.clone()), ..ControlPlaneOptions::default() };
         let image = Image::program(&program)
             .file(&program, "/bin/resource-topology-exporter")
             .file(&program, "/bin/kube-scheduler");
@@ -125,7 +126,8 @@ impl Rig {
     async fn ask(&self, kind: &str, spec: Value) {
         let name = kind.to_lowercase();
         let version = "nodetopology.openshift.io/v1";
-        let object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": spec });
+        let object =
+            json!({ "apiVersion": version, "kind": kind, "metadata": { "name": name }, "spec": spec });
         let object: DynamicObject = serde_json::from_value(object).unwrap();
         self.api(kind).create(&Default::default(), &object).await.unwrap();
     }
@@ -134,7 +136,8 @@ impl Rig {
     async fn pods(&self) -> Vec<String> {
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::all(self.admin.clone());
         let pods = pods.list(&Default::default()).await.unwrap();
-        let line = |pod: k8s_openapi::api::core::v1::Pod| format!("{:?} {}", pod.metadata.name, state_of(&pod));
+        let line =
+            |pod: k8s_openapi::api::core::v1::Pod| format!("{:?} {}", pod.metadata.name, state_of(&pod));
         let mut lines: Vec<String> = pods.into_iter().map(line).collect();
         for kind in ["NUMAResourcesOperator", "NUMAResourcesScheduler"] {
             for object in self.api(kind).list(&Default::default()).await.unwrap() {
@@ -149,8 +152,9 @@ impl Rig {
         let Ok(reports) = reports.list(&Default::default()).await else { return true };
         let scheduler = self.api("NUMAResourcesScheduler").get("numaresourcesscheduler").await.unwrap();
         let conditions = scheduler.data["status"]["conditions"].as_array().cloned().unwrap_or_default();
-        let is_available =
-            conditions.iter().any(|condition| condition["type"] == "Available" && condition["status"] == "True");
+        let is_available = conditions
+            .iter()
+            .any(|condition| condition["type"] == "Available" && condition["status"] == "True");
         !is_available || reports.items.len() < self.cluster.nodes().len()
     }
 }

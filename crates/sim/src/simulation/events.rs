@@ -144,8 +144,17 @@ impl Simulation<'_> {
                 self.write_status(pod, PodStatus::Running, start_ms);
                 self.request_scan(node, latency.scan_taken);
             }
-            Err(rejection) => self.write_status(pod, PodStatus::Rejected(rejection), 0),
+            Err(rejection) => {
+                self.unforeseen += usize::from(self.has_lost_unannounced(pod, node));
+                self.write_status(pod, PodStatus::Rejected(rejection), 0);
+            }
         }
+    }
+
+    /// Whether a node has lost pods since it was chosen for this one, that the scheduler did not know to leave then.
+    fn has_lost_unannounced(&self, pod: usize, node: usize) -> bool {
+        let there: Vec<usize> = self.nodes[node].kubelet.placements().map(|(other, _)| other).collect();
+        self.pods[pod].present.iter().any(|other| !there.contains(other))
     }
 
     fn released(&mut self, pod: usize) {
@@ -211,6 +220,14 @@ impl Simulation<'_> {
     // === watches and statuses ===
 
     fn deliver(&mut self, incarnation: u32, event: Event) {
+        let told = match &event {
+            Event::Pod(view) if view.progress.deleting || view.progress.terminal => Some(view),
+            Event::PodGone(view) => Some(view),
+            _ => None,
+        };
+        if let Some(pod) = told.and_then(|view| self.number(view)) {
+            self.pods[pod].is_leaving_known = true;
+        }
         if let Some(core) = self.scheduler.as_mut().filter(|_| incarnation == self.incarnation) {
             core.handle(event, self.now_ms);
         }

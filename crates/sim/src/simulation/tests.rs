@@ -8,7 +8,8 @@ use crate::workload::{Arrival, OpenArrivals};
 
 mod scenario;
 
-/// Runs a scenario and describes what went wrong; `None` if nothing did.
+/// Runs a scenario and describes what went wrong; `None` if nothing did. Losses that no scheduler could foresee do not
+/// count, see [`Observations::unforeseen`].
 fn failure(scenario: &Scenario, overlook_ms: u64) -> Option<String> {
     let (record, seen) = scenario.run();
     let summary = record.summary("tholepin", scenario.seed);
@@ -20,7 +21,7 @@ fn failure(scenario: &Scenario, overlook_ms: u64) -> Option<String> {
     if seen.debt || (summary.unplaced == 0 && seen.held_milli != 0) {
         return Some(format!("{seen:?}"));
     }
-    if summary.unplaced > 0 || (scenario.zones && summary.running < pods) {
+    if summary.unplaced > 0 || (scenario.zones && summary.running + seen.unforeseen < pods) {
         return Some(format!("{summary:?}"));
     }
     (seen.overlooked_ms.0 > overlook_ms).then(|| format!("overlooked (ms, pod): {:?}", seen.overlooked_ms))

@@ -9,6 +9,10 @@ pub(super) enum Expect {
     Target,
     /// It waits, since no zone holds it.
     CannotAlign,
+    /// It runs on the target where reports tell that the CPU manager is static: for a whole pod such a kubelet aligns
+    /// containers with whole CPUs only (kubelet 1.36 `cpumanager.podGuaranteedCPUs`). Else it waits like
+    /// [`Expect::CannotAlign`]: reports do not tell enough.
+    WholeCpusOnly,
     /// It waits, since no node has CPUs enough in all.
     InsufficientCpu,
 }
@@ -281,7 +285,7 @@ pub(super) const VECTORS: &[Vector] = &[
         app: &["4300m 4Gi hugepages-2Mi=32Mi", "7500m 4Gi hugepages-2Mi=32Mi", "2500m 4Gi"],
         others: ["1", "1"],
         target: ["11 12Gi hugepages-2Mi=128Mi", "6 12Gi hugepages-2Mi=128Mi"],
-        expect: Expect::CannotAlign,
+        expect: Expect::WholeCpusOnly,
     },
     Vector {
         id: "74257",
@@ -422,7 +426,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
     use topology::admit::{Scratch, admit};
-    use topology::policy::{Policy, Rules};
+    use topology::policy::{Manager, Policy, Rules};
     use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
     use super::*;
@@ -440,11 +444,12 @@ mod tests {
         Scale { cpus: 1, devices: SAMPLES.map(str::to_owned) }
     }
 
-    fn node(scope: Scope, left: &[&str; 2]) -> NodeTopology {
+    fn node(scope: Scope, left: &[&str; 2], cpu_manager: Manager) -> NodeTopology {
         let zone = |row: usize| {
             let read = |text| Amounts::parse(text, &scale()).unwrap();
             let left = read(left[row]);
-            let amount = |name, full| left.iter().find(|(other, _)| *other == name).map_or(full, |(_, left)| left);
+            let amount =
+                |name, full| left.iter().find(|(other, _)| *other == name).map_or(full, |(_, left)| left);
             let all = read(FULL[row]);
             let resources = all.iter().map(|(name, full)| {
                 let available = amount(name, full);
@@ -452,8 +457,13 @@ mod tests {
             });
             Zone { id: ZoneId(row as u32), resources: resources.collect(), distances: vec![] }
         };
-        let rules = Rules { policy: Policy::SingleNumaNode, scope, ..Rules::default() };
-        NodeTopology { rules, zones: vec![zone(0), zone(1)], threads_per_core: Some(1), ..NodeTopology::default() }
+        let rules = Rules { policy: Policy::SingleNumaNode, scope, cpu_manager, ..Rules::default() };
+        NodeTopology {
+            rules,
+            zones: vec![zone(0), zone(1)],
+            threads_per_core: Some(1),
+            ..NodeTopology::default()
+        }
     }
 
     fn pod(vector: &Vector) -> Pod {
@@ -469,13 +479,20 @@ mod tests {
     fn the_model_agrees() {
         for vector in VECTORS {
             let needs = api::convert::pod_request(&pod(vector)).unwrap().needs();
-            let fits = |zones| {
-                let node = node(vector.scope, zones);
+            let fits = |zones, manager| {
+                let node = node(vector.scope, zones, manager);
                 admit(node.rules, &node.available(), &needs, &mut Scratch::default()).is_ok()
             };
-            assert!(!fits(&vector.others) || vector.expect == Expect::InsufficientCpu, "{}: others", vector.id);
-            let wanted = vector.expect != Expect::CannotAlign;
-            assert_eq!(fits(&vector.target), wanted, "{}: target", vector.id);
+            for manager in [Manager::Unknown, Manager::Static] {
+                let in_all = matches!(vector.expect, Expect::InsufficientCpu | Expect::WholeCpusOnly);
+                assert!(!fits(&vector.others, manager) || in_all, "{}: others, {manager:?}", vector.id);
+                let wanted = match vector.expect {
+                    Expect::CannotAlign => false,
+                    Expect::WholeCpusOnly => manager == Manager::Static,
+                    Expect::Target | Expect::InsufficientCpu => true,
+                };
+                assert_eq!(fits(&vector.target, manager), wanted, "{}: target, {manager:?}", vector.id);
+            }
         }
     }
 

@@ -51,6 +51,8 @@ pub(super) struct Observations {
     pub(super) debt: bool,
     /// CPU still held at the end, in thousandths.
     pub(super) held_milli: i64,
+    /// Pods lost although no scheduler could know better: others had gone unannounced in the meantime.
+    pub(super) unforeseen: usize,
 }
 
 impl Scenario {
@@ -88,6 +90,7 @@ impl Scenario {
         let record = Simulation::new(setup).run_observed(&mut |_| {}, &mut |simulation| {
             seen.debt |= simulation.nodes.iter().any(|node| node.kubelet.free().has_debt());
             seen.held_milli = simulation.used_milli;
+            seen.unforeseen = simulation.unforeseen;
             rooms.update(simulation);
             let fitting =
                 if simulation.scheduler.is_some() { simulation.fitting(&rooms) } else { Vec::new() };
