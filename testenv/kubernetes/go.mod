@@ -1,6 +1,6 @@
-// Builds the Kubernetes binaries the test rig runs (see docs of `cargo xtask testenv`). No Go code of ours:
-// this file only pins versions. k8s.io/kubernetes is not made to be required, so each staging module
-// needs a replace to the release of the same version.
+// Builds the Kubernetes binaries the test rig runs (see docs of `cargo xtask testenv`), and cri-streaming, our only Go
+// code: here it takes the packages that the kubelet is made of anyway. k8s.io/kubernetes is not made to be required, so
+// each staging module needs a replace to the release of the same version.
 module tholepin.dev/testenv/kubernetes
 
 go 1.26.0
@@ -144,7 +144,7 @@ require (
 	k8s.io/controller-manager v0.36.3 // indirect
 	k8s.io/cri-api v0.36.3 // indirect
 	k8s.io/cri-client v0.0.0 // indirect
-	k8s.io/cri-streaming v0.0.0 // indirect
+	k8s.io/cri-streaming v0.0.0
 	k8s.io/csi-translation-lib v0.0.0 // indirect
 	k8s.io/dynamic-resource-allocation v0.36.3 // indirect
 	k8s.io/endpointslice v0.0.0 // indirect
@@ -163,7 +163,7 @@ require (
 	k8s.io/mount-utils v0.0.0 // indirect
 	k8s.io/pod-security-admission v0.0.0 // indirect
 	k8s.io/streaming v0.36.3 // indirect
-	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2 // indirect
+	k8s.io/utils v0.0.0-20260210185600-b8788abfbbc2
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.34.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect

@@ -16,7 +16,7 @@ use kube::{Client, ResourceExt as _};
 use crate::audit::Request;
 use crate::controlplane::{ControlPlane, ControlPlaneOptions};
 use crate::cri::{self, CriServer, Images, Programs};
-use crate::env::Rig;
+use crate::env::{Program, Rig};
 use crate::kubelet::{Host, Kubelet, KubeletOptions};
 use crate::machine::Machine;
 use crate::net::{self, Network};
@@ -256,6 +256,8 @@ impl Builder {
                 images: self.images.clone(),
                 host: host.namespaces().clone(),
                 network: network.clone(),
+                streaming: rig.binaries.path(Program::CriStreaming).to_owned(),
+                processes: control.process_group().clone(),
             });
             let pod_cidr = pod_range(number);
             let cri = CriServer::start(&dir, cri::Options { pod_cidr, programs, ..self.cri.clone() })?;

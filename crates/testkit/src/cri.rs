@@ -19,6 +19,7 @@ mod runner;
 mod service;
 pub mod snapshot;
 mod store;
+mod streaming;
 mod wire;
 
 use std::net::Ipv4Addr;
@@ -95,7 +96,7 @@ impl CriServer {
             Some(programs) => Some(Arc::new(Runner::new(programs, &dir, store.clone())?)),
             None => None,
         };
-        let service = Service::new(store.clone(), options.behaviour, dir, runner.clone());
+        let service = Service::new(store.clone(), options.behaviour, &dir, runner.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
             let _context = runtime.enter();
@@ -143,6 +144,10 @@ impl CriServer {
 impl Drop for CriServer {
     fn drop(&mut self) {
         drop(self.stop.take());
+        // The thread waits for what is being done in containers.
+        if let Some(runner) = &self.runner {
+            runner.end();
+        }
         if let Some(thread) = self.thread.take() {
             // A panic on that thread has been printed already; a destructor cannot return it.
             let _ = thread.join();

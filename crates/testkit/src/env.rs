@@ -8,9 +8,11 @@ pub mod build;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use anyhow::{Context as _, bail};
 
@@ -43,7 +45,16 @@ pub enum Program {
     ControllerManager,
     /// The real kubelet.
     Kubelet,
+    /// Serves `exec` and `port-forward` for the container runtime; our own, from `testenv/kubernetes/cri-streaming`.
+    CriStreaming,
 }
+
+/// The name of our own program says which source it was built from, so that another source is another program.
+static CRI_STREAMING: LazyLock<String> = LazyLock::new(|| {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(include_bytes!("../../../testenv/kubernetes/cri-streaming/main.go"));
+    format!("cri-streaming-{:08x}", hasher.finish() as u32)
+});
 
 /// Where a program was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,18 +100,25 @@ pub enum SkipReason {
 
 impl Program {
     /// All programs, in the order in which they are listed.
-    pub const ALL: [Self; 5] =
-        [Self::Etcd, Self::ApiServer, Self::Scheduler, Self::ControllerManager, Self::Kubelet];
+    pub const ALL: [Self; 6] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::Scheduler,
+        Self::ControllerManager,
+        Self::Kubelet,
+        Self::CriStreaming,
+    ];
 
     /// The name of the file.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
             Self::ApiServer => "kube-apiserver",
             Self::Scheduler => "kube-scheduler",
             Self::ControllerManager => "kube-controller-manager",
             Self::Kubelet => "kubelet",
+            Self::CriStreaming => &CRI_STREAMING,
         }
     }
 
@@ -139,7 +157,7 @@ impl FoundProgram {
         let out =
             Command::new(&self.path).arg("--version").output().with_context(|| format!("running {path}"))?;
         let text = String::from_utf8_lossy(&out.stdout);
-        // "Kubernetes v1.36.3" or "etcd Version: 3.6.15".
+        // "Kubernetes v1.36.3", "etcd Version: 3.6.15" or "cri-streaming v1.36.3".
         let word = text.lines().next().and_then(|line| line.split_whitespace().last());
         match word {
             Some(word) if out.status.success() => Ok(format!("v{}", word.trim_start_matches('v'))),
@@ -322,9 +340,10 @@ mod tests {
         put(assets.path(), &[Program::Etcd, Program::ApiServer, Program::Scheduler], 0o755);
         put(cache.path(), &[Program::Kubelet], 0o644);
         let reason = search(Some(assets.path()), cache.path()).unwrap_err();
-        assert_eq!(reason, SkipReason::Missing(vec![Program::ControllerManager, Program::Kubelet]));
+        let missing = vec![Program::ControllerManager, Program::Kubelet, Program::CriStreaming];
+        assert_eq!(reason, SkipReason::Missing(missing));
         let text = reason.to_string();
-        assert!(text.contains("kube-controller-manager, kubelet"), "{text}");
+        assert!(text.contains("kube-controller-manager, kubelet, cri-streaming-"), "{text}");
         assert!(text.contains("cargo xtask testenv"), "{text}");
     }
 

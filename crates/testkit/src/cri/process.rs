@@ -9,13 +9,14 @@
 //! Not done: cgroups, so no limits and no pinned CPUs; seccomp, AppArmor, SELinux; terminals; pods that share
 //! process ids.
 
+mod exec;
 mod identity;
 mod log;
 mod root;
 
 use std::ffi::OsString;
-use std::io::{self, PipeReader, PipeWriter, Read as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io::{self, PipeReader};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
@@ -27,9 +28,10 @@ use anyhow::{Context as _, bail};
 use rustix::process::{
     Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal, set_parent_process_death_signal, setsid,
 };
-use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
+use rustix::thread::UnshareFlags;
 use tokio::sync::watch;
 
+pub(super) use self::exec::{Exec, Output, Streams};
 use self::identity::Identity;
 use self::log::Log;
 use self::root::Root;
@@ -72,12 +74,11 @@ struct ProcessContext {
     folder: PathBuf,
 }
 
-/// What became of a command run in a container.
-#[derive(Debug)]
-pub(super) struct Output {
-    pub(super) code: i32,
-    pub(super) stdout: Vec<u8>,
-    pub(super) stderr: Vec<u8>,
+/// What a program's standard streams are.
+struct Stdios {
+    stdin: Stdio,
+    stdout: Stdio,
+    stderr: Stdio,
 }
 
 impl Process {
@@ -93,8 +94,9 @@ impl Process {
         let (say, exit) = watch::channel(None);
         let (begun, begin) = mpsc::channel();
         let own = context.clone();
+        let stdios = Stdios { stdin: Stdio::null(), stdout: to_stdout.into(), stderr: to_stderr.into() };
         std::thread::Builder::new().name("container".to_owned()).spawn(move || {
-            let (mut child, handle) = match start_here(&plan, &own, &words, to_stdout, to_stderr) {
+            let (mut child, handle) = match start_here(&plan, &own, &words, stdios) {
                 Ok(started) => started,
                 Err(error) => return drop(begun.send(Err(error))),
             };
@@ -132,51 +134,21 @@ impl Process {
     }
 
     /// Runs a further command in the container, and kills it after `limit`; then there is no output.
-    pub(super) fn exec(&self, words: &[String], limit: Option<Duration>) -> anyhow::Result<Option<Output>> {
-        let (stdout, to_stdout) = io::pipe()?;
-        let (stderr, to_stderr) = io::pipe()?;
-        let (begun, begin) = mpsc::channel();
-        let (say, exit) = mpsc::channel();
-        std::thread::scope(|scope| {
-            // As for the container itself: a thread that forks and waits, in the container's namespaces.
-            scope.spawn(move || {
-                let started = self
-                    .join()
-                    .and_then(|()| fork(self.context.command(words, to_stdout, to_stderr, || Ok(()))));
-                match started {
-                    Ok((mut child, handle)) => {
-                        let _ = begun.send(Ok(handle));
-                        let _ = say.send(child.wait().map_or(-1, code));
-                    }
-                    Err(error) => drop(begun.send(Err(error))),
-                }
-            });
-            let stdout = scope.spawn(|| read_all(stdout));
-            let stderr = scope.spawn(|| read_all(stderr));
-            let handle = begin.recv().context("the command's thread ended")??;
-            let code = match limit {
-                Some(limit) => exit.recv_timeout(limit).ok(),
-                None => exit.recv().ok(),
-            };
-            let Some(code) = code else {
-                let _ = pidfd_send_signal(&handle, Signal::KILL);
-                return Ok(None);
-            };
-            let stdout = stdout.join().unwrap_or_default();
-            let stderr = stderr.join().unwrap_or_default();
-            Ok(Some(Output { code, stdout, stderr }))
-        })
+    pub(super) async fn exec_sync(
+        &self,
+        words: Vec<String>,
+        limit: Option<Duration>,
+    ) -> anyhow::Result<Option<Output>> {
+        let exec = self.exec(words, Streams { stdin: false, stdout: true, stderr: true }).await?;
+        match limit {
+            Some(limit) => tokio::time::timeout(limit, exec.output()).await.ok().transpose(),
+            None => Ok(Some(exec.output().await?)),
+        }
     }
 
-    /// Moves the calling thread to where the container is.
-    fn join(&self) -> anyhow::Result<()> {
-        unshare(UnshareFlags::FS)?;
-        let all = ThreadNameSpaceType::MOUNT
-            | ThreadNameSpaceType::NETWORK
-            | ThreadNameSpaceType::PROCESS_ID
-            | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME
-            | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
-        move_into_thread_name_spaces(self.handle.as_fd(), all).context("the container has ended")
+    /// Starts a further command in the container.
+    pub(super) async fn exec(&self, words: Vec<String>, streams: Streams) -> anyhow::Result<Exec> {
+        Exec::start(self.handle.try_clone()?, self.context.clone(), words, streams).await
     }
 }
 
@@ -204,8 +176,7 @@ impl ProcessContext {
     fn command(
         &self,
         words: &[String],
-        stdout: PipeWriter,
-        stderr: PipeWriter,
+        stdios: Stdios,
         prepare: impl Fn() -> io::Result<()> + Send + Sync + 'static,
     ) -> Command {
         let (program, args) = words.split_first().map_or(("", [].as_slice()), |(first, rest)| (first, rest));
@@ -215,9 +186,9 @@ impl ProcessContext {
             .env_clear()
             .envs(self.env.iter().map(|(key, value)| (key, value)))
             .current_dir(&self.folder)
-            .stdin(Stdio::null())
-            .stdout(stdout)
-            .stderr(stderr);
+            .stdin(stdios.stdin)
+            .stdout(stdios.stdout)
+            .stderr(stdios.stderr);
         let identity = self.identity.clone();
         before_exec(&mut command, move || {
             setsid()?;
@@ -235,8 +206,7 @@ fn start_here(
     plan: &Plan,
     shared: &ProcessContext,
     words: &[String],
-    stdout: PipeWriter,
-    stderr: PipeWriter,
+    stdios: Stdios,
 ) -> anyhow::Result<(Child, OwnedFd)> {
     plan.namespaces.enter()?;
     let own = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
@@ -247,7 +217,7 @@ fn start_here(
     Root { at: &plan.at, image, config, hostname, dns }.enter()?;
     let context = config.linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     let read_only = context.is_some_and(|context| context.readonly_rootfs);
-    let command = shared.command(words, stdout, stderr, move || {
+    let command = shared.command(words, stdios, move || {
         root::mount_proc()?;
         if read_only { root::make_read_only() } else { Ok(()) }
     });
@@ -289,12 +259,6 @@ fn follow(log: &Arc<Log>, stream: &'static str, pipe: PipeReader) -> io::Result<
             tracing::error!(%error, stream, "a container's log ended early");
         }
     })
-}
-
-fn read_all(mut pipe: PipeReader) -> Vec<u8> {
-    let mut all = Vec::new();
-    let _ = pipe.read_to_end(&mut all);
-    all
 }
 
 /// As a shell reports it.

@@ -4,7 +4,7 @@
 //! store. Whether something may be done, and what there is, stays the store's business.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use super::store::Store;
 use super::wire;
 use crate::namespace::Namespaces;
 use crate::net::Network;
+use crate::process_group::ProcessGroup;
 
 /// What makes containers processes.
 #[derive(Clone, Debug)]
@@ -30,6 +31,10 @@ pub struct Programs {
     pub host: Namespaces,
     /// Where pods get their addresses.
     pub network: Network,
+    /// The program `cri-streaming`, for `exec` and `port-forward`.
+    pub streaming: PathBuf,
+    /// What that program ends with.
+    pub processes: ProcessGroup,
 }
 
 /// A container to start.
@@ -69,11 +74,17 @@ impl Runner {
         Ok(Self { programs, at, store, state: Mutex::default() })
     }
 
-    /// Kills everything.
+    /// Kills everything. A command that runs in a container may hold its process, hence the signals.
     pub(super) fn end(&self) {
         let mut state = self.state();
+        state.processes.values().for_each(|process| process.signal(Signal::KILL));
         state.processes.clear();
         state.networks.clear();
+    }
+
+    /// What makes containers processes.
+    pub(super) fn programs(&self) -> &Programs {
+        &self.programs
     }
 
     /// Whether there is such an image.
@@ -136,6 +147,14 @@ impl Runner {
     pub(super) async fn remove(&self, id: &str) {
         self.stop(id, Duration::ZERO).await;
         self.state().processes.remove(id);
+    }
+
+    /// A connection to a port of a sandbox, made from within.
+    pub(super) fn connect(&self, sandbox: &str, port: u16) -> anyhow::Result<TcpStream> {
+        let network = self.state().networks.get(sandbox).cloned().context("the sandbox has no network")?;
+        let ends = [SocketAddr::from((Ipv4Addr::LOCALHOST, port)), (Ipv6Addr::LOCALHOST, port).into()];
+        let connected = network.run(|| TcpStream::connect(&ends[..]))?;
+        connected.with_context(|| format!("failed to connect to localhost:{port} in the pod's network"))
     }
 
     fn state(&self) -> MutexGuard<'_, Running> {

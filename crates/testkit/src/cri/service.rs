@@ -14,6 +14,7 @@ use super::behaviour::Behaviour;
 use super::runner::{Runner, StartRequest};
 use super::snapshot::State;
 use super::store::{self, Store};
+use super::streaming::Streaming;
 use super::{image, wire};
 
 /// Exit code of a container whose process could not be started, as other runtimes have it.
@@ -30,16 +31,18 @@ pub(super) struct Service {
     mountpoint: Arc<str>,
     /// Makes it real.
     runner: Option<Arc<Runner>>,
+    streaming: Option<Arc<Streaming>>,
 }
 
 impl Service {
     pub(super) fn new(
         store: Arc<Mutex<Store>>,
         defaults: Behaviour,
-        dir: PathBuf,
+        dir: &Path,
         runner: Option<Arc<Runner>>,
     ) -> Self {
-        Self { store, defaults, mountpoint: dir.to_string_lossy().into(), runner }
+        let streaming = runner.as_ref().map(|runner| Arc::new(Streaming::new(runner.clone(), dir)));
+        Self { store, defaults, mountpoint: dir.to_string_lossy().into(), runner, streaming }
     }
 
     fn store(&self) -> MutexGuard<'_, Store> {
@@ -80,6 +83,15 @@ impl Service {
             return Err(error);
         }
         Ok(Response::new(StartContainerResponse {}))
+    }
+
+    fn streaming(&self) -> Result<&Arc<Streaming>, Status> {
+        self.streaming.as_ref().ok_or_else(|| {
+            Status::failed_precondition(
+                "containers of this cluster are states without processes, and exec and port-forward want processes: \
+                 make the cluster an installable one",
+            )
+        })
     }
 
     fn stats(&self, filter: &ContainerStatsFilter) -> Vec<ContainerStats> {
@@ -345,7 +357,7 @@ impl RuntimeService for Service {
             u64::try_from(request.timeout).ok().filter(|&seconds| seconds > 0).map(Duration::from_secs);
         let process = self.runner.as_ref().and_then(|runner| runner.process(&request.container_id));
         if let Some(process) = process {
-            let output = blocking(move || process.exec(&request.cmd, limit)).await?;
+            let output = process.exec_sync(request.cmd, limit).await.map_err(unknown)?;
             let output = output.ok_or_else(|| Status::deadline_exceeded(format!("longer than {limit:?}")))?;
             let (stdout, stderr, exit_code) = (output.stdout, output.stderr, output.code);
             return Ok(Response::new(ExecSyncResponse { stdout, stderr, exit_code }));
@@ -357,6 +369,36 @@ impl RuntimeService for Service {
         }
         tokio::time::sleep(time).await;
         Ok(Response::new(ExecSyncResponse { exit_code, ..ExecSyncResponse::default() }))
+    }
+
+    async fn exec(&self, request: Request<ExecRequest>) -> Answer<ExecResponse> {
+        let request = request.into_inner();
+        let name = {
+            let store = self.store();
+            let container = store.container(&request.container_id)?;
+            running(container)?;
+            container.name().to_owned()
+        };
+        let streaming = self.streaming()?;
+        if self.runner.as_ref().and_then(|runner| runner.process(&request.container_id)).is_none() {
+            let reason = format!("container {name} has no process: its image is one that runs nothing");
+            return Err(Status::failed_precondition(reason));
+        }
+        if request.tty {
+            return Err(Status::unimplemented("tty: containers here have no terminals"));
+        }
+        let url = streaming.exec(request).await.map_err(unknown)?;
+        Ok(Response::new(ExecResponse { url }))
+    }
+
+    async fn port_forward(&self, request: Request<PortForwardRequest>) -> Answer<PortForwardResponse> {
+        let request = request.into_inner();
+        if !self.store().sandbox(&request.pod_sandbox_id)?.ready {
+            let reason = format!("sandbox {:?} is stopped", request.pod_sandbox_id);
+            return Err(Status::failed_precondition(reason));
+        }
+        let url = self.streaming()?.port_forward(request).await.map_err(unknown)?;
+        Ok(Response::new(PortForwardResponse { url }))
     }
 
     /// The kubelet has moved the old file away and wants to see a new one.
@@ -468,7 +510,11 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> Result<T, Status> {
     let done = tokio::task::spawn_blocking(work).await.map_err(anyhow::Error::from);
-    done.flatten().map_err(|error| Status::unknown(format!("{error:#}")))
+    done.flatten().map_err(unknown)
+}
+
+fn unknown(error: anyhow::Error) -> Status {
+    Status::unknown(format!("{error:#}"))
 }
 
 fn named(image: Option<ImageSpec>) -> Result<String, Status> {

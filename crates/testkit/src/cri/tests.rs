@@ -241,6 +241,16 @@ async fn commands_inside_a_container() {
     }
     let late = rig.runtime.exec_sync(exec("sleep infinity", 1)).await.unwrap_err();
     assert_eq!(late.code(), Code::DeadlineExceeded);
+
+    // Streams want a process at their other end.
+    let request =
+        ExecRequest { container_id, cmd: vec!["true".to_owned()], stdout: true, ..Default::default() };
+    let refused = rig.runtime.exec(request).await.unwrap_err();
+    let request = PortForwardRequest { pod_sandbox_id: sandbox, port: vec![80] };
+    for error in [refused, rig.runtime.port_forward(request).await.unwrap_err()] {
+        assert_eq!(error.code(), Code::FailedPrecondition);
+        assert!(error.message().contains("make the cluster an installable one"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -95,6 +95,8 @@ fn lock(cache: &Path, tell: &mut dyn FnMut(Progress)) -> anyhow::Result<File> {
 fn build(program: Program, cache: &Path, tell: &mut dyn FnMut(Progress)) -> anyhow::Result<()> {
     let (module, package) = match program {
         Program::Etcd => ("etcd", "go.etcd.io/etcd/server/v3".to_owned()),
+        // Of packages that the kubelet has, so that a second is enough behind it.
+        Program::CriStreaming => ("kubernetes", "./cri-streaming".to_owned()),
         _ => ("kubernetes", format!("k8s.io/kubernetes/cmd/{program}")),
     };
     // Under the lock no other process writes this name; a leftover of a killed build is overwritten.
@@ -139,9 +141,11 @@ fn put(half: &Path, whole: &Path) -> io::Result<()> {
 
 /// Kubernetes servers report this version; without the stamp they say v0.0.0 and clients refuse their skew.
 fn link_flags(program: Program) -> String {
-    if program == Program::Etcd {
+    match program {
         // etcd's version is a constant in its source.
-        return "-s -w".to_owned();
+        Program::Etcd => return "-s -w".to_owned(),
+        Program::CriStreaming => return format!("-s -w -X main.version={KUBERNETES_VERSION}"),
+        _ => {}
     }
     let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
@@ -160,5 +164,6 @@ mod tests {
             assert!(flags.contains(&format!(".{wanted}")), "{flags}");
         }
         assert_eq!(link_flags(Program::Etcd), "-s -w");
+        assert_eq!(link_flags(Program::CriStreaming), "-s -w -X main.version=v1.36.3");
     }
 }

@@ -5,6 +5,8 @@
 mod confined;
 #[path = "containers/program.rs"]
 mod program;
+#[path = "containers/streams.rs"]
+mod streams;
 #[path = "containers/workloads.rs"]
 mod workloads;
 
@@ -54,8 +56,13 @@ fn containers_are_processes() {
             an_end_is_graceful(&cluster),
             config_maps_are_updated(&cluster),
             unknown_images_are_not_pulled(&cluster),
+            streams::commands_run_in_a_container(&cluster),
+            streams::an_image_without_a_shell_runs_its_program(&cluster),
+            streams::logs_are_read_as_a_client_asks(&cluster),
+            streams::containers_without_a_process_refuse(&cluster),
         );
         containers_outlive_their_kubelet(&cluster).await;
+        streams::nothing_is_left(cluster).await;
     })
     .unwrap();
 }

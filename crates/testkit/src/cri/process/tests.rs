@@ -1,5 +1,6 @@
 //! Processes without a kubelet. They need root.
 
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -74,9 +75,10 @@ fn codes_and_words_come_out() {
 fn commands_run_beside_it_and_end_with_it() {
     let Some(dir) = folder() else { return };
     let (process, ended) = start(plan(dir.path(), "sleep 1000 & echo up; wait"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let exec = |words: &[&str], limit: Option<Duration>| {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        process.exec(&words, limit)
+        runtime.block_on(process.exec_sync(words, limit))
     };
     let output = exec(&["sh", "-c", "hostname; echo bad >&2; exit 4"], Some(PATIENCE)).unwrap().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -85,7 +87,9 @@ fn commands_run_beside_it_and_end_with_it() {
         (4, "somewhere\n".into(), "bad\n".into())
     );
     assert!(exec(&["sleep", "1000"], Some(Duration::from_millis(50))).unwrap().is_none());
-    assert!(format!("{:#}", exec(&["no-such"], None).unwrap_err()).contains("no-such"));
+    let fails = |words: &[&str]| exec(words, None).unwrap_err().to_string();
+    assert_eq!(fails(&["no-such"]), "exec: \"no-such\": executable file not found in $PATH");
+    assert_eq!(fails(&["/usr"]), "exec: \"/usr\": permission denied");
 
     let children = format!("/proc/{0}/task/{0}/children", process.pid());
     let child = || std::fs::read_to_string(&children).unwrap_or_default().trim().parse::<u32>().ok();
@@ -95,6 +99,33 @@ fn commands_run_beside_it_and_end_with_it() {
     assert_eq!(ended.recv_timeout(PATIENCE).unwrap(), 137);
     assert!(!is_alive(child));
     assert!(exec(&["true"], None).is_err());
+}
+
+#[test]
+fn a_command_has_its_streams_and_goes_with_its_handle() {
+    let Some(dir) = folder() else { return };
+    let (process, _ended) = start(plan(dir.path(), "sleep 1000 & wait"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let exec = |script: &str, streams: Streams| {
+        let words = ["sh", "-c", script].map(str::to_owned).to_vec();
+        runtime.block_on(process.exec(words, streams)).unwrap()
+    };
+    let mut sorts = exec("sort; exit 5", Streams { stdin: true, stdout: true, stderr: false });
+    let [stdin, stdout] = sorts.take_streams().try_into().unwrap();
+    std::fs::File::from(stdin).write_all(b"b\na\n").unwrap();
+    let mut said = String::new();
+    std::fs::File::from(stdout).read_to_string(&mut said).unwrap();
+    assert_eq!((said.as_str(), runtime.block_on(sorts.ended())), ("a\nb\n", 5));
+
+    let nothing = Streams { stdin: false, stdout: false, stderr: false };
+    let mut quiet = exec("cat; echo a; echo b >&2", nothing);
+    assert_eq!((quiet.take_streams().len(), runtime.block_on(quiet.ended())), (0, 0));
+
+    let mut sleeps = exec("echo $PPID; exec sleep 1000", Streams { stdout: true, ..nothing });
+    let mut pipe = std::fs::File::from(sleeps.take_streams().remove(0));
+    drop(sleeps);
+    // The end comes when no process has the pipe open any more.
+    pipe.read_to_string(&mut String::new()).unwrap();
 }
 
 #[test]
