@@ -20,6 +20,7 @@ use crate::env::{Program, Rig};
 use crate::kubelet::{Host, Kubelet, KubeletOptions};
 use crate::machine::Machine;
 use crate::net::{self, Network};
+use crate::networkpolicy::{NetworkPolicies, PolicyNode};
 use crate::process_group::{Process, Spec};
 
 /// How long the API server may take to serve a new kind.
@@ -32,6 +33,7 @@ const ACCOUNT_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Cluster {
     // Fields drop in order: kubelets before their runtimes, everything before the API server.
+    _policies: Option<NetworkPolicies>,
     nodes: Vec<ClusterNode>,
     scheduler: Option<Process>,
     controller_manager: Option<Process>,
@@ -56,6 +58,7 @@ pub struct Builder {
     images: Images,
     scheduler: bool,
     controller_manager: bool,
+    network_policies: bool,
     crds: Vec<String>,
 }
 
@@ -162,6 +165,10 @@ impl ClusterNode {
     pub fn podresources_socket(&self) -> PathBuf {
         self.kubelet.podresources_socket()
     }
+
+    fn for_policies(&self) -> Option<PolicyNode> {
+        Some(PolicyNode { address: self.kubelet.host().address()?, networks: self.cri.pod_networks()? })
+    }
 }
 
 impl Builder {
@@ -224,6 +231,14 @@ impl Builder {
         self.scheduler(true).controller_manager(true)
     }
 
+    /// Puts NetworkPolicy objects in force between the pods of an installable cluster. What they do not allow is
+    /// answered with "no route to host", after a second.
+    #[must_use]
+    pub fn network_policies(mut self, on: bool) -> Self {
+        self.network_policies = on;
+        self
+    }
+
     /// Installs CustomResourceDefinitions (YAML or JSON) before the nodes join.
     #[must_use]
     pub fn crds(mut self, text: impl Into<String>) -> Self {
@@ -244,7 +259,13 @@ impl Builder {
         for text in &self.crds {
             install_crds(&client, text).await?;
         }
-        let mut cluster = Cluster { nodes: Vec::new(), scheduler: None, controller_manager: None, control };
+        let mut cluster = Cluster {
+            _policies: None,
+            nodes: Vec::new(),
+            scheduler: None,
+            controller_manager: None,
+            control,
+        };
         let control = &cluster.control;
         for (number, (machine, own)) in self.machines.iter().enumerate() {
             let name = format!("node-{number}");
@@ -271,6 +292,10 @@ impl Builder {
         }
         if self.controller_manager {
             cluster.controller_manager = Some(control.start_controller_manager().await?);
+        }
+        if self.network_policies {
+            let nodes = cluster.nodes.iter().filter_map(ClusterNode::for_policies).collect();
+            cluster._policies = Some(NetworkPolicies::enforce(&client, nodes));
         }
         futures::future::try_join_all(cluster.nodes.iter().map(|node| node.kubelet.wait_ready())).await?;
         if let (Some(controllers), Some(_)) = (&cluster.controller_manager, cluster.control.network()) {

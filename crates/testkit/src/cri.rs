@@ -37,6 +37,7 @@ use self::api::image_service_server::ImageServiceServer;
 use self::api::runtime_service_server::RuntimeServiceServer;
 pub use self::behaviour::{Behaviour, Run};
 pub use self::images::{Image, Images};
+pub(crate) use self::runner::PodNetworks;
 pub use self::runner::Programs;
 use self::runner::Runner;
 use self::service::Service;
@@ -126,6 +127,11 @@ impl CriServer {
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    /// The networks of its pods, where these have their own.
+    pub(crate) fn pod_networks(&self) -> Option<PodNetworks> {
+        Some(PodNetworks::new(self.store.clone(), self.runner.as_ref()?))
     }
 
     /// All sandboxes and containers as they are now.

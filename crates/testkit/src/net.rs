@@ -4,6 +4,7 @@
 //! reach each other as in a real cluster; the API server has the service address that pods get. There are no
 //! services besides that one, and no DNS.
 
+pub(crate) mod filter;
 mod netlink;
 
 use std::convert::Infallible;

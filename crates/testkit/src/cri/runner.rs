@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -64,6 +64,42 @@ struct Running {
     networks: BTreeMap<String, Namespaces>,
     /// By container, ended ones too.
     processes: BTreeMap<String, Arc<Process>>,
+}
+
+/// The networks of a node's pods, for as long as the node lives.
+#[derive(Debug)]
+pub(crate) struct PodNetworks {
+    store: Arc<Mutex<Store>>,
+    runner: Weak<Runner>,
+}
+
+/// The network of a pod's sandbox.
+#[derive(Debug)]
+pub(crate) struct PodNetwork {
+    /// The sandbox' id.
+    pub(crate) sandbox: String,
+    /// The pod's.
+    pub(crate) uid: String,
+    pub(crate) namespaces: Namespaces,
+}
+
+impl PodNetworks {
+    pub(super) fn new(store: Arc<Mutex<Store>>, runner: &Arc<Runner>) -> Self {
+        Self { store, runner: Arc::downgrade(runner) }
+    }
+
+    /// Those of now; pods in the node's network have none.
+    pub(crate) fn list(&self) -> Vec<PodNetwork> {
+        let Some(runner) = self.runner.upgrade() else { return Vec::new() };
+        let sandboxes = service::lock(&self.store).snapshot(now()).sandboxes;
+        let own = sandboxes.into_iter().filter(|sandbox| sandbox.ready && sandbox.ip.is_some());
+        let state = runner.state();
+        own.filter_map(|sandbox| {
+            let namespaces = state.networks.get(&sandbox.id)?.clone();
+            Some(PodNetwork { sandbox: sandbox.id, uid: sandbox.uid, namespaces })
+        })
+        .collect()
+    }
 }
 
 impl Runner {

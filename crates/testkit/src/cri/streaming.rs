@@ -1,5 +1,5 @@
-//! Streams of `exec` and `port-forward`. The program `cri-streaming` serves them to kubelets, and asks here for the files
-//! that a stream is copied from and to.
+//! Streams of `exec` and `port-forward`. The program `cri-streaming` serves them to kubelets, and asks here for the
+//! files that a stream is copied from and to.
 //!
 //! In: requests of the interface, and the program's questions on a unix socket. Out: URLs, pipes of processes, sockets
 //! in pods. Never: a byte of a stream, or a program before the first request.
@@ -217,7 +217,7 @@ async fn follow(stream: &mut UnixStream, mut exec: Exec) -> io::Result<()> {
     let mut more = [0];
     tokio::select! {
         code = exec.ended() => say(stream, &json!({ "code": code }), &[]).await,
-        // The program is gone, and nobody wants the rest.
+        // The program is gone, and with it the reader of the rest.
         _ = stream.read(&mut more) => Ok(()),
     }
 }

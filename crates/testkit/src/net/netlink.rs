@@ -13,8 +13,8 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 // include/uapi/linux/{netlink,rtnetlink,if_link,if_addr,veth}.h
 const NLM_F_REQUEST: u16 = 0x1;
-const NLM_F_ACK: u16 = 0x4;
-const NLM_F_CREATE: u16 = 0x400;
+pub(super) const NLM_F_ACK: u16 = 0x4;
+pub(super) const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
@@ -41,7 +41,7 @@ const HEADER: usize = 16;
 
 /// A bridge, up, that shall have this address.
 pub(super) fn add_bridge(name: &str, address: Ipv4Addr) -> anyhow::Result<()> {
-    let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE);
+    let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_ACK);
     message.link_header(0, IFF_UP);
     message.text(IFLA_IFNAME, name);
     // Without its own address the bridge takes that of a port, and is unreachable for a minute after that port is gone.
@@ -59,7 +59,7 @@ pub(super) fn add_veth(
     address: Ipv4Addr,
     of: BorrowedFd<'_>,
 ) -> anyhow::Result<()> {
-    let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE);
+    let mut message = Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_ACK);
     message.link_header(0, IFF_UP);
     message.text(IFLA_IFNAME, name);
     message.attribute(IFLA_MASTER, &index(bridge)?.to_ne_bytes());
@@ -79,14 +79,14 @@ pub(super) fn add_veth(
 
 /// Switches a device on.
 pub(super) fn set_up(device: &str) -> anyhow::Result<()> {
-    let mut message = Message::new(RTM_NEWLINK, 0);
+    let mut message = Message::new(RTM_NEWLINK, NLM_F_ACK);
     message.link_header(index(device)?, IFF_UP);
     message.send().with_context(|| format!("setting {device} up"))
 }
 
 /// Gives a device an address; what shares its first `prefix` bits is reached directly.
 pub(super) fn add_address(device: &str, address: Ipv4Addr, prefix: u8) -> anyhow::Result<()> {
-    let mut message = Message::new(RTM_NEWADDR, NLM_F_CREATE);
+    let mut message = Message::new(RTM_NEWADDR, NLM_F_CREATE | NLM_F_ACK);
     message.bytes.extend([AF_INET, prefix, 0, 0]);
     message.bytes.extend(index(device)?.to_ne_bytes());
     message.attribute(IFA_LOCAL, &address.octets());
@@ -96,7 +96,7 @@ pub(super) fn add_address(device: &str, address: Ipv4Addr, prefix: u8) -> anyhow
 
 /// Sends whatever has no other way to `gateway`.
 pub(super) fn add_default_route(gateway: Ipv4Addr) -> anyhow::Result<()> {
-    let mut message = Message::new(RTM_NEWROUTE, NLM_F_CREATE);
+    let mut message = Message::new(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_ACK);
     message.bytes.extend([AF_INET, 0, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, 0, RTN_UNICAST, 0, 0, 0, 0]);
     message.attribute(RTA_GATEWAY, &gateway.octets());
     message.send().with_context(|| format!("adding a default route to {gateway}"))
@@ -110,17 +110,23 @@ fn hardware(address: Ipv4Addr) -> [u8; 6] {
 }
 
 /// A request being written: a header, a fixed part, attributes.
-struct Message {
+pub(super) struct Message {
     bytes: Vec<u8>,
 }
 
 impl Message {
-    fn new(kind: u16, flags: u16) -> Self {
+    pub(super) fn new(kind: u16, flags: u16) -> Self {
         let mut bytes = vec![0; 4]; // the length, when it is known
         bytes.extend(kind.to_ne_bytes());
-        bytes.extend((flags | NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+        bytes.extend((flags | NLM_F_REQUEST).to_ne_bytes());
         bytes.extend([0; 8]); // sequence number and sender
         Self { bytes }
+    }
+
+    /// The fixed part, before any attribute.
+    pub(super) fn fixed(mut self, part: [u8; 4]) -> Self {
+        self.bytes.extend(part);
+        self
     }
 
     /// The fixed part about a device, with [`IFF_UP`] or no flags; a new one has no index.
@@ -131,11 +137,11 @@ impl Message {
         self.bytes.extend(flags.to_ne_bytes()); // which of them to change
     }
 
-    fn attribute(&mut self, kind: u16, value: &[u8]) {
+    pub(super) fn attribute(&mut self, kind: u16, value: &[u8]) {
         self.nested(kind, |inner| inner.bytes.extend(value));
     }
 
-    fn text(&mut self, kind: u16, value: &str) {
+    pub(super) fn text(&mut self, kind: u16, value: &str) {
         self.nested(kind, |inner| {
             inner.bytes.extend(value.as_bytes());
             inner.bytes.push(0);
@@ -143,7 +149,7 @@ impl Message {
     }
 
     /// An attribute: length, kind, value, padding to four bytes that does not count.
-    fn nested(&mut self, kind: u16, write: impl FnOnce(&mut Self)) {
+    pub(super) fn nested(&mut self, kind: u16, write: impl FnOnce(&mut Self)) {
         let start = self.bytes.len();
         self.bytes.extend([0; 2]);
         self.bytes.extend(kind.to_ne_bytes());
@@ -153,22 +159,31 @@ impl Message {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// Sends it and waits for the kernel's word on it.
-    fn send(mut self) -> anyhow::Result<()> {
+    /// The whole of it, with its length.
+    pub(super) fn finish(mut self) -> Vec<u8> {
         let length = self.bytes.len() as u32;
         self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        self.bytes
+    }
+
+    /// Sends it and waits for the kernel's word on it.
+    fn send(self) -> anyhow::Result<()> {
         let socket = socket()?;
-        send(&socket, &self.bytes, SendFlags::empty())?;
+        send(&socket, &self.finish(), SendFlags::empty())?;
         let mut answer = [0; 4096];
         let (_, length) = recv(&socket, &mut answer, RecvFlags::empty())?;
-        let answer = &answer[..length];
-        let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
-        let code = answer.get(HEADER..HEADER + 4).and_then(|bytes| bytes.try_into().ok());
-        match (kind, code.map(i32::from_ne_bytes)) {
-            (Some(NLMSG_ERROR), Some(0)) => Ok(()),
-            (Some(NLMSG_ERROR), Some(code)) => Err(io::Error::from_raw_os_error(-code).into()),
-            _ => anyhow::bail!("the kernel's answer is no acknowledgement"),
-        }
+        acknowledged(&answer[..length])
+    }
+}
+
+/// The kernel's word on a request.
+pub(super) fn acknowledged(answer: &[u8]) -> anyhow::Result<()> {
+    let kind = answer.get(4..6).and_then(|bytes| bytes.try_into().ok()).map(u16::from_ne_bytes);
+    let code = answer.get(HEADER..HEADER + 4).and_then(|bytes| bytes.try_into().ok());
+    match (kind, code.map(i32::from_ne_bytes)) {
+        (Some(NLMSG_ERROR), Some(0)) => Ok(()),
+        (Some(NLMSG_ERROR), Some(code)) => Err(io::Error::from_raw_os_error(-code).into()),
+        _ => anyhow::bail!("the kernel's answer is no acknowledgement"),
     }
 }
 

@@ -3,6 +3,8 @@
 
 #[path = "containers/confined.rs"]
 mod confined;
+#[path = "containers/policies.rs"]
+mod policies;
 #[path = "containers/program.rs"]
 mod program;
 #[path = "containers/streams.rs"]
@@ -40,7 +42,8 @@ fn containers_are_processes() {
         // Else volumes hear of changes after a minute.
         let config = Map::from_iter([("syncFrequency".to_owned(), json!("1s"))]);
         let kubelet = KubeletOptions { config, ..KubeletOptions::default() };
-        let builder = Cluster::builder().machines(machines).kubelet(kubelet).installable(network, images);
+        let builder = Cluster::builder().machines(machines).kubelet(kubelet).network_policies(true);
+        let builder = builder.installable(network, images);
         let began = Instant::now();
         let cluster = builder.start(&rig).await.unwrap();
         println!("cluster up in {:?}", began.elapsed());
@@ -56,6 +59,7 @@ fn containers_are_processes() {
             an_end_is_graceful(&cluster),
             config_maps_are_updated(&cluster),
             unknown_images_are_not_pulled(&cluster),
+            policies::connections_are_allowed_by_selector_and_block(&cluster),
             streams::commands_run_in_a_container(&cluster),
             streams::an_image_without_a_shell_runs_its_program(&cluster),
             streams::logs_are_read_as_a_client_asks(&cluster),

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 20;
 const UNIQUE: u32 = 86_399_000;
 
 /// What a command said, and its exit code or the reason why there is none.
-type Outcome = (String, String, Result<i32, String>);
+pub(super) type Outcome = (String, String, Result<i32, String>);
 
 pub(super) async fn commands_run_in_a_container(cluster: &Cluster) {
     let container = json!({
@@ -186,7 +186,7 @@ pub(super) async fn nothing_is_left(cluster: Cluster) {
 }
 
 /// Runs a command to its end.
-async fn run(pods: &Api<Pod>, pod: &str, words: &[&str], input: &str) -> Outcome {
+pub(super) async fn run(pods: &Api<Pod>, pod: &str, words: &[&str], input: &str) -> Outcome {
     let params = AttachParams::default().stdin(!input.is_empty());
     let mut process = pods.exec(pod, words.iter().copied(), &params).await.unwrap();
     if let Some(mut stdin) = process.stdin() {
@@ -214,7 +214,7 @@ fn outcome(status: Status) -> Result<i32, String> {
     }
 }
 
-async fn ready(cluster: &Cluster, pod: &str) {
+pub(super) async fn ready(cluster: &Cluster, pod: &str) {
     pod_until(cluster, pod, |pod| statuses(pod).iter().any(|c| c.ready)).await;
 }
 
