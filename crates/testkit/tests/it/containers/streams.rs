@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures::{AsyncBufReadExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, AttachParams, AttachedProcess, LogParams};
 use kube::client::Body;
 use serde_json::json;
@@ -116,14 +117,19 @@ pub(super) async fn logs_are_read_as_a_client_asks(cluster: &Cluster) {
     let pods = api::<Pod>(cluster).await;
     let last = LogParams { tail_lines: Some(2), ..LogParams::default() };
     assert_eq!(pods.logs("teller", &last).await.unwrap(), "line 4\nline 5\n");
-    let now = k8s_openapi::jiff::Timestamp::now();
+    // API servers count whole seconds, so what is said next must not fall into the same one.
+    let stamped = LogParams { timestamps: true, ..last.clone() };
+    let stamp = pods.logs("teller", &stamped).await.unwrap();
+    let stamp: Timestamp = stamp.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
+    let after = Timestamp::from_second(stamp.as_second() + 1).unwrap();
+    until("the next second", || Timestamp::now() >= after).await;
     let follow = LogParams { follow: true, tail_lines: Some(1), ..LogParams::default() };
     let mut lines = pods.log_stream("teller", &follow).await.unwrap().lines();
     assert_eq!(lines.try_next().await.unwrap().unwrap(), "line 5");
     assert_eq!(run(&pods, "teller", &["touch", "/tmp/go"], "").await.2, Ok(0));
     let next = tokio::time::timeout(PATIENCE, lines.try_next()).await;
     assert_eq!(next.unwrap().unwrap().unwrap(), "late");
-    let since = LogParams { since_time: Some(now), ..LogParams::default() };
+    let since = LogParams { since_time: Some(after), ..LogParams::default() };
     assert_eq!(pods.logs("teller", &since).await.unwrap(), "late\n");
     of_the_one_before(cluster, &pods).await;
 }
