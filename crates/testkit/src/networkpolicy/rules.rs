@@ -1,7 +1,7 @@
 //! What policies allow a pod.
 //!
-//! In: pods, namespaces and policies as observed. Out: the filter of one pod. Never: I/O, nor a pod in its node's network
-//! as a peer, which policies do not know.
+//! In: pods, namespaces and policies as observed. Out: the filter of one pod. Never: I/O, nor a pod in its node's
+//! network as a peer, which policies do not know.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
