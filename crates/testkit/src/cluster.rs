@@ -12,6 +12,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, LogParams, Patch, PatchParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Client, ResourceExt as _};
+use serde_json::{Map, Value};
 
 use crate::audit::Request;
 use crate::controlplane::{ControlPlane, ControlPlaneOptions};
@@ -158,6 +159,18 @@ impl ClusterNode {
     #[must_use]
     pub fn cri(&self) -> &CriServer {
         &self.cri
+    }
+
+    /// Restarts the machine: all containers end, the kubelet's managers forget what they have handed out, and the
+    /// kubelet starts with these fields over the configuration that it was started with first. Waits until it is ready.
+    ///
+    /// # Errors
+    /// When the files cannot be written, or the kubelet is not ready in time; with the end of its log.
+    pub async fn reboot(&self, config: &Map<String, Value>) -> anyhow::Result<()> {
+        self.kubelet.stop();
+        self.cri.power_off();
+        self.kubelet.reset(config)?;
+        self.kubelet.restart().await
     }
 
     /// Where the podresources API of its kubelet is served.

@@ -50,6 +50,9 @@ pub mod api {
     include!("gen/cri.v1.rs");
 }
 
+/// The runtime handlers: the default one, and its name as with other runtimes.
+const HANDLERS: [&str; 2] = ["", "runc"];
+
 /// The longest path a unix socket address can hold on Linux, without the closing zero byte.
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -132,6 +135,14 @@ impl CriServer {
     /// The networks of its pods, where these have their own.
     pub(crate) fn pod_networks(&self) -> Option<PodNetworks> {
         Some(PodNetworks::new(self.store.clone(), self.runner.as_ref()?))
+    }
+
+    /// Ends all containers and pods at once, as a machine does that goes down. What they were stays known.
+    pub fn power_off(&self) {
+        if let Some(runner) = &self.runner {
+            runner.end();
+        }
+        service::lock(&self.store).stop_all(service::now());
     }
 
     /// All sandboxes and containers as they are now.

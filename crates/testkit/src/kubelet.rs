@@ -6,13 +6,15 @@
 mod cgroups;
 mod host;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use std::{fmt, fs};
+use std::{fmt, fs, io};
 
 use anyhow::{Context as _, bail};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeSpec, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::{Map, Value, json};
@@ -38,6 +40,9 @@ const EVICTION_MIB: u64 = 1;
 /// The file with the KubeletConfiguration in the kubelet's root folder, named as kubeadm does.
 const CONFIG: &str = "config.yaml";
 
+/// The files in which the managers keep what they have handed out. One that another policy has written ends a kubelet.
+const STATES: [&str; 2] = ["cpu_manager_state", "memory_manager_state"];
+
 /// The taint the API server puts on new nodes and only a controller takes away.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
@@ -62,12 +67,18 @@ pub struct KubeletOptions {
     pub config: Map<String, Value>,
     /// Further flags.
     pub flags: Vec<String>,
+    /// Labels of the node, there before its kubelet is. A kubelet may not give itself a role.
+    pub labels: BTreeMap<String, String>,
+    /// Taints of the node, there before its kubelet is.
+    pub taints: Vec<Taint>,
 }
 
 /// A running kubelet; dropping it kills it.
 pub struct Kubelet {
     process: Process,
     root: PathBuf,
+    /// The configuration it was started with first.
+    base: Map<String, Value>,
     healthz: (IpAddr, u16),
     client: Client,
     host: Host,
@@ -92,7 +103,25 @@ impl Default for KubeletOptions {
             max_pods: 250,
             config: Map::new(),
             flags: Vec::new(),
+            labels: BTreeMap::new(),
+            taints: Vec::new(),
         }
+    }
+}
+
+impl KubeletOptions {
+    /// The same on a node of OpenShift's control plane: with its roles, and the taint that keeps pods away.
+    #[must_use]
+    pub fn master(mut self) -> Self {
+        for role in ["control-plane", "master"] {
+            self.labels.insert(format!("node-role.kubernetes.io/{role}"), String::new());
+        }
+        self.taints.push(Taint {
+            key: "node-role.kubernetes.io/master".to_owned(),
+            effect: "NoSchedule".to_owned(),
+            ..Taint::default()
+        });
+        self
     }
 }
 
@@ -110,9 +139,11 @@ impl Kubelet {
     ) -> anyhow::Result<Self> {
         let (name, dir, root) = (host.name(), host.dir(), host.root());
         let ports = Ports::new(&host)?;
-        let config = configuration(control, &host, options, cri, &ports)?;
+        let base = configuration(control, &host, options, cri, &ports)?;
         let config_file = root.join(CONFIG);
-        fs::write(&config_file, format!("{:#}\n", Value::Object(config)))?;
+        write_config(&config_file, &base)?;
+        let client = control.client().await?;
+        announce(&client, name, options).await?;
         // The Node authorizer lets a kubelet see only what concerns its own node.
         let kubeconfig = control.kubeconfig_for(&format!("system:node:{name}"), "system:nodes")?;
         let spec = Spec::new(format!("kubelet-{name}"), control.binaries().path(Program::Kubelet))
@@ -125,13 +156,7 @@ impl Kubelet {
             .args(host.address().map(|address| format!("--node-ip={address}")))
             .args(options.flags.clone());
         let process = control.process_group().spawn(spec)?;
-        Ok(Self {
-            process,
-            root,
-            healthz: (host.reached_at(), ports.healthz),
-            host,
-            client: control.client().await?,
-        })
+        Ok(Self { process, root, base, healthz: (host.reached_at(), ports.healthz), host, client })
     }
 
     /// Name of the node.
@@ -219,10 +244,29 @@ impl Kubelet {
         let path = self.config_file();
         let mut config: Map<String, Value> = serde_json::from_str(&fs::read_to_string(&path)?)?;
         config.extend(changes.clone());
-        // As a whole: a reader never sees half of it.
-        let new = path.with_extension("new");
-        fs::write(&new, format!("{:#}\n", Value::Object(config)))?;
-        fs::rename(&new, &path).with_context(|| format!("replacing {}", path.display()))
+        write_config(&path, &config)
+    }
+
+    /// Makes the configuration file what it was at first, with these fields over it: objects are merged, all else is
+    /// replaced. The managers forget what they have handed out, so the kubelet has to be stopped.
+    ///
+    /// # Errors
+    /// When a file cannot be replaced or removed.
+    pub(crate) fn reset(&self, over: &Map<String, Value>) -> anyhow::Result<()> {
+        let mut config = self.base.clone();
+        merge(&mut config, over);
+        write_config(&self.config_file(), &config)?;
+        for name in STATES {
+            let path = self.root.join(name);
+            match fs::remove_file(&path) {
+                // A manager without a policy has none.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("removing {}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Kills the kubelet as `kill -9` does, starts it again on the same machine and state, and waits until it is ready.
@@ -328,6 +372,41 @@ fn configuration(
     }
     config.extend(options.config.clone());
     Ok(config)
+}
+
+/// As a whole: a reader never sees half of it.
+fn write_config(path: &Path, config: &Map<String, Value>) -> anyhow::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, format!("{:#}\n", Value::Object(config.clone())))?;
+    fs::rename(&new, path).with_context(|| format!("replacing {}", path.display()))
+}
+
+fn merge(config: &mut Map<String, Value>, over: &Map<String, Value>) {
+    for (name, value) in over {
+        match (config.get_mut(name), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            _ => drop(config.insert(name.clone(), value.clone())),
+        }
+    }
+}
+
+/// Makes the Node of a kubelet that is to find one.
+async fn announce(client: &Client, name: &str, options: &KubeletOptions) -> anyhow::Result<()> {
+    let KubeletOptions { labels, taints, .. } = options;
+    if labels.is_empty() && taints.is_empty() {
+        return Ok(());
+    }
+    let node = Node {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(labels.clone()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(NodeSpec { taints: Some(taints.clone()), ..NodeSpec::default() }),
+        ..Node::default()
+    };
+    let made = Api::all(client.clone()).create(&PostParams::default(), &node).await;
+    made.map(drop).with_context(|| format!("making the node {name}"))
 }
 
 impl Ports {

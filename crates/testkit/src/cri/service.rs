@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use tonic::{Request, Response, Status};
 
+use super::HANDLERS;
 use super::api::image_service_server::ImageService;
 use super::api::runtime_service_server::RuntimeService;
 use super::api::*;
@@ -148,10 +149,12 @@ impl RuntimeService for Service {
         let conditions = vec![ready("RuntimeReady"), ready("NetworkReady")];
         Ok(Response::new(StatusResponse {
             status: Some(RuntimeStatus { conditions }),
-            runtime_handlers: vec![RuntimeHandler {
-                name: String::new(),
-                features: Some(RuntimeHandlerFeatures::default()),
-            }],
+            runtime_handlers: HANDLERS
+                .map(|name| RuntimeHandler {
+                    name: name.to_owned(),
+                    features: Some(RuntimeHandlerFeatures::default()),
+                })
+                .into(),
             features: Some(RuntimeFeatures::default()),
             ..StatusResponse::default()
         }))
@@ -258,7 +261,10 @@ impl RuntimeService for Service {
     ) -> Answer<CreateContainerResponse> {
         let request = request.into_inner();
         let config = request.config.ok_or_else(|| Status::invalid_argument("config: missing"))?;
-        let defaults = if self.runner.is_some() { None } else { Some(self.defaults) };
+        // A program does what it does; an image without one has the commands of the fake.
+        let named = config.image.as_ref().map_or("", wire::image_named);
+        let is_program = |runner: &Arc<Runner>| runner.image(named).is_some_and(|image| !image.is_pause());
+        let defaults = (!self.runner.as_ref().is_some_and(is_program)).then_some(self.defaults);
         let container_id = self.store().create_container(&request.pod_sandbox_id, config, defaults, now())?;
         Ok(Response::new(CreateContainerResponse { container_id }))
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tonic::Status;
 
+use super::HANDLERS;
 use super::address::Range;
 use super::api;
 use super::behaviour::{Behaviour, Run};
@@ -155,10 +156,8 @@ impl Store {
         let Some(metadata) = &config.metadata else {
             return Err(Status::invalid_argument("config.metadata: missing"));
         };
-        if !handler.is_empty() {
-            return Err(Status::not_found(format!(
-                "runtime_handler: no handler {handler:?}, only the default one"
-            )));
+        if !HANDLERS.contains(&handler.as_str()) {
+            return Err(Status::not_found(format!("runtime_handler: {handler:?} is none of {HANDLERS:?}")));
         }
         if self.sandboxes.values().any(|other| other.config.metadata.as_ref() == Some(metadata)) {
             let (namespace, name, attempt) = (&metadata.namespace, &metadata.name, metadata.attempt);
@@ -181,6 +180,12 @@ impl Store {
                 container.end(now, KILLED);
             }
         }
+    }
+
+    /// Stops all of them.
+    pub(super) fn stop_all(&mut self, now: i64) {
+        let ids: Vec<String> = self.sandboxes.keys().cloned().collect();
+        ids.iter().for_each(|id| self.stop_sandbox(id, now));
     }
 
     /// Removes it with its containers, running or not.

@@ -2,6 +2,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt as _;
 use kube::api::{Api, LogParams, PostParams};
 use kube::runtime::wait::await_condition;
 use testkit::cluster::Cluster;
@@ -21,7 +22,8 @@ async fn kubelets_on_different_machines_say_what_they_have() {
         .hugepages_per_zone(2048, 512)
         .hugepages_per_zone(1 << 20, 2)
         .zone(4, 0, 4 << 10);
-    let a_whole_core = KubeletOptions { reserved_cpus: "0,8".to_owned(), ..KubeletOptions::default() };
+    let a_whole_core =
+        KubeletOptions { reserved_cpus: "0,8".to_owned(), ..KubeletOptions::default() }.master();
     let began = Instant::now();
     let cluster =
         Cluster::builder().machines([Machine::new()]).node(huge, a_whole_core).start(&rig).await.unwrap();
@@ -40,7 +42,16 @@ async fn kubelets_on_different_machines_say_what_they_have() {
             let has = allocatable.get(resource).map_or("", |quantity| quantity.0.as_str());
             assert_eq!(has, amount, "{resource} of {name}");
         }
-        assert_eq!(node.spec.unwrap_or_default().taints, None);
+    }
+    for (name, role, tainted) in [("node-0", None, None), ("node-1", Some(""), Some("NoSchedule"))] {
+        let node = nodes.get(name).await.unwrap();
+        let label = node.labels().get("node-role.kubernetes.io/master").map(String::as_str);
+        let taints = node.spec.clone().unwrap_or_default().taints.unwrap_or_default();
+        let effects: Vec<_> = taints.iter().map(|taint| taint.effect.as_str()).collect();
+        assert_eq!((label, effects), (role, Vec::from_iter(tainted)), "{name}");
+        let handlers = node.status.clone().unwrap().runtime_handlers.unwrap_or_default();
+        let handlers: Vec<_> = handlers.into_iter().filter_map(|handler| handler.name).collect();
+        assert!(handlers.contains(&"runc".to_owned()), "{name}: {handlers:?}");
     }
 }
 

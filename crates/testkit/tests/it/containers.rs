@@ -188,9 +188,14 @@ async fn unknown_images_are_not_pulled(cluster: &Cluster) {
     })
     .await;
     pod_until(cluster, "pause", |pod| statuses(pod).iter().any(|c| c.ready)).await;
+    // An image without a program has the commands of the fake.
+    let short = json!({ "name": "main", "image": "registry:5000/pause:3", "command": ["sleep", "1s"] });
+    create_pod(cluster, "short", json!({ "restartPolicy": "Never", "containers": [short] })).await;
+    let phase = |pod: &Pod| pod.status.clone()?.phase;
+    pod_until(cluster, "short", |pod| phase(pod).as_deref() == Some("Succeeded")).await;
 }
 
-/// The node is the same when its kubelet starts again, and so are processes and volumes.
+/// The node is the same when its kubelet starts again, and so are processes and volumes; not so when it reboots.
 async fn containers_outlive_their_kubelet(cluster: &Cluster) {
     let reader = api::<Pod>(cluster).await.get("reader").await.unwrap();
     let on = reader.spec.unwrap().node_name.unwrap();
@@ -204,6 +209,12 @@ async fn containers_outlive_their_kubelet(cluster: &Cluster) {
     maps.patch("settings", &PatchParams::default(), &Patch::Merge(third)).await.unwrap();
     says(cluster, "reader", "third").await;
     assert_eq!(pid(), before);
+    node.reboot(&Map::from_iter([("topologyManagerScope".to_owned(), json!("pod"))])).await.unwrap();
+    let again = |pod: &Pod| statuses(pod).iter().any(|c| c.restart_count == 1 && c.ready);
+    pod_until(cluster, "reader", again).await;
+    assert!(pid().is_some() && pid() != before);
+    let config = std::fs::read_to_string(node.kubelet().config_file()).unwrap();
+    assert!(config.contains("\"topologyManagerScope\": \"pod\""), "{config}");
 }
 
 async fn api<K>(cluster: &Cluster) -> Api<K>
