@@ -2,7 +2,7 @@
 //!
 //! In: a client of a cluster, which [`Flavour`] it shall be. Out: the kinds that installers meet there, with
 //! schemas that refuse what does not belong into them, the objects by which the distribution is recognised, and a
-//! script in place of its Machine Config Operator ([`mco`]). Never: other controllers: no admission asks a
+//! fake of its Machine Config Operator ([`mco`]). Never: other controllers: no admission asks a
 //! SecurityContextConstraint, and serving certificates are not issued.
 //!
 //! Field names, required fields and values are those of the OpenShift API 4.18. MachineConfig's Ignition part,
@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use testkit::cluster::install_crds;
 
-pub use instance::{MANAGED, NODE_POOL, kubelet_config, node_pool_config, pool, tls_profile};
+pub use instance::{MANAGED, NODE_POOL, kubelet_config, node_pool_config, pool, scheduler, tls_profile};
 
 /// Which of Red Hat's distributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,10 @@ pub struct Instance {
 #[must_use]
 pub fn definitions(flavour: Flavour) -> Vec<Value> {
     match flavour {
-        Flavour::OpenShift => [definition::config(), definition::security(), definition::machine()].concat(),
-        Flavour::HyperShift => [definition::config(), definition::security()].concat(),
+        Flavour::OpenShift => [definitions(Flavour::HyperShift), definition::machine()].concat(),
+        Flavour::HyperShift => {
+            [definition::config(), definition::operators(), definition::security()].concat()
+        }
     }
 }
 

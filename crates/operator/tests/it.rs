@@ -26,6 +26,8 @@ mod hardware;
 mod killed;
 #[path = "it/layouts.rs"]
 mod layouts;
+#[path = "it/machines.rs"]
+mod machines;
 #[path = "it/openshift.rs"]
 mod openshift;
 #[path = "it/own_node.rs"]

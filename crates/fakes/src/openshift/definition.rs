@@ -30,7 +30,21 @@ pub(super) fn config() -> Vec<Value> {
             with_spec(object(&[], []), cluster_operator_status()),
         ),
         crd(group, "APIServer", "apiservers", with_spec(api_server_spec(), object(&[], []))),
+        crd(group, "Scheduler", "schedulers", with_spec(scheduler_spec(), object(&[], []))),
     ]
+}
+
+/// `operators.coreos.com`: what OLM installs.
+pub(super) fn operators() -> Vec<Value> {
+    let subscription = Definition {
+        group: "operators.coreos.com",
+        version: "v1alpha1",
+        kind: "Subscription",
+        plural: "subscriptions",
+        short: Some("sub"),
+        scope: "Namespaced",
+    };
+    vec![subscription.of(with_spec(subscription_spec(), anything()))]
 }
 
 /// `security.openshift.io`: what pods may be.
@@ -160,6 +174,34 @@ fn api_server_spec() -> Value {
             ("encryption", object(&[], [("type", text())])),
             ("servingCerts", object(&[], [("namedCertificates", list(certificate))])),
             ("tlsSecurityProfile", nullable(tls_profile())),
+        ],
+    )
+}
+
+fn scheduler_spec() -> Value {
+    object(
+        &[],
+        [
+            ("defaultNodeSelector", text()),
+            ("mastersSchedulable", boolean()),
+            ("policy", object(&[], [("name", text())])),
+            ("profile", one_of(&["", "LowNodeUtilization", "HighNodeUtilization", "NoScoring"])),
+        ],
+    )
+}
+
+/// What is told to the pods of an operator is a pod's part, which is not checked here.
+fn subscription_spec() -> Value {
+    object(
+        &["name", "source", "sourceNamespace"],
+        [
+            ("channel", text()),
+            ("config", anything()),
+            ("installPlanApproval", one_of(&["Automatic", "Manual"])),
+            ("name", text()),
+            ("source", text()),
+            ("sourceNamespace", text()),
+            ("startingCSV", text()),
         ],
     )
 }

@@ -57,6 +57,7 @@ pub(super) fn config(control_plane: &str, version: &str) -> Vec<Instance> {
         operator("openshift-apiserver", &["operator", "openshift-apiserver"], version),
         operator("kube-apiserver", &["raw-internal", "operator", "kube-apiserver"], version),
         tls_profile(None),
+        scheduler(false),
         managed(),
     ]
 }
@@ -198,6 +199,19 @@ pub fn tls_profile(profile: Option<&str>) -> Instance {
         "spec": { "audit": { "profile": "Default" }, "tlsSecurityProfile": profile },
     });
     Instance { plural: "apiservers", body }
+}
+
+/// The Scheduler object, by which a cluster says whether masters take all pods. The fake of the Machine Config Operator
+/// does so.
+#[must_use]
+pub fn scheduler(masters_schedulable: bool) -> Instance {
+    let body = json!({
+        "apiVersion": "config.openshift.io/v1",
+        "kind": "Scheduler",
+        "metadata": { "name": "cluster" },
+        "spec": { "mastersSchedulable": masters_schedulable, "policy": { "name": "" } },
+    });
+    Instance { plural: "schedulers", body }
 }
 
 /// [`MANAGED`] itself.

@@ -1,10 +1,13 @@
 use std::time::Duration;
 
 use fakes::openshift::mco::{Mco, PoolBehaviour};
-use fakes::openshift::{Flavour, install, kubelet_config, make, node_pool_config, pool, tls_profile};
-use kube::Client;
+use fakes::openshift::{
+    Flavour, Instance, install, kubelet_config, make, node_pool_config, pool, scheduler, tls_profile,
+};
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::core::GroupVersionKind;
+use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::rig;
@@ -70,6 +73,8 @@ async fn machine_configs_are_rolled_out_as_told() {
     mco.set_behaviour("infra", PoolBehaviour::RollOut);
     mco.settled(PATIENCE).await.unwrap();
     assert!(!is("infra", "Degraded").await && is("infra", "Updated").await && sources("infra").await == 1);
+    assert_eq!(sources("worker").await, 1);
+    kubelet_configs(&client, &mco).await;
     // Others of a cluster's objects, as its users make them.
     let configuration = json!({ "topologyManagerPolicy": "single-numa-node" });
     let key = "pools.operator.machineconfiguration.openshift.io/worker";
@@ -79,9 +84,61 @@ async fn machine_configs_are_rolled_out_as_told() {
         node_pool_config("pool-a", &configuration),
         tls_profile(Some("Modern")),
         tls_profile(None),
+        scheduler(true),
+        subscription(),
     ] {
         make(&client, &instance).await.unwrap();
     }
+}
+
+/// An object of OLM.
+fn subscription() -> Instance {
+    let body = json!({
+        "apiVersion": "operators.coreos.com/v1alpha1",
+        "kind": "Subscription",
+        "metadata": { "name": "numaresources-operator", "namespace": "default" },
+        "spec": {
+            "channel": "4.18",
+            "config": { "env": [{ "name": "A", "value": "b" }] },
+            "name": "numaresources-operator",
+            "source": "redhat-operators",
+            "sourceNamespace": "openshift-marketplace",
+        },
+    });
+    Instance { plural: "subscriptions", body }
+}
+
+/// A node gets what its pool has, as far as it is valid.
+async fn kubelet_configs(client: &Client, mco: &Mco) {
+    let nodes = Api::<DynamicObject>::all_with(client.clone(), &ApiResource::erase::<Node>(&()));
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": "node-0", "labels": { "node-role.kubernetes.io/worker": "" } },
+        "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+    });
+    make(client, &Instance { plural: "nodes", body: node }).await.unwrap();
+    let key = "pools.operator.machineconfiguration.openshift.io/worker";
+    let name = "machineconfiguration.openshift.io/currentConfig";
+    let current = async || nodes.get("node-0").await.unwrap().annotations().get(name).cloned();
+    let mut seen = vec![current().await];
+    for (config, wanted) in [
+        (json!({ "topologyManagerScope": "pod" }), "Success"),
+        (json!({ "topologyManagerScope": "pod", "clusterDomain": "a" }), "Failure"),
+        (json!({ "topologyManagerScope": "container" }), "Success"),
+    ] {
+        make(client, &kubelet_config("numa", key, &config)).await.unwrap();
+        mco.settled(PATIENCE).await.unwrap();
+        let group = "machineconfiguration.openshift.io";
+        let status = get(client, group, "KubeletConfig", "kubeletconfigs", "numa").await["status"].clone();
+        let last = status["conditions"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!(last["type"], wanted, "{config}: {status}");
+        seen.push(current().await);
+        let pool = get(client, group, "MachineConfigPool", "machineconfigpools", "worker").await;
+        assert_eq!(pool["status"]["updatedMachineCount"], 1, "{pool}");
+        assert_eq!(pool["status"]["configuration"]["name"].as_str(), seen.last().unwrap().as_deref());
+    }
+    let [none, first, same, other] = &seen[..] else { panic!("{seen:?}") };
+    assert!(none.is_none() && first.is_some() && first == same && same != other, "{seen:?}");
 }
 
 /// Objects with one mistake each, and what the API server says of it.
@@ -110,6 +167,14 @@ fn wrong() -> Vec<(Value, &'static str, &'static str)> {
     let sccs = "securitycontextconstraints";
     vec![
         (scc(|b| b["spec"] = json!({})), sccs, "spec"),
+        (
+            json!({
+                "apiVersion": "config.openshift.io/v1", "kind": "Scheduler", "metadata": { "name": "cluster" },
+                "spec": { "profile": "Fast" },
+            }),
+            "schedulers",
+            "Unsupported value",
+        ),
         (scc(|b| b["allowHostPorts"] = json!("no")), sccs, "allowHostPorts"),
         (scc(|b| b["volumes"] = json!(["hostpath"])), sccs, "Unsupported value"),
         (scc(|b| drop(b.as_object_mut().unwrap().remove("allowHostPID"))), sccs, "allowHostPID: Required"),

@@ -108,6 +108,10 @@ fn without_theirs(dump: Dump) -> Dump {
         if object["metadata"]["ownerReferences"].as_array().is_some_and(Vec::is_empty) {
             object["metadata"]["ownerReferences"] = Value::Null;
         }
+        // The Machine Config Operator notes there when it looked at which generation.
+        if object["kind"] == "KubeletConfig" {
+            object["status"] = Value::Null;
+        }
         for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
             condition["observedGeneration"] = Value::Null;
         }

@@ -3,7 +3,7 @@
 use api::numaresources::keys::{CUSTOM, SELINUX_POLICY};
 use deployer::platform::Platform;
 use fakes::openshift::mco::{Mco, PoolBehaviour};
-use fakes::openshift::{NODE_POOL, kubelet_config, make, node_pool_config, pool, tls_profile};
+use fakes::openshift::{NODE_POOL, kubelet_config, make, node_pool_config, pool, scheduler, tls_profile};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -76,6 +76,8 @@ fn pools_are_rolled_out_paused_and_degraded() {
 
 /// A control plane node that is a worker too is in the pool `master`, which has no group.
 async fn node_of_another_pool(rig: &Rig) {
+    // Else the Machine Config Operator takes the workers' role away.
+    make(&rig.admin, &scheduler(true)).await.unwrap();
     let roles = [("node-role.kubernetes.io/master", ""), ("node-role.kubernetes.io/worker", "")];
     rig.node("compact-0", &roles).await;
     let told = "compact-0 (in master, selected by worker)";
