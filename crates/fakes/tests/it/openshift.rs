@@ -137,8 +137,8 @@ async fn kubelet_configs(client: &Client, mco: &Mco) {
         assert_eq!(pool["status"]["updatedMachineCount"], 1, "{pool}");
         assert_eq!(pool["status"]["configuration"]["name"].as_str(), seen.last().unwrap().as_deref());
     }
-    let [none, first, same, other] = &seen[..] else { panic!("{seen:?}") };
-    assert!(none.is_none() && first.is_some() && first == same && same != other, "{seen:?}");
+    let (first, valid, invalid, other) = (&seen[0], &seen[1], &seen[2], &seen[3]);
+    assert!(first.is_none() && valid.is_some() && valid == invalid && invalid != other, "{seen:?}");
 }
 
 /// Objects with one mistake each, and what the API server says of it.

@@ -92,7 +92,7 @@ fn wishes() -> [(&'static str, &'static str, Value); 2] {
 fn without_theirs(dump: Dump) -> Dump {
     let mut dump = comparable(dump);
     dump.retain(|name, _| !name.starts_with("Pod.") && !name.starts_with("NodeResourceTopology."));
-    for object in dump.values_mut() {
+    for (name, object) in &mut dump {
         for place in ["labels", "annotations"] {
             if let Some(all) = object["metadata"][place].as_object_mut() {
                 all.retain(|key, _| !key.starts_with(THEIRS));
@@ -109,7 +109,7 @@ fn without_theirs(dump: Dump) -> Dump {
             object["metadata"]["ownerReferences"] = Value::Null;
         }
         // The Machine Config Operator notes there when it looked at which generation.
-        if object["kind"] == "KubeletConfig" {
+        if name.starts_with("KubeletConfig.") {
             object["status"] = Value::Null;
         }
         for condition in object["status"]["conditions"].as_array_mut().into_iter().flatten() {
