@@ -1,10 +1,10 @@
 //! A fake of the Machine Config Operator, which rolls out when and as far as a test wants.
 //!
 //! In: the nodes, MachineConfigPools, MachineConfigs and KubeletConfigs of an API server, its APIServer and Scheduler
-//! objects, and a behaviour for each pool. Out: pools whose `spec.configuration` names all that their machines shall have;
-//! nodes that get it, a few at a time, with their annotations; the status of pools and KubeletConfigs. With [`Machines`]
-//! nodes are cordoned, drained and rebooted, and their kubelets run with what KubeletConfigs and TLS profile say. Never: a
-//! wait: the next step comes as soon as the last one is seen, unless the pool is held.
+//! objects, and a behaviour for each pool. Out: pools whose `spec.configuration` names all that their machines shall
+//! have; nodes that get it, a few at a time, with their annotations; the status of pools and KubeletConfigs. With
+//! [`Machines`] nodes are cordoned, drained and rebooted, and their kubelets run with what KubeletConfigs and TLS
+//! profile say. Never: a wait: the next step comes as soon as the last one is seen, unless the pool is held.
 
 mod daemon;
 mod kubelet_config;

@@ -1,7 +1,7 @@
 //! OpenShift with machines: KubeletConfigs and pools that change real kubelets, under the operator and its exporters.
 //!
-//! In: a tainted master and two workers, the fake of the Machine Config Operator. Out: what kubelets admit, reports that
-//! follow, counts and annotations. Never: a kubelet that is changed by anything but the fake.
+//! In: a tainted master and two workers, the fake of the Machine Config Operator. Out: what kubelets admit, reports
+//! that follow, counts and annotations. Never: a kubelet that is changed by anything but the fake.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -168,7 +168,8 @@ impl Played {
         println!("machines: {policy} {scope} is reported {:?} later", began.elapsed());
     }
 
-    /// What becomes of a pod on `node-1` that no zone has room for, but for each of its containers; it stays if it runs.
+    /// What becomes of a pod on `node-1` that no zone has room for, but for each of its containers; it stays if it
+    /// runs.
     async fn run(&self, name: &str) -> String {
         self.run_on("node-1", name).await
     }

@@ -1,7 +1,7 @@
 //! What happens on one node: the daemon that the real operator has there, and its drains.
 //!
-//! In: a configuration, and what changes machines, if anything does. Out: the node's annotations, each after what it says
-//! is true; pods that are evicted; a machine that has rebooted. Never: a pod of a DaemonSet evicted.
+//! In: a configuration, and what changes machines, if anything does. Out: the node's annotations, each after what it
+//! says is true; pods that are evicted; a machine that has rebooted. Never: a pod of a DaemonSet evicted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

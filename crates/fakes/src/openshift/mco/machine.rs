@@ -72,8 +72,8 @@ impl Machine {
     }
 }
 
-/// The pool of a node: masters are in `master` alone, and custom pools precede `worker`. A node of two custom pools is in
-/// none.
+/// The pool of a node: masters are in `master` alone, and custom pools precede `worker`. A node of two custom pools is
+/// in none.
 fn pool_of(node: &DynamicObject, world: &World) -> Option<String> {
     let takes = |pool: &&DynamicObject| {
         selector(&pool.data["spec"]["nodeSelector"]).is_some_and(|selector| selector.matches(node.labels()))

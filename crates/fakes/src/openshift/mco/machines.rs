@@ -1,7 +1,7 @@
 //! What changes machines.
 //!
-//! In: a node, fields of its kubelet's configuration. Out: a machine that has rebooted with them. Never: a change of the
-//! cluster's objects.
+//! In: a node, fields of its kubelet's configuration. Out: a machine that has rebooted with them. Never: a change of
+//! the cluster's objects.
 
 use anyhow::Context as _;
 use serde_json::{Map, Value};

@@ -1,7 +1,7 @@
 //! What the operator does next.
 //!
-//! In: the [`World`], and what is known besides. Out: [`Step`]s, which change nothing when they are taken twice. Never: a
-//! write.
+//! In: the [`World`], and what is known besides. Out: [`Step`]s, which change nothing when they are taken twice. Never:
+//! a write.
 
 use std::collections::BTreeMap;
 

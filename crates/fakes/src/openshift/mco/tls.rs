@@ -1,7 +1,7 @@
 //! TLS profiles as fields of a kubelet's configuration.
 //!
-//! In: a `tlsSecurityProfile`, `Null` where none is stated. Out: `tlsMinVersion` and `tlsCipherSuites`, by the names that
-//! kubelets know. Never: a suite that kubelets refuse.
+//! In: a `tlsSecurityProfile`, `Null` where none is stated. Out: `tlsMinVersion` and `tlsCipherSuites`, by the names
+//! that kubelets know. Never: a suite that kubelets refuse.
 
 use serde_json::{Map, Value, json};
 
