@@ -39,9 +39,12 @@ pub fn all() -> Vec<Spec> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::fmt::Write as _;
+    use std::fs;
+    use std::path::Path;
 
     use super::*;
-    use crate::spec::LAST_TIER;
+    use crate::spec::{LAST_TIER, Run};
 
     #[test]
     fn each_spec_has_an_id_of_its_own_a_claim_and_a_tier() {
@@ -51,5 +54,29 @@ mod tests {
             assert!(!spec.title.is_empty() && spec.title.len() <= 100, "{}: {:?}", spec.id, spec.title);
             assert!(spec.tier.0 <= LAST_TIER, "{}", spec.id);
         }
+    }
+    /// docs/e2e.md lists every spec.
+    #[test]
+    fn the_page_is_up_to_date() {
+        const MARK: &str =
+            "<!-- What follows is written by `UPDATE_DOCS=1 cargo test -p e2e --lib catalogue`. -->\n";
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/e2e.md");
+        let page = fs::read_to_string(&path).unwrap();
+        let (head, found) = page.split_once(MARK).unwrap();
+        let mut rows = String::from("\n| id | tier | feature | spec | labels |\n|---|---|---|---|---|\n");
+        for spec in all() {
+            let title = match spec.run {
+                Run::Test(_) => spec.title.clone(),
+                Run::Absent(reason) => format!("{}: not tried, {reason}", spec.title),
+            };
+            let labels = spec.labels.join(", ");
+            writeln!(rows, "| {} | {} | {} | {title} | {labels} |", spec.id, spec.tier.0, spec.feature)
+                .unwrap();
+        }
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            fs::write(&path, format!("{head}{MARK}{rows}")).unwrap();
+            return;
+        }
+        assert_eq!(found, rows, "UPDATE_DOCS=1 writes it anew");
     }
 }

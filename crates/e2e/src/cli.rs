@@ -28,7 +28,7 @@ use crate::selection::Selection;
 use crate::spec::{LAST_TIER, Spec};
 
 /// The time limit of one request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// Exit code when specs failed.
 const FAILED: u8 = 2;
 

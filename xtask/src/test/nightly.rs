@@ -64,6 +64,7 @@ const LONG: &[Long] = &[
     long("faults", &[("FAULT_ROUNDS", "20")], "-p scheduler --test it -- faults::", "faults: "),
     long("interruptions", &[("INTERRUPTIONS", "200")], "-p deployer --test it -- install::", "interrupted: "),
     long("kubelet-kills", &[("KILLS", "50")], "-p deviceplugin --test it -- kills::", "kill 50: "),
+    long("e2e", &[("E2E_ARGS", "--tier-up-to=3")], "-p e2e --test it -- suite::", "e2e: "),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
 ];
 
@@ -124,7 +125,9 @@ impl Long {
     fn said<'l>(&self, line: &'l str) -> Option<&'l str> {
         let after = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... "));
         let line = after.map_or(line, |(_, said)| said);
-        line.strip_prefix(self.says).filter(|_| !self.says.is_empty())
+        let says = !self.says.is_empty() && line.starts_with(self.says);
+        // Without the word by which it was found.
+        line.split_once(": ").map(|(_, said)| said).filter(|_| says)
     }
 
     fn command(&self) -> String {
@@ -185,6 +188,7 @@ mod tests {
     fn what_a_test_says_is_found_beside_libtests_words() {
         let long = long("a", &[], "", "a: ");
         assert_eq!(long.said("a: 5 of 5"), Some("5 of 5"));
+        assert_eq!(super::long("b", &[], "", "b: as").said("b: as it was"), Some("as it was"));
         assert_eq!(long.said("test a::b ... a: 5 of 5"), Some("5 of 5"));
         assert_eq!(long.said("test a::b ... ok"), None);
         assert_eq!(super::long("b", &[], "", "").said("anything"), None);

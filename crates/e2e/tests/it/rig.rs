@@ -58,9 +58,9 @@ pub(crate) fn play(body: impl AsyncFnOnce(Rig) + Send) {
         let cluster = builder.installable(network, images).start(&rig).await.unwrap();
         let admin = cluster.client().await.unwrap();
         let rig = Rig { cluster, admin, program };
-        println!("e2e: a cluster in {:?}", began.elapsed());
+        println!("rig: a cluster in {:?}", began.elapsed());
         rig.install().await;
-        println!("e2e: with the stack in {:?}", began.elapsed());
+        println!("rig: with the stack in {:?}", began.elapsed());
         body(rig).await;
     })
     .unwrap();

@@ -79,6 +79,7 @@ pub(super) const ENTRIES: &[Entry] = &[
     offline("simulate", &[]),
     offline("cdi validate", &[Argument(Kind::Cdi)]),
     offline("cdi list", &[Flag("--dir", Kind::Folder)]),
+    online("e2e --patience=2s", &[]),
     online("must-gather --timeout=2s", &[]),
     offline("fingerprint", &[Stdin(Kind::Text)]),
     offline("completion", &[]),
