@@ -14,8 +14,11 @@ mod unschedulable;
 
 use crate::spec::Spec;
 
+/// The specs of a file.
+type Specs = fn() -> Vec<Spec>;
+
 /// Features, in the order in which they run: what changes nothing first, what restarts kubelets last.
-const FEATURES: &[(&str, fn() -> Vec<Spec>)] = &[
+const FEATURES: &[(&str, Specs)] = &[
     ("nonreg", non_regression::specs),
     ("nonreg", fundamentals::specs),
     ("resacct", resource_accounting::specs),

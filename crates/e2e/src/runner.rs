@@ -249,7 +249,7 @@ async fn namespace(client: &Client, patience: Duration) -> anyhow::Result<()> {
 
 /// Takes away what the suite has made, and undoes what it has changed.
 async fn clean(cluster: &Cluster, progress: &dyn Progress) -> anyhow::Result<()> {
-    let left = cluster.undo.len().await;
+    let left = cluster.undo.pending().await;
     if left > 0 {
         progress.step(&format!("undoing {left} changes"));
     }

@@ -123,7 +123,7 @@ impl Undo {
     }
 
     /// How many changes are not undone yet.
-    pub async fn len(&self) -> usize {
+    pub async fn pending(&self) -> usize {
         self.entries.lock().await.len()
     }
 

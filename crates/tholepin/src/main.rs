@@ -311,7 +311,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),
-        Entry::E2e(args) => with_signals(async |token| e2e::cli::run(*args, token).await),
+        Entry::E2e(args) => with_signals(async |token| Box::pin(e2e::cli::run(*args, token)).await),
         Entry::Pause { time } => pause(time),
         Entry::Fingerprint => fingerprint(),
         Entry::Completion { shell } => {
