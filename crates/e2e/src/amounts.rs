@@ -1,7 +1,7 @@
 //! Amounts of resources, as specs write them.
 //!
-//! In: `4 6Gi hugepages-2Mi=32Mi dev1=2`: CPUs, memory, others by name. Out: amounts in base units, quantities for pods.
-//! Never: a size that a cluster must have; [`Scale`] says how large a unit is here.
+//! In: `4 6Gi hugepages-2Mi=32Mi dev1=2`: CPUs, memory, others by name. Out: amounts in base units, quantities for
+//! pods. Never: a size that a cluster must have; [`Scale`] says how large a unit is here.
 
 use std::collections::BTreeMap;
 use std::fmt;

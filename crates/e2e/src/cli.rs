@@ -1,7 +1,7 @@
 //! `tholepin e2e`.
 //!
-//! In: flags. Out: progress on standard error; the result on standard output and in files; an exit code. Never: a failure
-//! of the whole suite for one missing capability.
+//! In: flags. Out: progress on standard error; the result on standard output and in files; an exit code. Never: a
+//! failure of the whole suite for one missing capability.
 
 use std::fs;
 use std::path::PathBuf;
@@ -54,7 +54,8 @@ pub struct Args {
     /// Leave out specs whose line matches
     #[arg(long, value_name = "REGEX", value_parser = regex, env = "E2E_SERIAL_SKIP")]
     skip: Vec<Regex>,
-    /// Run only specs whose labels match, in Ginkgo's language: 'tier0 || (feature: containsAny {tmpol, config} && !slow)'
+    /// Run only specs whose labels match, in Ginkgo's language: 'tier0 || (feature: containsAny {tmpol, config} &&
+    /// !slow)'
     #[arg(long, value_name = "QUERY", value_parser = filter)]
     label_filter: Option<LabelFilter>,
     /// Run only specs up to this tier: 0 for every build, 3 for now and then

@@ -1,7 +1,7 @@
 //! Deployments, DaemonSets and Jobs of a spec.
 //!
-//! In: a pod as a spec describes it. Out: a controller, and its pods. Never: pods of another controller: a label tells them
-//! apart.
+//! In: a pod as a spec describes it. Out: a controller, and its pods. Never: pods of another controller: a label tells
+//! them apart.
 
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use kube::api::{Patch, PatchParams};

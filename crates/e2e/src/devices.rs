@@ -1,7 +1,7 @@
 //! Devices that pin pods to zones, and sample devices: our device plugin on every node of the suite.
 //!
-//! In: the nodes with their zones. Out: a DaemonSet whose plugins offer them; the objects are the suite's. Never: a device
-//! that a program uses: allocation gives a container nothing.
+//! In: the nodes with their zones. Out: a DaemonSet whose plugins offer them; the objects are the suite's. Never: a
+//! device that a program uses: allocation gives a container nothing.
 
 use std::collections::BTreeMap;
 

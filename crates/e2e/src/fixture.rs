@@ -1,7 +1,7 @@
 //! What one spec works with.
 //!
-//! In: the cluster, the nodes that the spec may use. Out: pods, controllers, padding; at the end everything is as before.
-//! Never: an object without the label of the spec, or a pod on a node that is not the spec's.
+//! In: the cluster, the nodes that the spec may use. Out: pods, controllers, padding; at the end everything is as
+//! before. Never: an object without the label of the spec, or a pod on a node that is not the spec's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 //! In: a query such as `tier0 || (feature: containsAny {tmpol, config} && !slow)`. Out: whether a spec's labels match.
 //! Never: a query that is read in another way than Ginkgo 2.28 reads it; what it refuses is refused, at the same place.
 //!
-//! `,` is `||`; `!` binds before `&&`, and that before `||`. A label matches whole and in any case, `/text/` as a regular
-//! expression anywhere in a label. `key: operation {values}` is about the values of labels `key:value`; a colon without a
-//! blank after it belongs to the label. Cost of a match: labels times terms of the query.
+//! `,` is `||`; `!` binds before `&&`, and that before `||`. A label matches whole and in any case, `/text/` as a
+//! regular expression anywhere in a label. `key: operation {values}` is about the values of labels `key:value`; a colon
+//! without a blank after it belongs to the label. Cost of a match: labels times terms of the query.
 
 use std::collections::BTreeSet;
 use std::fmt;

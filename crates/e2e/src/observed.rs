@@ -1,7 +1,7 @@
 //! Nodes, pods and reports of the cluster as watches deliver them, and waits for conditions on them.
 //!
-//! In: a client. Out: [`Observed`] states; the moment in which a condition holds. Never: a poll, or a state that is older
-//! than what the API server has sent.
+//! In: a client. Out: [`Observed`] states; the moment in which a condition holds. Never: a poll, or a state that is
+//! older than what the API server has sent.
 //!
 //! Cost: a state holds each object once; a wait looks at it once for each change, so conditions should be cheap.
 

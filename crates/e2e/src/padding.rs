@@ -1,10 +1,10 @@
 //! Padding: pods that leave a chosen amount free in each zone of a node.
 //!
-//! In: nodes, and what is to be left in each zone. Out: zones with exactly that, as their reports say. Never: a scheduler:
-//! padding pods name their node, and a device of a single zone pins them.
+//! In: nodes, and what is to be left in each zone. Out: zones with exactly that, as their reports say. Never: a
+//! scheduler: padding pods name their node, and a device of a single zone pins them.
 //!
-//! A zone keeps, besides, what pods without a zone request of the node: the kubelet counts them against the node's total,
-//! and would else have no room for a pod that fits its zone. The first zone gets that.
+//! A zone keeps, besides, what pods without a zone request of the node: the kubelet counts them against the node's
+//! total, and would else have no room for a pod that fits its zone. The first zone gets that.
 
 use anyhow::Context as _;
 use futures::future::try_join_all;

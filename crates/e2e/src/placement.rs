@@ -1,7 +1,7 @@
 //! Where pods are, and what they took.
 //!
-//! In: pods of a spec. Out: the node on which each runs, the scheduler that sent it there, what the kubelet took from which
-//! zone. Never: a lower bound where the model gives the amount.
+//! In: pods of a spec. Out: the node on which each runs, the scheduler that sent it there, what the kubelet took from
+//! which zone. Never: a lower bound where the model gives the amount.
 
 use std::sync::Arc;
 
@@ -137,7 +137,8 @@ impl Fixture {
         Ok(())
     }
 
-    /// Waits until the scheduler under test says that a pod fits nowhere, and returns its words. The pod has no node then.
+    /// Waits until the scheduler under test says that a pod fits nowhere, and returns its words. The pod has no node
+    /// then.
     ///
     /// # Errors
     /// When it gets a node, or nothing is said in time.
@@ -185,8 +186,8 @@ impl Fixture {
         Ok(())
     }
 
-    /// Waits until the report of a node shows what its kubelet must have taken for these pods, zone by zone, and nothing
-    /// else. `before` is what was free without them; pods come in the order of their admission.
+    /// Waits until the report of a node shows what its kubelet must have taken for these pods, zone by zone, and
+    /// nothing else. `before` is what was free without them; pods come in the order of their admission.
     ///
     /// # Errors
     /// The zone and resource that differ.

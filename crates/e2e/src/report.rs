@@ -1,6 +1,7 @@
 //! What a run found.
 //!
-//! In: how each spec ended. Out: lines for people, JUnit, a document for programs. Never: a count that leaves out a spec.
+//! In: how each spec ended. Out: lines for people, JUnit, a document for programs. Never: a count that leaves out a
+//! spec.
 
 pub mod junit;
 

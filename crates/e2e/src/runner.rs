@@ -1,7 +1,7 @@
 //! The run: specs one after the other, and everything before and after them.
 //!
-//! In: a client, the chosen specs. Out: how each ended, and what is wrong with the run as a whole. Never: an object left
-//! behind, also after an interruption; the next run takes away what a killed one has left.
+//! In: a client, the chosen specs. Out: how each ended, and what is wrong with the run as a whole. Never: an object
+//! left behind, also after an interruption; the next run takes away what a killed one has left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,8 @@ const DEFAULT: &str = "default-scheduler";
 const PROBE: Duration = Duration::from_secs(15);
 
 impl Runner {
-    /// Prepares the cluster, with a client for watches and one for requests: takes away what an earlier run has left, looks at what the cluster can do, deploys devices.
+    /// Prepares the cluster, with a client for watches and one for requests: takes away what an earlier run has left,
+    /// looks at what the cluster can do, deploys devices.
     ///
     /// # Errors
     /// When the cluster cannot be tested at all, in one line.

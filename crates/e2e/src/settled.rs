@@ -1,10 +1,11 @@
 //! When a report describes the pods of its node.
 //!
-//! In: an observed state. Out: nothing, or why a report is not settled. Never: a wait for a report to be rewritten, since
-//! an exporter writes nothing that did not change.
+//! In: an observed state. Out: nothing, or why a report is not settled. Never: a wait for a report to be rewritten,
+//! since an exporter writes nothing that did not change.
 //!
-//! A report names the pods that it counts by their fingerprint, and the API server has the same pods. While both differ,
-//! a pod comes or goes. A report without a fingerprint is settled when no pod of its node is on its way in or out.
+//! A report names the pods that it counts by their fingerprint, and the API server has the same pods. While both
+//! differ, a pod comes or goes. A report without a fingerprint is settled when no pod of its node is on its way in or
+//! out.
 
 use api::convert::{node_topology, pod_request};
 use k8s_openapi::api::core::v1::Pod;

@@ -1,10 +1,10 @@
 //! Changes of objects that were there before, and how they are undone.
 //!
-//! In: an object and the fields that a spec is about to change. Out: the same fields as they were, even after the process
-//! was killed. Never: a change before its undoing is written down in the cluster.
+//! In: an object and the fields that a spec is about to change. Out: the same fields as they were, even after the
+//! process was killed. Never: a change before its undoing is written down in the cluster.
 //!
-//! The record is a ConfigMap in the suite's namespace, an entry for each change. The next run applies what an interrupted
-//! one has left. Cost: a write more for each change.
+//! The record is a ConfigMap in the suite's namespace, an entry for each change. The next run applies what an
+//! interrupted one has left. Cost: a write more for each change.
 
 use std::collections::BTreeMap;
 

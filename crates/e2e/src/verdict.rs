@@ -1,7 +1,8 @@
 //! What must hold over a whole run.
 //!
-//! In: the cluster before and after. Out: what is wrong, a line each: pods that a kubelet rejected although the scheduler
-//! under test had chosen the node, reports and objects that are not as before. Never: a rejection that a spec has provoked.
+//! In: the cluster before and after. Out: what is wrong, a line each: pods that a kubelet rejected although the
+//! scheduler under test had chosen the node, reports and objects that are not as before. Never: a rejection that a spec
+//! has provoked.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,8 @@ pub(super) enum Expect {
     InsufficientCpu,
 }
 
-/// What is left in the zones of two kinds of nodes, and a pod. Amounts as [`crate::amounts::Amounts::parse`] reads them.
+/// What is left in the zones of two kinds of nodes, and a pod. Amounts as [`crate::amounts::Amounts::parse`] reads
+/// them.
 #[derive(Debug)]
 pub(super) struct Vector {
     pub(super) id: &'static str,
