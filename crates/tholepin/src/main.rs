@@ -123,7 +123,7 @@ fn exit(error: &clap::Error) -> ! {
 const CHANGING: [&str; 3] = ["deploy", "remove", "setup"];
 
 /// Reads the command line, or ends the process. A word that is no command leads to one that changes a cluster only if
-/// both begin alike: `status` is no slip of `setup`.
+/// both begin alike: `status` is no slip of `setup`. No word leads to one that help does not show.
 fn parse(words: &[OsString]) -> Cli {
     Cli::try_parse_from(words).unwrap_or_else(|mut error| {
         let given = match error.get(ContextKind::InvalidSubcommand) {
@@ -131,7 +131,11 @@ fn parse(words: &[OsString]) -> Cli {
             _ => exit(&error),
         };
         if let Some(ContextValue::Strings(mut close)) = error.remove(ContextKind::SuggestedSubcommand) {
+            let command = Cli::command();
+            let is_hidden =
+                |name: &str| command.find_subcommand(name).is_some_and(clap::Command::is_hide_set);
             close.retain(|name| !CHANGING.contains(&name.as_str()) || name.starts_with(&given));
+            close.retain(|name| !is_hidden(name));
             if !close.is_empty() {
                 error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(close));
             }
