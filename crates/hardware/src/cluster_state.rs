@@ -209,7 +209,11 @@ impl ClusterState {
             }
         }
         let mut affected = self.claims.put_node(&name, &node.labels);
-        affected.extend(self.claims.owner_of_node(&name).cloned());
+        match self.claims.owner_of_node(&name) {
+            Some(owner) => drop(affected.insert(owner.clone())),
+            // The next owner may wait for a label of KMM to go.
+            None => affected.extend(self.claims.affected(&name)),
+        }
         affected.extend(self.cordon_taint_owner(&name));
         self.forget_cordon_taint(&name);
         if let Some(claim) = node.cordon_taint_claim() {
@@ -278,7 +282,16 @@ impl ClusterState {
     pub fn put_nmc(&mut self, node: Arc<str>, nmc: Option<Nmc>) -> AffectedConfigs {
         let mut affected = self.claims.affected(&node);
         affected.extend(self.cordon_taint_owner(&node));
+        // A node that was released may have been the last one with the module of a DeviceConfig that is being deleted.
+        let before = self.nmcs.get(&node).into_iter().flat_map(|nmc| nmc.modules.keys());
+        affected.extend(before.flat_map(|module| self.module_owner(module)));
         if replace(&mut self.nmcs, node, nmc) { affected } else { AffectedConfigs::new() }
+    }
+
+    /// Whether KMM lists a Module on a node: the driver is loaded, or about to be.
+    #[must_use]
+    pub fn is_listed(&self, node: &str, module: &Id) -> bool {
+        self.nmcs.get(node).is_some_and(|nmc| nmc.modules.contains_key(module))
     }
 
     /// Replaces the report of KMM about the images of a Module; `None` removes it.

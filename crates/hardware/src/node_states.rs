@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::hardware::{KernelMapping, Spec};
+use api::hardware::{self, KernelMapping, Spec};
 use api::kmm;
 use jiff::Timestamp;
 
@@ -291,7 +291,7 @@ impl<'a> Reader<'a, '_> {
         NodeState {
             name,
             node,
-            ownership: self.ownership(name),
+            ownership: self.ownership(name, node),
             version,
             support,
             taint: untolerated(node, &self.spec.tolerations),
@@ -315,9 +315,9 @@ impl<'a> Reader<'a, '_> {
         loader.is_some_and(|loader| load(loader).as_ref() != Some(&loaded.load))
     }
 
-    fn ownership(&self, node: &str) -> Ownership {
+    fn ownership(&self, name: &str, node: &Node) -> Ownership {
         let is_this = |id: &Id| id == self.id;
-        match self.cluster.claims.assignment(node) {
+        match self.cluster.claims.assignment(name) {
             Assignment::Held(owner) if is_this(&owner) => Ownership::Owned,
             Assignment::Ending { owner, deleting, .. } if is_this(&owner) => {
                 if deleting {
@@ -327,7 +327,7 @@ impl<'a> Reader<'a, '_> {
                 }
             }
             Assignment::Claimable(next) if is_this(&next) => {
-                self.blocker(node).map_or(Ownership::Claimable, Ownership::Blocked)
+                self.blocker(name, node).map_or(Ownership::Claimable, Ownership::Blocked)
             }
             Assignment::Held(other) | Assignment::Claimable(other) => Ownership::Other(other),
             Assignment::Ending { owner, next, .. } => match next {
@@ -339,16 +339,26 @@ impl<'a> Reader<'a, '_> {
         }
     }
 
-    /// A Module of ours that is still on a node without its claim, or with an unknown claim.
-    fn blocker(&self, node: &str) -> Option<String> {
-        let is_ours = |id: &&Id| {
-            let live = self.cluster.modules.get(*id).filter(|live| !live.device_config().is_empty());
-            live.is_some_and(|live| live.is_marked(live.device_config()))
+    /// A Module of ours that is still on a node without its claim, or with an unknown claim. The object may be gone
+    /// before the driver: KMM can report a load that ended after it had stopped to wait for the node. A worker's label
+    /// says that KMM has not noticed the release yet, and may still list the Module.
+    fn blocker(&self, name: &str, node: &Node) -> Option<String> {
+        let claims = &self.cluster.claims;
+        let claimed = claims.claim_on(name).map(|claim| ObjectNames::of_claim(claim).module);
+        let is_ours = |id: &Id| match self.cluster.modules.get(id) {
+            Some(live) => !live.device_config().is_empty() && live.is_marked(live.device_config()),
+            None => {
+                let listed = self.cluster.is_listed(name, id);
+                let claim = hardware::claim(&id.namespace, &id.name);
+                listed && (claimed.as_ref() == Some(id) || claims.owner(&claim).is_some())
+            }
         };
-        let listed = self.cluster.nmcs.get(node).into_iter().flat_map(|nmc| nmc.modules.keys());
-        let claimed = self.cluster.claims.claim_on(node).map(|claim| ObjectNames::of_claim(claim).module);
-        let mut others = listed.chain(&claimed).filter(|id| **id != self.object_names.module);
-        others.find(is_ours).map(|id| format!("Module {id}"))
+        let listed = self.cluster.nmcs.get(name).into_iter().flat_map(|nmc| nmc.modules.keys().cloned());
+        let noticed = node.labels.keys().filter_map(|key| kmm::keys::worker_pod_module(key));
+        let noticed = noticed.map(|(namespace, module)| Id::new(namespace, module));
+        let mut others = listed.chain(noticed).chain(claimed.clone());
+        let blocker = others.find(|id| *id != self.object_names.module && is_ours(id));
+        blocker.map(|id| format!("Module {id}"))
     }
 
     fn users(&self, node: &str) -> Users {

@@ -323,8 +323,11 @@ impl Worker {
     async fn is_cleaned_up(&self, claim: &str, state: &mut State) -> bool {
         let is_orphan = |cluster: &ClusterState| cluster.orphans().contains(claim);
         let shared = &self.executor.shared;
-        // Nothing to do but wait for a Module that is being deleted.
-        if shared.read(|cluster| is_orphan(cluster) && orphan(cluster, claim).is_empty()) {
+        let waits = |cluster: &ClusterState| {
+            cluster.claims.owner(claim).is_none() && orphan(cluster, claim).is_empty()
+        };
+        // Nothing to do but wait for KMM, which deletes the Module or unloads the driver.
+        if shared.read(waits) {
             return false;
         }
         match self.executor.is_claimed(claim).await {
@@ -347,7 +350,7 @@ impl Worker {
                 break;
             }
         }
-        let done = state.actions.is_empty() && !shared.read(is_orphan);
+        let done = state.actions.is_empty() && !shared.read(|cluster| is_orphan(cluster) || waits(cluster));
         if done {
             info!(claim, "cleaned up after a DeviceConfig that is gone");
         }

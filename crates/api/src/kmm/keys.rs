@@ -79,6 +79,12 @@ pub fn version_worker_pod(namespace: &str, name: &str) -> String {
     format!("{BETA}version-worker-pod.{namespace}.{name}")
 }
 
+/// Namespace and name of the Module of a [`version_worker_pod`].
+#[must_use]
+pub fn worker_pod_module(key: &str) -> Option<(&str, &str)> {
+    key.strip_prefix(BETA)?.strip_prefix("version-worker-pod.")?.split_once('.')
+}
+
 /// On nodes: the version whose device plugin may run.
 #[must_use]
 pub fn version_schedule_pod(namespace: &str, name: &str) -> String {

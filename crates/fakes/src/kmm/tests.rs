@@ -98,6 +98,13 @@ impl Simulation {
         seen
     }
 
+    /// Takes all that one look at the cluster decides, as the fake does that runs on its own.
+    fn pass(&mut self) {
+        for write in next(&self.state, &self.script) {
+            self.take(&write);
+        }
+    }
+
     fn label(&self, node: &str, key: &str) -> Option<&str> {
         self.state.get(Kind::Node, node)?["metadata"]["labels"][key].as_str()
     }
@@ -360,4 +367,22 @@ fn drivers_are_not_unloaded_unseen_nor_without_their_account() {
     };
     let under = |pod: &str| format!("hw/acc is unloaded on a under pod x/{pod}");
     assert_eq!(unload.unloaded_in_use, [under("holder"), under("user")]);
+}
+
+/// KMM does not wait for a worker pod that is loading: a Module that is deleted then goes before its driver.
+#[test]
+fn a_load_under_way_is_reported_after_its_module_was_deleted() {
+    let mut simulation = Simulation::new([(Kind::Node, node("n", KERNEL)), (Kind::Module, module(None))]);
+    simulation.script.up_to = Stage::S4;
+    simulation.settle();
+    simulation.script.up_to = Stage::S8;
+    let going = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    simulation.change(Kind::Module, "hw/acc", going);
+    simulation.pass();
+    let down = json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } });
+    simulation.change(Kind::Node, "n", down);
+    simulation.pass();
+    assert!(!simulation.state.has(Kind::Module, "hw/acc"));
+    let nmc = simulation.state.get(Kind::NodeModules, "n").unwrap();
+    assert_eq!((&nmc["spec"]["modules"], &nmc["status"]["modules"][0]["name"]), (&json!([]), &json!("acc")));
 }

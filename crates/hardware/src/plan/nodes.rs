@@ -123,8 +123,7 @@ fn release_unclaimed<'a>(
     let kept: BTreeSet<&str> = node_states.nodes.iter().filter(stays).map(|state| state.name).collect();
     let others = cluster.nodes.keys().filter(move |name| !kept.contains(&***name));
     others.filter_map(|name| {
-        let in_use = cluster.nmcs.get(name).is_some_and(|nmc| nmc.modules.contains_key(&object_names.module));
-        release(cluster, name, object_names, in_use)
+        release(cluster, name, object_names, cluster.is_listed(name, &object_names.module))
     })
 }
 

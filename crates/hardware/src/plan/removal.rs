@@ -1,7 +1,11 @@
 //! The removal of a DeviceConfig that is being deleted, or gone.
 //!
 //! In: the [`ClusterState`]. Out: [`Action`]s in the order: pods, Module, nodes, dependencies, finalizer. Never: a
-//! driver unloaded under a pod, unless the policy is to ignore pods.
+//! driver unloaded under a pod, unless the policy is to ignore pods; a node released while KMM lists the Module there.
+//!
+//! KMM can remove a Module while a node still has its driver: a worker pod that was loading it when the Module was
+//! deleted reports afterwards. KMM unloads it then, with the accounts that we made. So the end of the Module is not
+//! enough: node, accounts and finalizer wait until no node lists it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,6 +22,7 @@ use crate::precondition::Precondition;
 use crate::rollout;
 
 /// The actions for a claim whose DeviceConfig is gone: delete the Module, release the nodes, remove the dependencies.
+/// Empty: KMM has to unload the driver first.
 #[must_use]
 pub fn orphan(cluster: &ClusterState, claim: &str) -> Vec<Action> {
     let object_names = ObjectNames::of_claim(claim);
@@ -44,8 +49,8 @@ pub(super) fn delete<'a>(cluster: &'a ClusterState, config: &Config) -> Plan<'a>
         return plan;
     };
     let node_states = NodeStates::of(cluster, config, object_names.clone());
-    let in_use = node_states.nodes.iter().filter(|state| state.in_use);
-    let state = ConfigState::Deleting(in_use.map(|state| state.name.to_owned()).collect());
+    let in_use = listing(cluster, &object_names).map(|name| name.to_string());
+    let state = ConfigState::Deleting(in_use.collect());
     let mut plan = Plan { state, node_states: Some(node_states), ..Plan::default() };
     let live = cluster.modules.get(&object_names.module).filter(|live| belongs_to(live, config));
     if let (Some(live), Some(version)) = (live, served(cluster)) {
@@ -55,21 +60,30 @@ pub(super) fn delete<'a>(cluster: &'a ClusterState, config: &Config) -> Plan<'a>
         return plan;
     }
     plan.actions = release_all(cluster, cluster.nodes.keys(), &object_names);
-    if plan.actions.iter().all(|action| matches!(action, Action::Remove(..))) {
+    let is_last = plan.actions.iter().all(|action| matches!(action, Action::Remove(..)));
+    if is_last && listing(cluster, &object_names).next().is_none() {
         plan.actions.push(Action::Finalizer(false));
     }
     plan
 }
 
-/// Releases nodes. Once none has anything of ours, removes the dependencies.
+/// The nodes on which KMM lists the Module.
+fn listing<'a>(
+    cluster: &'a ClusterState,
+    object_names: &'a ObjectNames,
+) -> impl Iterator<Item = &'a Arc<str>> + 'a {
+    cluster.nodes.keys().filter(|name| cluster.is_listed(name, &object_names.module))
+}
+
+/// Releases the nodes where KMM does not list the Module. Once none has anything of ours, removes the dependencies.
 fn release_all<'a>(
     cluster: &ClusterState,
     nodes: impl Iterator<Item = &'a Arc<str>>,
     object_names: &ObjectNames,
 ) -> Vec<Action> {
-    let releases: Vec<Action> =
-        nodes.filter_map(|name| release(cluster, name, object_names, false)).collect();
-    if !releases.is_empty() {
+    let free = nodes.filter(|name| !cluster.is_listed(name, &object_names.module));
+    let releases: Vec<Action> = free.filter_map(|name| release(cluster, name, object_names, false)).collect();
+    if !releases.is_empty() || listing(cluster, object_names).next().is_some() {
         return releases;
     }
     let dependencies = module::possible_dependencies(object_names, &cluster.environment);

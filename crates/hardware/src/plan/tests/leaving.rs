@@ -111,6 +111,85 @@ fn pods_are_evicted_for_a_deletion_once_all_nodes_are_tainted() {
     );
 }
 
+/// The report of KMM for a node that has the driver of `acc`, which nothing asks for any more.
+fn leftover() -> Option<Nmc> {
+    let body = json!({
+        "metadata": { "name": "n1" }, "status": { "modules": [{ "namespace": "hw", "name": "acc-module" }] },
+    });
+    Some(Nmc::of(&serde_json::from_value(body).unwrap()))
+}
+
+/// KMM removes a Module while a load is under way, and reports it afterwards. Nodes, accounts and finalizer wait.
+#[test]
+fn a_driver_that_outlives_its_module_is_awaited() {
+    let deleted = json!({ "metadata": { "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+    let config = config("acc", deleted);
+    let mut cluster = served();
+    cluster.put_node("n1".into(), node(ours()));
+    put(&mut cluster, &config);
+    cluster.put_nmc("n1".into(), leftover());
+    check(&cluster, &config, false, &[], &ConfigState::Deleting(vec!["n1".to_owned()]));
+    // The node may have been released before: nobody but the report says that its driver is there.
+    cluster.put_node("n1".into(), Node { version: "2".to_owned(), ..node(json!({})) });
+    check(&cluster, &config, false, &[], &ConfigState::Deleting(vec!["n1".to_owned()]));
+    assert_eq!(cluster.put_nmc("n1".into(), None).into_iter().collect::<Vec<_>>(), [config.id()]);
+    let rest = ["remove ServiceAccount", "remove ServiceAccount", "remove ConfigMap", "no finalizer"];
+    check(&cluster, &config, false, &rest, &ConfigState::Deleting(vec![]));
+    // The same without a DeviceConfig.
+    cluster.remove_config(&config.id());
+    cluster.put_nmc("n1".into(), leftover());
+    assert_eq!(shown(&orphan(&cluster, CLAIM)), [""; 0]);
+    cluster.put_nmc("n1".into(), None);
+    assert_eq!(shown(&orphan(&cluster, CLAIM)), rest[..3]);
+}
+
+/// A node goes to the next DeviceConfig when KMM has the former driver neither loaded nor on its way there.
+#[test]
+fn the_next_driver_waits_for_the_end_of_the_former_one() {
+    let (former, next) =
+        (config("acc", json!({ "spec": { "nodeSelector": { "acc": "2" } } })), config("new", json!({})));
+    let worker = "beta.kmm.node.kubernetes.io/version-worker-pod.hw.acc-module";
+    let (free, noticed) = (json!({ "acc": "1" }), json!({ "acc": "1", worker: "1.0" }));
+    let claimed = json!({ "acc": "1", keys::LABEL_DRIVER: CLAIM });
+    for (labels, has_config, has_module, is_listed, blocked) in [
+        (&free, true, true, false, false),
+        (&free, true, true, true, true),
+        // The Module is gone before the driver.
+        (&free, true, false, true, true),
+        (&claimed, false, false, true, true),
+        (&claimed, false, false, false, false),
+        // Nothing says that it was ours.
+        (&free, false, false, true, false),
+        // KMM has not noticed the release, and may still list the Module.
+        (&noticed, true, true, false, true),
+        (&noticed, false, false, false, false),
+    ] {
+        let mut cluster = served();
+        cluster.put_node("n1".into(), node(labels.clone()));
+        put(&mut cluster, &next);
+        if has_config {
+            put(&mut cluster, &former);
+        }
+        for config in [&next, &former].into_iter().take(1 + usize::from(has_module)) {
+            let (module, live) = as_wanted(&cluster, config);
+            let mut body = live.body;
+            let labels = crate::cluster_state::marks(&config.id().name)
+                .map(|(key, value)| (key.to_owned(), json!(value)));
+            body["metadata"]["labels"] = Value::Object(labels.into_iter().collect());
+            cluster.put_module(module, ObservedObject { body });
+        }
+        cluster.put_nmc("n1".into(), leftover().filter(|_| is_listed));
+        let claims = shown(&plan(&cluster, &next, false).actions).contains(&"claim n1".to_owned());
+        assert_eq!(claims, !blocked, "{labels} {has_config} {has_module} {is_listed}");
+    }
+    // The next owner is woken when the label goes.
+    let mut cluster = served();
+    put(&mut cluster, &next);
+    cluster.put_node("n1".into(), node(noticed));
+    let woken = cluster.put_node("n1".into(), Node { version: "2".to_owned(), ..node(free) });
+    assert_eq!(woken.into_iter().collect::<Vec<_>>(), [next.id()]);
+}
+
 #[test]
 fn orphaned_claims_are_cleaned_up() {
     let mut cluster = served();

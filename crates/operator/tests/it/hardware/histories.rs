@@ -187,8 +187,10 @@ async fn one(lab: &Lab, seed: u64) -> Duration {
         past.len(),
         deeds.iter().filter(|deed| deed.contains(" uses ")).count()
     );
-    assert_eq!(past.in_two_modules(), BTreeMap::new(), "seed {seed}: {deeds:#?}");
-    assert_eq!(past.with_two_drivers(), BTreeMap::new(), "seed {seed}: {deeds:#?}");
+    assert_eq!(past.in_two_modules(), BTreeMap::new(), "nodes in two Modules, seed {seed}: {deeds:#?}");
+    let twice = past.with_two_drivers();
+    let stories: Vec<_> = twice.keys().map(|node| past.story(node)).collect();
+    assert_eq!(twice, BTreeMap::new(), "nodes with two drivers, seed {seed}: {deeds:#?} {stories:#?}");
     assert!(!gentle || pulled.is_empty(), "seed {seed}: {pulled:#?} {deeds:#?}");
     let mut changed = past.changed_under_pods(&DEVICES);
     changed.retain(|_, pods| {

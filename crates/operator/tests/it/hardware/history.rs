@@ -65,6 +65,24 @@ impl Moment {
         let name = format!("{space}/{}", object.metadata.name.clone().unwrap_or_default());
         Self { revision: revision(&object), kind, name, object: is_there.then(|| plain(object)) }
     }
+
+    /// What matters of it to drivers.
+    fn line(&self) -> String {
+        let Self { revision, kind, name, object } = self;
+        let Some(object) = object else { return format!("{revision} {kind} {name} gone") };
+        let modules = |part: &str| -> Vec<String> {
+            let all = object[part]["modules"].as_array().into_iter().flatten();
+            all.map(|entry| format!("{} {}", entry["name"], entry["version"])).collect()
+        };
+        let labels = object["metadata"]["labels"].as_object().into_iter().flatten();
+        let labels: Vec<String> = labels
+            .filter(|(key, _)| key.contains("kmm.node") || key.contains("tholepin"))
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        let (spec, status) = (modules("spec"), modules("status"));
+        let is_going = object["metadata"]["deletionTimestamp"].is_string();
+        format!("{revision} {kind} {name} going: {is_going}, spec {spec:?}, status {status:?}, {labels:?}")
+    }
 }
 
 impl History {
@@ -194,6 +212,15 @@ impl Past {
             }
         });
         found
+    }
+
+    /// What happened to a node and to all Modules, a line for each moment: for people, when a rule was broken.
+    pub(crate) fn story(&self, node: &str) -> Vec<String> {
+        let is_about = |moment: &&Moment| match moment.kind {
+            "Node" | "NodeModulesConfig" => moment.name == node,
+            kind => kind == "Module",
+        };
+        self.0.iter().filter(is_about).map(Moment::line).collect()
     }
 
     /// Nodes on which drivers of several Modules were loaded or about to be, at a moment.
