@@ -129,7 +129,7 @@ fn a_driver_that_outlives_its_module_is_awaited() {
     put(&mut cluster, &config);
     cluster.put_nmc("n1".into(), leftover());
     check(&cluster, &config, false, &[], &ConfigState::Deleting(vec!["n1".to_owned()]));
-    // The node may have been released before: nobody but the report says that its driver is there.
+    // The node may have been released before: only the report says that its driver is there.
     cluster.put_node("n1".into(), Node { version: "2".to_owned(), ..node(json!({})) });
     check(&cluster, &config, false, &[], &ConfigState::Deleting(vec!["n1".to_owned()]));
     assert_eq!(cluster.put_nmc("n1".into(), None).into_iter().collect::<Vec<_>>(), [config.id()]);
