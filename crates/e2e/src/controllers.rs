@@ -64,7 +64,7 @@ impl Fixture {
 
     async fn controller(
         &self,
-        (api_version, kind, plural): (&str, &str, &str),
+        kind: (&str, &str, &str),
         mut spec: Value,
         plan: PodPlan,
         replicas: Option<usize>,
@@ -72,8 +72,7 @@ impl Fixture {
         let (name, template) = named(plan);
         spec["selector"] = json!({ "matchLabels": { LABEL: name } });
         spec["template"] = serde_json::to_value(template)?;
-        let [api_version, kind, plural] = [api_version, kind, plural].map(str::to_owned);
-        let target = Target { api_version, kind, plural, namespace: NAMESPACE.to_owned(), name };
+        let target = Target::new(kind, NAMESPACE, &name);
         self.make(&target, json!({ "metadata": { "labels": {} }, "spec": spec })).await?;
         Ok(Controller { fixture: self.clone(), target, replicas })
     }

@@ -1,6 +1,7 @@
 //! What was found when a spec failed.
 //!
-//! In: a fixture. Out: its pods, their events, the reports of its nodes, and what the model says of the pods that wait.
+//! In: a fixture. Out: its pods, their events, the reports of its nodes, what the model says of the pods that wait, and
+//! what the stack has logged about them.
 //! Never: more than a page.
 
 use std::fmt::Write as _;
@@ -10,6 +11,7 @@ use topology::admit::{Scratch, admit};
 use crate::amounts::Amounts;
 use crate::cluster::NAMESPACE;
 use crate::fixture::Fixture;
+use crate::logs::{self, Severity};
 use crate::observed::Observed;
 use crate::placement::state_of;
 use crate::pods::SPEC_LABEL;
@@ -19,13 +21,24 @@ use crate::settled;
 const MOST: usize = 20;
 
 /// The page.
-#[must_use]
-pub fn of(fixture: &Fixture) -> String {
+pub async fn of(fixture: &Fixture) -> String {
     let state = fixture.cluster().observer.now();
     let mut text = String::new();
     nodes(fixture, &state, &mut text);
     pods(fixture, &state, &mut text);
+    said(fixture, &mut text).await;
     text
+}
+
+/// The last words of the stack's programs about the spec's objects.
+async fn said(fixture: &Fixture, text: &mut String) {
+    let lines = logs::of_stack(fixture.cluster(), fixture.began()).await;
+    let prefix = format!("{}-", fixture.name());
+    let about = lines.iter().filter(|line| line.severity > Severity::Info || line.text.contains(&prefix));
+    let about: Vec<_> = about.collect();
+    for line in about.iter().skip(about.len().saturating_sub(MOST)) {
+        _ = writeln!(text, "log of pod {}: {}", line.pod, line.text);
+    }
 }
 
 fn nodes(fixture: &Fixture, state: &Observed, text: &mut String) {

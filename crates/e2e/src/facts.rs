@@ -7,11 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::nrt::NodeResourceTopology;
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
 use k8s_openapi::api::core::v1::Node;
-use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::{Api, Client};
 use topology::policy::{Policy, Rules, Scope};
 use topology::resource::ResourceName;
@@ -19,7 +16,8 @@ use topology::zone::NodeTopology;
 
 use crate::amounts::{Amounts, Scale};
 use crate::observed::{Observed, Observer};
-use crate::settled;
+use crate::undo::Target;
+use crate::{rights, settled};
 
 /// The group of the operator's kinds.
 const OPERATOR_GROUP: &str = "nodetopology.openshift.io";
@@ -82,6 +80,12 @@ impl NodeFacts {
         self.rules().policy == Policy::SingleNumaNode && self.topology.zones.len() > 1
     }
 
+    /// Whether it does so by this scope.
+    #[must_use]
+    pub fn aligns_by(&self, scope: Scope) -> bool {
+        self.aligns() && self.rules().scope == scope
+    }
+
     /// Whether a zone has the resource.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
@@ -122,17 +126,24 @@ impl Facts {
     pub async fn gather(client: &Client, observer: &Observer, patience: Duration) -> anyhow::Result<Self> {
         let kinds = Self::kinds(client).await?;
         let mut facts = Self::new(kinds);
-        if !facts.kinds.contains(&format!("noderesourcetopologies.{}", group())) {
-            anyhow::bail!(
-                "the cluster has no NodeResourceTopology kind: no exporter is installed; `tholepin deploy` installs ours"
-            );
-        }
         facts.operator = facts.singleton(client, "numaresourcesoperators", "NUMAResourcesOperator").await?;
         facts.scheduler_object =
             facts.singleton(client, "numaresourcesschedulers", "NUMAResourcesScheduler").await?;
         facts.nodes(observer, patience).await;
-        facts.exec = may_exec(client).await?;
+        facts.exec = rights::may(client, &rights::EXEC).await?;
         Ok(facts)
+    }
+
+    /// Fails where no exporter can report.
+    ///
+    /// # Errors
+    /// The kind of reports is missing.
+    pub fn require_reports(kinds: &BTreeSet<String>) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            kinds.contains(&format!("noderesourcetopologies.{}", group())),
+            "the cluster has no NodeResourceTopology kind: no exporter is installed; `tholepin deploy` installs ours"
+        );
+        Ok(())
     }
 
     /// The kinds of the API server, as `plural.group`; those of the core group are not listed.
@@ -155,16 +166,21 @@ impl Facts {
         Ok(kinds)
     }
 
-    /// The scope of most nodes that align; containers first where there are as many of each.
+    /// Whether the API server has the kind of an object.
     #[must_use]
-    pub fn usual_scope(&self) -> Option<Scope> {
-        let count =
-            |scope| self.nodes.iter().filter(|node| node.aligns() && node.rules().scope == scope).count();
-        match (count(Scope::Container), count(Scope::Pod)) {
-            (0, 0) => None,
-            (container, pod) if pod > container => Some(Scope::Pod),
-            _ => Some(Scope::Container),
-        }
+    pub fn has(&self, target: &Target) -> bool {
+        let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
+        group.is_empty() || self.kinds.contains(&format!("{}.{group}", target.plural))
+    }
+
+    /// The scopes of the nodes that align, that of most nodes first; containers first where there are as many of each.
+    #[must_use]
+    pub fn scopes(&self) -> Vec<Scope> {
+        let count = |scope| self.nodes.iter().filter(|node| node.aligns_by(scope)).count();
+        let mut scopes = vec![Scope::Container, Scope::Pod];
+        scopes.retain(|scope| count(*scope) > 0);
+        scopes.sort_by_key(|scope| std::cmp::Reverse(count(*scope)));
+        scopes
     }
 
     /// The units of tables here.
@@ -268,19 +284,4 @@ pub fn requested(state: &Observed, node: &str) -> Amounts {
         let needs = request.needs();
         sum.plus(&Amounts::of(needs.totals.iter().map(|need| (need.name, need.amount))))
     })
-}
-
-async fn may_exec(client: &Client) -> anyhow::Result<bool> {
-    let attributes = ResourceAttributes {
-        verb: Some("create".to_owned()),
-        resource: Some("nodes".to_owned()),
-        subresource: Some("proxy".to_owned()),
-        ..ResourceAttributes::default()
-    };
-    let spec =
-        SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), non_resource_attributes: None };
-    let review = SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() };
-    let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
-    let answer = reviews.create(&PostParams::default(), &review).await?;
-    Ok(answer.status.is_some_and(|status| status.allowed))
 }

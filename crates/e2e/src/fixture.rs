@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams, PropagationPolicy};
@@ -22,7 +23,7 @@ use crate::observed::Observed;
 use crate::pods::{PodPlan, RUN_LABEL, SPEC_LABEL};
 use crate::settled;
 use crate::spec::{Result, Skip};
-use crate::undo::Target;
+use crate::undo::{Changes, Target};
 
 /// Kinds that specs make in the suite's namespace, as group and version, kind and plural. Owners come first.
 const KINDS: [(&str, &str, &str); 5] = [
@@ -51,8 +52,8 @@ struct Inner {
     nodes: Vec<NodeFacts>,
     /// What is free on each node while nothing of the spec runs.
     before: BTreeMap<String, Free>,
-    mark: u32,
     numbers: Mutex<u32>,
+    began: Timestamp,
 }
 
 /// A pod that was created.
@@ -74,9 +75,15 @@ impl Fixture {
         for node in &nodes {
             before.insert(node.name.clone(), free(cluster, &node.name).await?);
         }
-        let mark = cluster.undo.mark().await;
         let (cluster, spec) = (Arc::clone(cluster), slug(spec));
-        Ok(Self(Arc::new(Inner { cluster, spec, nodes, before, mark, numbers: Mutex::new(0) })))
+        Ok(Self(Arc::new(Inner {
+            cluster,
+            spec,
+            nodes,
+            before,
+            numbers: Mutex::new(0),
+            began: Timestamp::now(),
+        })))
     }
 
     /// The cluster.
@@ -85,10 +92,28 @@ impl Fixture {
         &self.0.cluster
     }
 
+    /// The spec, as names of its objects begin.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.spec
+    }
+
+    /// When the spec began.
+    #[must_use]
+    pub fn began(&self) -> Timestamp {
+        self.0.began
+    }
+
     /// What the cluster can do.
     #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.0.cluster.facts
+    }
+
+    /// Changes of objects that were there before, which [`Fixture::end`] undoes.
+    #[must_use]
+    pub fn changes(&self) -> Changes<'_> {
+        self.0.cluster.undo.by(&self.0.spec)
     }
 
     /// The nodes of the spec, the preferred one first.
@@ -217,10 +242,7 @@ impl Fixture {
     /// # Errors
     /// When it stays.
     pub async fn delete(&self, pod: &PodRef) -> Result {
-        match self.pods().delete(&pod.name, &DeleteParams::default()).await {
-            Err(error) if !runtime::client::is_not_found(&error) => return Err(error.into()),
-            _ => {}
-        }
+        gone_already(self.pods().delete(&pod.name, &DeleteParams::default()).await)?;
         let key = (NAMESPACE.to_owned(), pod.name.clone());
         let uid = Some(pod.uid.clone());
         self.until(&format!("pod {} is gone", pod.name), |state| match state.pods.get(&key) {
@@ -262,7 +284,7 @@ impl Fixture {
     /// When something stays; the report that differs, with zone and resource.
     pub async fn end(&self) -> Result {
         sweep(self.cluster(), &format!("{SPEC_LABEL}={}", self.0.spec)).await?;
-        self.cluster().undo.back_to(self.0.mark).await?;
+        self.changes().undo().await?;
         for (node, before) in &self.0.before {
             self.restored(node, before).await?;
         }
@@ -313,6 +335,17 @@ pub(crate) fn difference(before: &Free, now: &Free) -> Option<String> {
     Some(format!("zone {}: {name}: {} free, expected {}", zone.0, text(now), text(before)))
 }
 
+/// Takes the answer to a deletion: an object that is not there is as good as a deleted one.
+///
+/// # Errors
+/// Any other error.
+pub(crate) fn gone_already<T>(answer: kube::Result<T>) -> kube::Result<()> {
+    match answer {
+        Err(error) if !runtime::client::is_not_found(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Deletes everything that a selector names, and waits until no pod of it is left.
 ///
 /// # Errors
@@ -323,15 +356,11 @@ pub(crate) async fn sweep(cluster: &Cluster, selector: &str) -> Result {
         DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
     let namespaced = KINDS.iter().map(|kind| (kind, NAMESPACE));
     let of_cluster = CLUSTER_KINDS.iter().map(|kind| (kind, ""));
-    for ((api_version, kind, plural), namespace) in namespaced.chain(of_cluster) {
-        let group = api_version.split_once('/').map_or("", |(group, _)| group);
-        let is_known = group.is_empty() || cluster.facts.kinds.contains(&format!("{plural}.{group}"));
-        if !is_known {
+    for (kind, namespace) in namespaced.chain(of_cluster) {
+        let target = Target::new(*kind, namespace, "");
+        if !cluster.facts.has(&target) {
             continue;
         }
-        let [api_version, kind, plural] = [api_version, kind, plural].map(|text| (*text).to_owned());
-        let target =
-            Target { api_version, kind, plural, namespace: namespace.to_owned(), name: String::new() };
         let deleted = target.api(&cluster.client).delete_collection(&deletion, &chosen).await;
         match deleted {
             Err(error)
@@ -349,13 +378,4 @@ pub(crate) async fn sweep(cluster: &Cluster, selector: &str) -> Result {
         left.map_or(Ok(()), |pod| Err(format!("pod {:?} is there", pod.metadata.name)))
     });
     Ok(gone.await?)
-}
-
-/// Fails unless it holds.
-///
-/// # Errors
-/// The text.
-pub fn check(holds: bool, text: impl FnOnce() -> String) -> Result {
-    ensure!(holds, "{}", text());
-    Ok(())
 }

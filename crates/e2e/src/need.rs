@@ -35,22 +35,43 @@ pub enum Need {
 }
 
 impl Need {
-    /// The nodes that a spec with these needs may use.
-    #[must_use]
-    pub fn nodes<'f>(needs: &[Self], facts: &'f Facts) -> Vec<&'f NodeFacts> {
-        let scope = needs.iter().find_map(|need| match need {
+    /// The groups of nodes with which a spec with these needs can be tried, the usual one first. All nodes of a group
+    /// have one scope. A spec about one node has that one.
+    ///
+    /// # Errors
+    /// The first need that the cluster does not meet.
+    pub fn groups<'f>(
+        needs: &[Self],
+        node: Option<&str>,
+        facts: &'f Facts,
+    ) -> Result<Vec<Vec<&'f NodeFacts>>, String> {
+        let wished = needs.iter().find_map(|need| match need {
             Self::Scope(scope) => Some(*scope),
             _ => None,
         });
-        let aligning = facts.nodes.iter().filter(|node| node.aligns());
-        // Without a wish, the scope that most nodes have: one rule for all nodes of a spec.
-        let scope = scope.or_else(|| facts.usual_scope());
-        aligning.filter(|node| Some(node.rules().scope) == scope).collect()
+        let scopes = wished.map_or_else(|| facts.scopes(), |scope| vec![scope]);
+        let group = |scope: &Scope| facts.nodes.iter().filter(|node| node.aligns_by(*scope)).collect();
+        let groups: Vec<Vec<&NodeFacts>> = match node {
+            Some(name) => vec![facts.nodes.iter().filter(|node| node.name == name).collect()],
+            None => scopes.iter().map(group).collect(),
+        };
+        let unmet = |group: &[&NodeFacts]| needs.iter().find_map(|need| need.missing(group, facts));
+        let first = unmet(groups.first().map_or(&[], Vec::as_slice));
+        let usable: Vec<_> = groups.into_iter().filter(|group| unmet(group).is_none()).collect();
+        match first {
+            Some(missing) if usable.is_empty() => Err(missing),
+            _ => Ok(usable),
+        }
+    }
+
+    /// Whether a spec with this need may change more than its own nodes.
+    #[must_use]
+    pub fn is_of_the_cluster(self) -> bool {
+        matches!(self, Self::Operator | Self::SchedulerObject | Self::Kind(_))
     }
 
     /// Why the cluster does not meet the need; `None` if it does.
-    #[must_use]
-    pub fn missing(self, nodes: &[&NodeFacts], facts: &Facts) -> Option<String> {
+    fn missing(self, nodes: &[&NodeFacts], facts: &Facts) -> Option<String> {
         let unless = |is_there: bool, missing: &str| (!is_there).then(|| missing.to_owned());
         match self {
             Self::Aligning(count) => (nodes.len() < count).then(|| {

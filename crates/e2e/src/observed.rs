@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use crate::placement::TOPOLOGY_AFFINITY_ERROR;
 use crate::pods::REJECTION_LABEL;
+use crate::waits::Waits;
 
 /// Namespace and name of an object; the namespace is empty where the kind has none.
 pub type Name = (String, String);
@@ -73,6 +74,7 @@ pub struct Timeout {
 #[derive(Debug)]
 pub struct Observer {
     state: Receiver<Observed>,
+    waits: Waits,
     _watches: JoinSet<()>,
 }
 
@@ -102,13 +104,19 @@ impl Observer {
             );
         });
         watches.spawn(reports(client.clone(), sender));
-        Self { state, _watches: watches }
+        Self { state, waits: Waits::default(), _watches: watches }
     }
 
     /// The state now.
     #[must_use]
     pub fn now(&self) -> Observed {
         self.state.borrow().clone()
+    }
+
+    /// What is waited for now.
+    #[must_use]
+    pub fn waits(&self) -> &Waits {
+        &self.waits
     }
 
     /// Waits until every kind has been listed once.
@@ -137,11 +145,13 @@ impl Observer {
     ) -> Result<T, Timeout> {
         let mut state = self.state.clone();
         let ends = Instant::now() + limit;
+        let waiting = self.waits.begin(what);
         loop {
             let last = match test(&state.borrow_and_update()) {
                 Ok(found) => return Ok(found),
                 Err(reason) => reason,
             };
+            waiting.goes_on(&last);
             // The sender lives as long as the watches.
             if !matches!(tokio::time::timeout_at(ends, state.changed()).await, Ok(Ok(()))) {
                 return Err(Timeout { what: what.to_owned(), limit, last });

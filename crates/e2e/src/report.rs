@@ -21,6 +21,11 @@ pub enum Ending {
         /// The capability.
         reason: String,
     },
+    /// The run ended before or while it was tried.
+    NotTried {
+        /// The reason.
+        reason: String,
+    },
     /// A check did not hold: the reason in a line, and what was found beside it.
     Failed {
         /// One line.
@@ -50,6 +55,7 @@ pub struct Case {
 
 /// How many specs ended in each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// All checks held.
     pub passed: usize,
@@ -57,15 +63,22 @@ pub struct Counts {
     pub skipped: usize,
     /// A check did not hold.
     pub failed: usize,
+    /// The run ended before.
+    pub not_tried: usize,
 }
 
 /// The whole run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document<'a> {
+    /// The cluster, where one was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<&'a str>,
     /// How many ended in each way.
     pub counts: Counts,
     /// What was wrong with the run as a whole.
     pub verdicts: &'a [String],
+    /// The time of the whole run.
+    pub seconds: f64,
     /// Each spec.
     pub specs: &'a [Case],
 }
@@ -83,6 +96,7 @@ impl Counts {
                 Ending::Passed => counts.passed += 1,
                 Ending::Skipped { .. } => counts.skipped += 1,
                 Ending::Failed { .. } => counts.failed += 1,
+                Ending::NotTried { .. } => counts.not_tried += 1,
             }
             counts
         })
@@ -97,6 +111,7 @@ pub fn line(case: &Case) -> String {
         Ending::Passed => ("passed ", String::new()),
         Ending::Skipped { reason } => ("skipped", format!(": needs {}", one_line(reason))),
         Ending::Failed { reason, .. } => ("FAILED ", format!(": {}", one_line(reason))),
+        Ending::NotTried { reason } => ("ended  ", format!(": {}", one_line(reason))),
     };
     format!("{word} {:>6.1} s  [{feature}] {id} {title}{reason}", took.as_secs_f64())
 }
@@ -104,7 +119,7 @@ pub fn line(case: &Case) -> String {
 /// The last lines: what failed, with its diagnosis, what was wrong as a whole, and the counts.
 #[must_use]
 pub fn summary(document: &Document<'_>) -> String {
-    let mut text = String::new();
+    let mut text = document.context.map(|context| format!("\ncontext {context}\n")).unwrap_or_default();
     for case in document.specs {
         if let Ending::Failed { reason, diagnosis } = &case.ending {
             text.push_str(&format!("\n[{}] {} {}\n  {reason}\n", case.feature, case.id, case.title));
@@ -114,12 +129,12 @@ pub fn summary(document: &Document<'_>) -> String {
     for verdict in document.verdicts {
         text.push_str(&format!("\nthe run as a whole: {verdict}\n"));
     }
-    let Counts { passed, skipped, failed } = document.counts;
-    let took: Duration = document.specs.iter().map(|case| case.took).sum();
+    let Counts { passed, skipped, failed, not_tried } = document.counts;
+    let not_tried = if not_tried > 0 { format!(", {not_tried} not tried") } else { String::new() };
     text.push_str(&format!(
-        "\n{} specs: {passed} passed, {skipped} skipped, {failed} failed, in {:.0} s\n",
+        "\n{} specs: {passed} passed, {skipped} skipped, {failed} failed{not_tried}, in {:.0} s\n",
         document.specs.len(),
-        took.as_secs_f64()
+        document.seconds
     ));
     text
 }

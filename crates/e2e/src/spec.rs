@@ -56,6 +56,8 @@ pub struct Spec {
     pub labels: Vec<&'static str>,
     /// Without one of these it is skipped.
     pub needs: Vec<Need>,
+    /// The only node that it is about.
+    pub node: Option<String>,
     /// How it is tried.
     pub run: Run,
 }
@@ -87,7 +89,16 @@ impl Spec {
     }
 
     fn with(id: String, tier: u8, title: String, run: Run) -> Self {
-        Self { id, title, feature: "", tier: Tier(tier), labels: Vec::new(), needs: Vec::new(), run }
+        Self {
+            id,
+            title,
+            feature: "",
+            tier: Tier(tier),
+            labels: Vec::new(),
+            needs: Vec::new(),
+            node: None,
+            run,
+        }
     }
 
     /// Adds labels.
@@ -102,6 +113,29 @@ impl Spec {
     pub fn needs(mut self, needs: impl IntoIterator<Item = Need>) -> Self {
         self.needs.extend(needs);
         self
+    }
+
+    /// It is about one node.
+    #[must_use]
+    pub fn on(mut self, node: &str) -> Self {
+        self.node = Some(node.to_owned());
+        self
+    }
+
+    /// The fewest nodes with which it can be tried.
+    #[must_use]
+    pub fn least_nodes(&self) -> usize {
+        let counts = self.needs.iter().filter_map(|need| match need {
+            Need::Aligning(count) => Some(*count),
+            _ => None,
+        });
+        counts.chain(self.node.iter().map(|_| 1)).max().unwrap_or(0)
+    }
+
+    /// Whether nothing else may run beside it.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.needs.iter().any(|need| need.is_of_the_cluster())
     }
 
     /// All labels, those of tier and feature too.

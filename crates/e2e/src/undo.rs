@@ -60,11 +60,14 @@ pub enum Change {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Entry {
+    /// The spec that made the change.
+    #[serde(default)]
+    spec: String,
     target: Target,
     change: Change,
 }
 
-/// The record of a run.
+/// The record of a run. Several specs may change things at a time; each undoes its own changes.
 pub struct Undo {
     client: Client,
     namespace: String,
@@ -72,17 +75,26 @@ pub struct Undo {
     entries: Mutex<BTreeMap<u32, Entry>>,
 }
 
+/// The changes of one spec.
+#[derive(Clone, Copy)]
+pub struct Changes<'u> {
+    undo: &'u Undo,
+    spec: &'u str,
+}
+
 impl Target {
-    /// A cluster-scoped object of a kind.
+    /// An object: group and version, kind and plural; the namespace is empty where the kind has none.
+    #[must_use]
+    pub fn new((api_version, kind, plural): (&str, &str, &str), namespace: &str, name: &str) -> Self {
+        let [api_version, kind, plural, namespace, name] =
+            [api_version, kind, plural, namespace, name].map(str::to_owned);
+        Self { api_version, kind, plural, namespace, name }
+    }
+
+    /// An object of a kind.
     #[must_use]
     pub fn of(resource: &ApiResource, namespace: &str, name: &str) -> Self {
-        Self {
-            api_version: resource.api_version.clone(),
-            kind: resource.kind.clone(),
-            plural: resource.plural.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
+        Self::new((&resource.api_version, &resource.kind, &resource.plural), namespace, name)
     }
 
     /// A node.
@@ -127,54 +139,10 @@ impl Undo {
         self.entries.lock().await.len()
     }
 
-    /// Sets a field of an object; `None` removes it.
-    ///
-    /// # Errors
-    /// When the object cannot be read or changed.
-    pub async fn set(&self, target: &Target, pointer: &str, value: Option<Value>) -> anyhow::Result<()> {
-        let object = target.api(&self.client).get(&target.name).await?;
-        let object = serde_json::to_value(&object)?;
-        let before = object.pointer(pointer).cloned();
-        if before == value {
-            return Ok(());
-        }
-        self.record(target, Change::Field { pointer: pointer.to_owned(), before }).await?;
-        self.put(target, pointer, value).await
-    }
-
-    /// Adds a taint to a node.
-    ///
-    /// # Errors
-    /// When the node cannot be changed.
-    pub async fn taint(&self, node: &str, key: &str, value: &str, effect: &str) -> anyhow::Result<()> {
-        let target = Target::node(node);
-        self.record(&target, Change::Taint { key: key.to_owned() }).await?;
-        let taint = json!({ "key": key, "value": value, "effect": effect });
-        self.taints(&target, |taints| {
-            taints.retain(|other| other["key"] != taint["key"] || other["effect"] != taint["effect"]);
-            taints.push(taint.clone());
-        })
-        .await
-    }
-
-    /// Deletes an object that is made anew afterwards.
-    ///
-    /// # Errors
-    /// When it cannot be read or deleted.
-    pub async fn delete(&self, target: &Target) -> anyhow::Result<()> {
-        let api = target.api(&self.client);
-        let mut object = serde_json::to_value(api.get(&target.name).await?)?;
-        let metadata = json!({
-            "name": target.name, "namespace": object["metadata"]["namespace"],
-            "labels": object["metadata"]["labels"], "annotations": object["metadata"]["annotations"],
-        });
-        if let Some(fields) = object.as_object_mut() {
-            fields.remove("status");
-            fields.insert("metadata".to_owned(), metadata);
-        }
-        self.record(target, Change::Deleted { object }).await?;
-        api.delete(&target.name, &kube::api::DeleteParams::default()).await?;
-        Ok(())
+    /// The changes of a spec.
+    #[must_use]
+    pub fn by<'u>(&'u self, spec: &'u str) -> Changes<'u> {
+        Changes { undo: self, spec }
     }
 
     /// Undoes everything, the last change first.
@@ -182,23 +150,17 @@ impl Undo {
     /// # Errors
     /// The first change that cannot be undone; it and those before it stay recorded.
     pub async fn all(&self) -> anyhow::Result<()> {
-        self.back_to(0).await
+        self.back(|_| true).await
     }
 
-    /// A mark for [`Undo::back_to`].
-    pub async fn mark(&self) -> u32 {
-        self.entries.lock().await.last_key_value().map_or(0, |(number, _)| number + 1)
-    }
-
-    /// Undoes what was changed since a mark, the last change first.
-    ///
-    /// # Errors
-    /// The first change that cannot be undone; it and those before it stay recorded.
-    pub async fn back_to(&self, mark: u32) -> anyhow::Result<()> {
+    async fn back(&self, is_chosen: impl Fn(&Entry) -> bool) -> anyhow::Result<()> {
         loop {
-            let last =
-                self.entries.lock().await.last_key_value().map(|(number, entry)| (*number, entry.clone()));
-            let Some((number, entry)) = last.filter(|(number, _)| *number >= mark) else { return Ok(()) };
+            let last = {
+                let entries = self.entries.lock().await;
+                let last = entries.iter().rev().find(|(_, entry)| is_chosen(entry));
+                last.map(|(number, entry)| (*number, entry.clone()))
+            };
+            let Some((number, entry)) = last else { return Ok(()) };
             let target = &entry.target;
             self.revert(&entry)
                 .await
@@ -273,8 +235,8 @@ impl Undo {
         }
     }
 
-    async fn record(&self, target: &Target, change: Change) -> anyhow::Result<()> {
-        let entry = Entry { target: target.clone(), change };
+    async fn record(&self, spec: &str, target: &Target, change: Change) -> anyhow::Result<()> {
+        let entry = Entry { spec: spec.to_owned(), target: target.clone(), change };
         let mut entries = self.entries.lock().await;
         let number = entries.last_key_value().map_or(0, |(number, _)| number + 1);
         self.write(number, Some(serde_json::to_string(&entry)?)).await?;
@@ -297,5 +259,66 @@ impl Undo {
             other => drop(other?),
         }
         Ok(())
+    }
+}
+
+impl Changes<'_> {
+    /// Sets a field of an object; `None` removes it.
+    ///
+    /// # Errors
+    /// When the object cannot be read or changed.
+    pub async fn set(&self, target: &Target, pointer: &str, value: Option<Value>) -> anyhow::Result<()> {
+        let object = target.api(&self.undo.client).get(&target.name).await?;
+        let object = serde_json::to_value(&object)?;
+        let before = object.pointer(pointer).cloned();
+        if before == value {
+            return Ok(());
+        }
+        self.undo.record(self.spec, target, Change::Field { pointer: pointer.to_owned(), before }).await?;
+        self.undo.put(target, pointer, value).await
+    }
+
+    /// Adds a taint to a node.
+    ///
+    /// # Errors
+    /// When the node cannot be changed.
+    pub async fn taint(&self, node: &str, key: &str, value: &str, effect: &str) -> anyhow::Result<()> {
+        let target = Target::node(node);
+        self.undo.record(self.spec, &target, Change::Taint { key: key.to_owned() }).await?;
+        let taint = json!({ "key": key, "value": value, "effect": effect });
+        self.undo
+            .taints(&target, |taints| {
+                taints.retain(|other| other["key"] != taint["key"] || other["effect"] != taint["effect"]);
+                taints.push(taint.clone());
+            })
+            .await
+    }
+
+    /// Deletes an object that is made anew afterwards.
+    ///
+    /// # Errors
+    /// When it cannot be read or deleted.
+    pub async fn delete(&self, target: &Target) -> anyhow::Result<()> {
+        let api = target.api(&self.undo.client);
+        let mut object = serde_json::to_value(api.get(&target.name).await?)?;
+        let metadata = json!({
+            "name": target.name, "namespace": object["metadata"]["namespace"],
+            "labels": object["metadata"]["labels"], "annotations": object["metadata"]["annotations"],
+        });
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("status");
+            fields.insert("metadata".to_owned(), metadata);
+        }
+        self.undo.record(self.spec, target, Change::Deleted { object }).await?;
+        api.delete(&target.name, &kube::api::DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Undoes the spec's changes, the last one first.
+    ///
+    /// # Errors
+    /// The first change that cannot be undone; it and those before it stay recorded.
+    pub async fn undo(&self) -> anyhow::Result<()> {
+        self.undo.back(|entry| entry.spec == self.spec).await
     }
 }

@@ -4,17 +4,23 @@
 //! scheduler under test had chosen the node, reports and objects that are not as before. Never: a rejection that a spec
 //! has provoked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use kube::Api;
 use kube::api::DynamicObject;
+use runtime::output::one_line;
 use serde_json::Value;
 use topology::zone::Free;
 
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::facts::Singleton;
 use crate::fixture::difference;
+use crate::logs::{self, Severity};
 use crate::settled;
+
+/// The most lines of logs.
+const MOST: usize = 20;
 
 /// The cluster before the run.
 #[derive(Debug)]
@@ -22,6 +28,7 @@ pub struct Verdict {
     free: BTreeMap<String, Free>,
     objects: Vec<(Singleton, Value)>,
     nodes: BTreeMap<String, Value>,
+    began: Timestamp,
 }
 
 impl Verdict {
@@ -34,7 +41,7 @@ impl Verdict {
         let free = facts.nodes.iter().map(|node| (node.name.clone(), node.topology.available())).collect();
         let singletons = facts.operator.iter().chain(&facts.scheduler_object);
         let objects = singletons.map(|found| (found.clone(), found.object.data["spec"].clone())).collect();
-        Ok(Self { free, objects, nodes: marks(cluster) })
+        Ok(Self { free, objects, nodes: marks(cluster), began: Timestamp::now() })
     }
 
     /// What is wrong now.
@@ -72,8 +79,25 @@ impl Verdict {
         if let Some((_, name)) = state.pods.keys().find(|(namespace, _)| namespace == NAMESPACE) {
             wrong.push(format!("pod {name} is left"));
         }
+        wrong.extend(said(logs::of_stack(cluster, self.began).await));
         wrong
     }
+}
+
+/// What the stack should not have logged: requests that were denied, and warnings of the scheduler that are not about
+/// the suite's own objects. Equal lines but for numbers are one.
+fn said(lines: Vec<logs::Line>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let is_wrong = |line: &logs::Line| {
+        let is_warning = line.severity > Severity::Info && line.is_of_scheduler();
+        line.is_denied() || (is_warning && !line.text.contains(NAMESPACE))
+    };
+    let wrong = lines.into_iter().filter(is_wrong);
+    let wrong = wrong.filter(|line| {
+        let words = line.text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+        seen.insert(words.split_whitespace().skip(1).collect::<Vec<_>>().join(" "))
+    });
+    wrong.take(MOST).map(|line| format!("pod {} logged: {}", line.pod, one_line(&line.text))).collect()
 }
 
 /// What specs may change of nodes.

@@ -29,7 +29,7 @@ use topology::fingerprint::Fingerprint;
     nrovalidate, pfpsyncchk, schedlogs, lsplatform, catkubeletconfmap, make-job-foreach-ds, watchnrtattr,\n    \
     lstopics, mkginkgolabelfilter, envsubst, buildhelper, getdigests, verify-commit, gather\n                                       \
     as those tools of numaresources-operator 5.0\n\n\
-    Examples:\n  tholepin deploy --wait\n  tholepin validate\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
+    Examples:\n  tholepin deploy --wait\n  tholepin test\n  tholepin validate\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
     tholepin exporter --hostname worker-0\n  tholepin rte --dump-config=.andexit\n  \
     kubectl get pods -A --no-headers | tholepin fingerprint"
 )]
@@ -64,6 +64,8 @@ enum Entry {
     Cdi(cdi::cli::Command),
     /// Test NUMA-aware scheduling on a cluster, end to end
     E2e(Box<e2e::cli::Args>),
+    /// Test in a minute whether pods get zones on every node
+    Test(Box<e2e::cli::QuickArgs>),
     /// Wait until a signal, or for a time: the program of pods that only hold resources
     #[command(hide = true)]
     Pause {
@@ -315,6 +317,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),
+        Entry::Test(args) => with_signals(async |token| Box::pin(e2e::cli::run_quick(*args, token)).await),
         Entry::E2e(args) => with_signals(async |token| Box::pin(e2e::cli::run(*args, token)).await),
         Entry::Pause { time } => pause(time),
         Entry::Fingerprint => fingerprint(),

@@ -1,7 +1,9 @@
 //! Resources of the node that no zone has: ephemeral storage.
 
+use anyhow::ensure;
+
 use crate::amounts::Amounts;
-use crate::fixture::{Fixture, check};
+use crate::fixture::Fixture;
 use crate::need::Need::{Aligning, Scheduler};
 use crate::pods::PodPlan;
 use crate::spec::{Result, Spec};
@@ -62,7 +64,7 @@ async fn runs(f: Fixture, ask: Ask, qos: &'static str, containers: &'static [&'s
     f.runs_on(&pod, &target).await?;
     let found = f.running(&pod).await?;
     let actual = found.status.as_ref().and_then(|status| status.qos_class.clone()).unwrap_or_default();
-    check(actual == qos, || format!("the pod's class is {actual}, not {qos}"))?;
+    ensure!(actual == qos, "the pod's class is {actual}, not {qos}");
     f.accounted(&target, &before, &[pod]).await
 }
 
@@ -84,5 +86,6 @@ async fn waits_for_storage(f: Fixture, ask: Ask) -> Result {
     };
     let pod = f.create(ask.container(f.pod("p"), &amounts)).await?;
     let said = f.unschedulable(&pod).await?;
-    check(said.contains("Insufficient ephemeral-storage"), || format!("{said:?} names no storage"))
+    ensure!(said.contains("Insufficient ephemeral-storage"), "{said:?} names no storage");
+    Ok(())
 }

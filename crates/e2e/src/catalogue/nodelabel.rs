@@ -71,7 +71,7 @@ async fn labelled(f: Fixture, by: By) -> Result {
     f.require_zones(&amounts)?;
     let pointer = format!("/metadata/labels/{}", KEY.replace('/', "~1"));
     for node in f.nodes() {
-        f.cluster().undo.set(&Target::node(&node.name), &pointer, Some("medium".into())).await?;
+        f.changes().set(&Target::node(&node.name), &pointer, Some("medium".into())).await?;
     }
     f.pad(f.others(), Left(&[f.amounts("12 12Gi")?])).await?;
     let before = f.free(&target).await?;
@@ -81,7 +81,7 @@ async fn labelled(f: Fixture, by: By) -> Result {
     }
     f.accounted(&target, &before, &pods).await?;
     // What is required of a node counts while a pod is scheduled, and not afterwards.
-    f.cluster().undo.set(&Target::node(&target), &pointer, None).await?;
+    f.changes().set(&Target::node(&target), &pointer, None).await?;
     for pod in &pods {
         f.running(pod).await?;
     }

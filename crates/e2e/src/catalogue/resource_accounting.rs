@@ -10,7 +10,7 @@ use crate::spec::{Result, Spec};
 
 pub(super) fn specs() -> Vec<Spec> {
     let specs = [
-        Spec::new("49068", 2, "a pod waits until the last pod in its zone has gone", placeholder)
+        Spec::new("49068", 2, "a pod waits until the last pod in its zone has gone", waits_for_release)
             .labels(&["placement"]),
         Spec::new("48685", 1, "a best-effort pod is not accounted in any zone", best_effort),
         Spec::new("48686", 1, "a burstable pod is not accounted in any zone", burstable),
@@ -43,7 +43,7 @@ fn room(f: &Fixture) -> Result<Amounts> {
     Ok(room.with(ResourceName::CPU, whole))
 }
 
-async fn placeholder(f: Fixture) -> Result {
+async fn waits_for_release(f: Fixture) -> Result {
     let target = f.target()?.clone();
     let room = f.amounts("4 8Gi")?;
     f.require_zones(&room)?;

@@ -27,7 +27,7 @@ async fn tolerated(f: Fixture) -> Result {
     f.require_zones(&amounts)?;
     f.pad(f.others(), Left(&[f.amounts("1 4Gi")?])).await?;
     for node in f.nodes() {
-        f.cluster().undo.taint(&node.name, KEY, "true", "NoSchedule").await?;
+        f.changes().taint(&node.name, KEY, "true", "NoSchedule").await?;
     }
     let before = f.free(&target).await?;
     let pod = f.create(f.pod("tolerating").guaranteed(&amounts).tolerates(KEY)).await?;

@@ -123,7 +123,7 @@ async fn run(f: Fixture, vector: &'static Vector) -> Result {
         Expect::CannotAlign => f.cannot_align(&pod).await?,
         Expect::InsufficientCpu => {
             let said = f.unschedulable(&pod).await?;
-            crate::fixture::check(said.contains("Insufficient cpu"), || format!("{said:?} names no CPUs"))?;
+            anyhow::ensure!(said.contains("Insufficient cpu"), "{said:?} names no CPUs");
         }
     }
     f.delete(&pod).await?;

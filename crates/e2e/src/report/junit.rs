@@ -8,44 +8,55 @@ use std::time::Duration;
 
 use super::{Case, Ending};
 
-/// The whole file.
+/// The whole file: a suite for each name.
 #[must_use]
-pub fn write(suite: &str, cases: &[Case]) -> String {
-    let count = |is: fn(&Ending) -> bool| cases.iter().filter(|case| is(&case.ending)).count();
-    let failed = count(|ending| matches!(ending, Ending::Failed { .. }));
-    let skipped = count(|ending| matches!(ending, Ending::Skipped { .. }));
-    let took: Duration = cases.iter().map(|case| case.took).sum();
-    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let counts = format!(
-        "tests=\"{}\" failures=\"{failed}\" errors=\"0\" skipped=\"{skipped}\" time=\"{:.3}\"",
-        cases.len(),
-        took.as_secs_f64()
-    );
-    let suite = attribute(suite);
-    // Writing to a text cannot fail.
-    let _ = writeln!(xml, "<testsuites {counts}>\n  <testsuite name=\"{suite}\" {counts}>");
-    for case in cases {
-        let (feature, name) = (attribute(&case.feature), attribute(&format!("{} {}", case.id, case.title)));
-        let _ = write!(
-            xml,
-            "    <testcase classname=\"{feature}\" name=\"{name}\" time=\"{:.3}\"",
-            case.took.as_secs_f64()
-        );
-        let _ = match &case.ending {
-            Ending::Passed => writeln!(xml, "/>"),
-            Ending::Skipped { reason } => {
-                writeln!(xml, ">\n      <skipped message=\"{}\"/>\n    </testcase>", attribute(reason))
-            }
-            Ending::Failed { reason, diagnosis } => writeln!(
-                xml,
-                ">\n      <failure message=\"{}\" type=\"failed\">{}</failure>\n    </testcase>",
-                attribute(reason),
-                text(diagnosis)
-            ),
-        };
+pub fn write(suites: &[(String, &[Case])]) -> String {
+    let all = counts(suites.iter().flat_map(|(_, cases)| *cases));
+    let mut xml = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {all}>\n");
+    for (name, cases) in suites {
+        // Writing to a text cannot fail.
+        _ = writeln!(xml, "  <testsuite name=\"{}\" {}>", attribute(name), counts(*cases));
+        cases.iter().for_each(|case| test_case(&mut xml, case));
+        xml.push_str("  </testsuite>\n");
     }
-    xml.push_str("  </testsuite>\n</testsuites>\n");
+    xml.push_str("</testsuites>\n");
     xml
+}
+
+/// The attributes that count cases.
+fn counts<'c>(cases: impl IntoIterator<Item = &'c Case>) -> String {
+    let (mut tests, mut failed, mut skipped, mut took) = (0, 0, 0, Duration::ZERO);
+    for case in cases {
+        tests += 1;
+        took += case.took;
+        match case.ending {
+            Ending::Passed => {}
+            Ending::Failed { .. } => failed += 1,
+            Ending::Skipped { .. } | Ending::NotTried { .. } => skipped += 1,
+        }
+    }
+    let seconds = took.as_secs_f64();
+    format!(
+        "tests=\"{tests}\" failures=\"{failed}\" errors=\"0\" skipped=\"{skipped}\" time=\"{seconds:.3}\""
+    )
+}
+
+fn test_case(xml: &mut String, case: &Case) {
+    let (feature, name) = (attribute(&case.feature), attribute(&format!("{} {}", case.id, case.title)));
+    let seconds = case.took.as_secs_f64();
+    _ = write!(xml, "    <testcase classname=\"{feature}\" name=\"{name}\" time=\"{seconds:.3}\"");
+    _ = match &case.ending {
+        Ending::Passed => writeln!(xml, "/>"),
+        Ending::Skipped { reason } | Ending::NotTried { reason } => {
+            writeln!(xml, ">\n      <skipped message=\"{}\"/>\n    </testcase>", attribute(reason))
+        }
+        Ending::Failed { reason, diagnosis } => writeln!(
+            xml,
+            ">\n      <failure message=\"{}\" type=\"failed\">{}</failure>\n    </testcase>",
+            attribute(reason),
+            text(diagnosis)
+        ),
+    };
 }
 
 /// Text between tags.
@@ -98,6 +109,6 @@ mod tests {
             <testcase classname=\"tmpol\" name=\"d works\" time=\"1.500\">\n      \
             <failure message=\"a &lt; b&#10;c\" type=\"failed\">\u{FFFD}[31m &amp; \"x\"</failure>\n    </testcase>\n  \
             </testsuite>\n</testsuites>\n";
-        assert_eq!(write("serial", &cases), wanted);
+        assert_eq!(write(&[("serial".to_owned(), &cases)]), wanted);
     }
 }

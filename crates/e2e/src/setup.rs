@@ -1,0 +1,250 @@
+//! What is there before the first spec, and goes after the last: namespace, lease, devices.
+//!
+//! In: a client. Out: an empty namespace of the suite that no other run uses, devices in the reports, the schedulers that
+//! bind pods. Never: something of an earlier run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, DynamicObject, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::{Cluster, NAMESPACE};
+use crate::facts::Facts;
+use crate::fixture::{gone_already, sweep};
+use crate::lock::Lock;
+use crate::observed::{Observed, Observer};
+use crate::pods::{PodPlan, RUN_LABEL, SPEC_LABEL};
+use crate::runner::{Devices, Plan, Progress};
+use crate::undo::{Target, Undo};
+use crate::verdict::Verdict;
+use crate::{devices, fixture, placement, rights, settled};
+
+/// The scheduler of ours, where nothing names another.
+const OURS: &str = "topo-aware-scheduler";
+/// The scheduler of every cluster.
+const DEFAULT: &str = "default-scheduler";
+/// The wait for a scheduler that may not be there.
+const PROBE: Duration = Duration::from_secs(15);
+/// The pause between looks at a namespace that vanishes. No watch tells when a name is free again.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A cluster that no other run uses.
+pub struct Session {
+    /// The cluster.
+    pub cluster: Arc<Cluster>,
+    /// The lease.
+    pub lock: Lock,
+}
+
+impl Session {
+    /// Begins to watch the cluster, and takes the suite's namespace. Clients: one for watches, one for requests.
+    ///
+    /// # Errors
+    /// When nothing can be tested: no reports, missing rights, another run.
+    pub async fn open(
+        (watches, client): (Client, Client),
+        plan: &Plan,
+        token: &CancellationToken,
+        progress: &dyn Progress,
+    ) -> anyhow::Result<Self> {
+        let settings = plan.settings.clone();
+        let kinds = Facts::kinds(&client).await?;
+        Facts::require_reports(&kinds)?;
+        rights::require(&client).await?;
+        let observer = Observer::start(&watches);
+        observer.synced(settings.patience).await?;
+        let lock = enter(&client, settings.patience, token).await?;
+        let undo = Arc::new(Undo::open(&client, NAMESPACE).await?);
+        let cluster = Cluster { client, observer, facts: Facts::new(kinds), settings, undo };
+        clean(&cluster, progress).await?;
+        Ok(Self { cluster: Arc::new(cluster), lock })
+    }
+
+    /// Makes the cluster ready, and remembers it as it was.
+    ///
+    /// # Errors
+    /// When no node can be used, or the scheduler that the plan names binds no pod.
+    pub async fn prepare(&mut self, plan: &Plan, progress: &dyn Progress) -> anyhow::Result<Verdict> {
+        let cluster = Arc::get_mut(&mut self.cluster).context("the cluster is in use already")?;
+        cluster.facts = Facts::gather(&cluster.client, &cluster.observer, cluster.settings.patience).await?;
+        if cluster.facts.nodes.is_empty() {
+            let unused = cluster.facts.unused.iter().map(|(node, reason)| format!("{node}: {reason}"));
+            bail!("no node can be used: {}", unused.collect::<Vec<_>>().join("; "));
+        }
+        let verdict = Verdict::begin(cluster).await?;
+        if plan.devices != Devices::Absent {
+            progress.step("deploying devices that pin pods to zones");
+            let deployed = deploy_devices(cluster, plan).await;
+            cluster.facts.devices = deployed.map_err(|error| format!("{error:#}"));
+        }
+        probe(cluster, plan).await?;
+        Ok(verdict)
+    }
+
+    /// Takes everything away: what specs have left, the namespace, the lease.
+    ///
+    /// # Errors
+    /// When something stays.
+    pub async fn close(self, progress: &dyn Progress) -> anyhow::Result<()> {
+        let Self { cluster, lock } = self;
+        clean(&cluster, progress).await?;
+        let namespaces = Api::<Namespace>::all(cluster.client.clone());
+        gone_already(namespaces.delete(NAMESPACE, &DeleteParams::default()).await)?;
+        lock.release().await;
+        until_not_vanishing(&cluster.client, cluster.settings.patience).await
+    }
+}
+
+/// Makes the suite's namespace, and takes its lease. Fails when another run is under way, or the namespace of an earlier
+/// one does not vanish.
+async fn enter(client: &Client, patience: Duration, token: &CancellationToken) -> anyhow::Result<Lock> {
+    loop {
+        namespace(client, patience).await?;
+        let lock = Lock::take(client, token).await?;
+        // A run that ends deletes the namespace and then lets go of the lease in it.
+        match state(client).await? {
+            State::Usable => return Ok(lock),
+            State::Vanishing | State::Absent => lock.release().await,
+        }
+    }
+}
+
+/// Takes away what the suite has made, and undoes what it has changed.
+async fn clean(cluster: &Cluster, progress: &dyn Progress) -> anyhow::Result<()> {
+    let left = cluster.undo.pending().await;
+    if left > 0 {
+        progress.step(&format!("undoing {left} changes"));
+    }
+    sweep(cluster, &format!("{RUN_LABEL}=e2e")).await?;
+    cluster.undo.all().await
+}
+
+/// How far the suite's namespace is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Absent,
+    Usable,
+    Vanishing,
+}
+
+async fn state(client: &Client) -> kube::Result<State> {
+    let found = Api::<Namespace>::all(client.clone()).get_opt(NAMESPACE).await?;
+    Ok(match found {
+        None => State::Absent,
+        Some(found) if found.metadata.deletion_timestamp.is_some() => State::Vanishing,
+        Some(_) => State::Usable,
+    })
+}
+
+async fn until_not_vanishing(client: &Client, patience: Duration) -> anyhow::Result<()> {
+    let ends = Instant::now() + patience;
+    while state(client).await? == State::Vanishing {
+        if Instant::now() > ends {
+            bail!("namespace {NAMESPACE} does not vanish within {} s", patience.as_secs());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+/// Makes the suite's namespace. One that is being deleted is waited for.
+async fn namespace(client: &Client, patience: Duration) -> anyhow::Result<()> {
+    let object = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": NAMESPACE, "labels": {
+            // The device plugins have to reach the kubelets' sockets.
+            "pod-security.kubernetes.io/enforce": "privileged",
+            "pod-security.kubernetes.io/warn": "privileged",
+            "pod-security.kubernetes.io/audit": "privileged",
+        } },
+    });
+    let object: Namespace = serde_json::from_value(object)?;
+    until_not_vanishing(client, patience).await?;
+    match Api::all(client.clone()).create(&PostParams::default(), &object).await {
+        Err(error) if !runtime::client::is_already_exists(&error) => {
+            Err(error).with_context(|| format!("creating namespace {NAMESPACE}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Deploys the devices, and waits until the reports show them.
+async fn deploy_devices(cluster: &mut Cluster, plan: &Plan) -> anyhow::Result<[String; 3]> {
+    let nodes = cluster.facts.nodes.clone();
+    for object in devices::objects(&nodes, &cluster.settings.images, &plan.kubelet_root) {
+        let kind = match object["kind"].as_str() {
+            Some("ConfigMap") => ("v1", "ConfigMap", "configmaps"),
+            _ => ("apps/v1", "DaemonSet", "daemonsets"),
+        };
+        let api = Target::new(kind, NAMESPACE, devices::NAME).api(&cluster.client);
+        let object: DynamicObject = serde_json::from_value(object)?;
+        // One of an earlier run may list other nodes.
+        gone_already(api.delete(devices::NAME, &DeleteParams::default()).await)?;
+        api.create(&PostParams::default(), &object)
+            .await
+            .with_context(|| format!("creating the devices' {}", kind.1))?;
+    }
+    for node in &mut cluster.facts.nodes {
+        let expected = devices::resources(std::slice::from_ref(node));
+        let what = format!("the report of node {} shows the suite's devices", node.name);
+        let topology = cluster.observer.until(&what, cluster.settings.patience, |state| {
+            let topology = settled::settled(state, &node.name)?;
+            let names = topology.allocatable().layout().resources().to_vec();
+            let missing = expected.iter().find(|wanted| names.iter().all(|name| name.as_str() != **wanted));
+            match missing {
+                Some(missing) => Err(format!("{missing} is missing; {}", plugin_on(state, &node.name))),
+                None => Ok((topology, crate::facts::requested(state, &node.name))),
+            }
+        });
+        (node.topology, node.base_load) = topology.await?;
+    }
+    Ok(devices::SAMPLES.map(str::to_owned))
+}
+
+/// How far the device plugin of a node is.
+fn plugin_on(state: &Observed, node: &str) -> String {
+    let mut pods = placement::labelled(state, "app", devices::NAME).into_iter();
+    let pod = pods.find_map(|pod| {
+        let found = pod.find(state)?;
+        (found.spec.as_ref()?.node_name.as_deref() == Some(node)).then(|| placement::state_of(found))
+    });
+    pod.map_or_else(
+        || "there is no device plugin".to_owned(),
+        |state| format!("the device plugin is {state}"),
+    )
+}
+
+/// Finds out which schedulers bind pods: sends each one.
+async fn probe(cluster: &mut Cluster, plan: &Plan) -> anyhow::Result<()> {
+    let stated = cluster.facts.stated_scheduler();
+    let tested = plan.scheduler.clone().or(stated).unwrap_or_else(|| OURS.to_owned());
+    let (tested_binds, default_binds) =
+        tokio::try_join!(binds(cluster, &tested, "tested"), binds(cluster, DEFAULT, "default"))?;
+    if plan.scheduler.is_some() && !tested_binds {
+        bail!("scheduler {tested} has not bound a pod in {} s", PROBE.as_secs());
+    }
+    cluster.facts.scheduler = tested_binds.then_some(tested);
+    cluster.facts.default_scheduler = default_binds;
+    sweep(cluster, &format!("{SPEC_LABEL}=probe")).await
+}
+
+async fn binds(cluster: &Cluster, scheduler: &str, name: &str) -> anyhow::Result<bool> {
+    let plan =
+        PodPlan::new(&format!("probe-{name}"), scheduler, &cluster.settings.images, fixture::labels("probe"));
+    let nodes: Vec<&str> = cluster.facts.nodes.iter().map(|node| &*node.name).collect();
+    let pod = plan.best_effort().among(&nodes).pod();
+    let pods = Api::namespaced(cluster.client.clone(), NAMESPACE);
+    let made = pods.create(&PostParams::default(), &pod).await.context("creating a pod")?;
+    let uid = made.metadata.uid;
+    let bound = cluster.observer.until("a node", PROBE, |state| {
+        let found = state.pods.values().find(|pod| pod.metadata.uid == uid).ok_or("no pod")?;
+        found.spec.as_ref().and_then(|spec| spec.node_name.clone()).ok_or_else(|| "no node".to_owned())
+    });
+    Ok(bound.await.is_ok())
+}
