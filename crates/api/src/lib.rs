@@ -15,6 +15,7 @@
 //! | [`keys`] | attribute, annotation and label keys of NodeResourceTopology | |
 //! | [`goduration`] | durations in Go's text form | |
 //! | [`features`] | the topics that test suites of the Go operator select by | |
+//! | [`tls_profile`] | OpenShift's TLS profiles, by their types | |
 //! | [`null`] | a helper for serde: `null` as default | |
 //! | [`convert`] | NodeResourceTopology objects and pods from and to `topology`'s values | `convert` |
 //! | [`crd`] | the CustomResourceDefinitions, as values and as YAML | `schema` |
@@ -103,3 +104,4 @@ pub mod own_node;
 pub mod rbac;
 #[cfg(feature = "scheduler-config")]
 pub mod schedulerconfig;
+pub mod tls_profile;

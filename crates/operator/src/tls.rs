@@ -3,47 +3,13 @@
 //! In: `spec.tlsSecurityProfile` of the APIServer `cluster`. Out: a [`TlsProfile`]; a [`Policy`] for our own server.
 //! Never: a suite that the profile does not have.
 //!
-//! The profiles are those of OpenShift's API, which has them from Mozilla. Suites that Go does not know (those with
-//! finite-field Diffie-Hellman, and a few with SHA-2 and CBC) are left out.
+//! Suites that Go does not know (those with finite-field Diffie-Hellman, and a few with SHA-2 and CBC) are left out.
 
+use api::tls_profile::{self, registered};
 use runtime::tls::Policy;
 use serde_json::Value;
 
 use crate::cluster_state::TlsProfile;
-
-/// The suites of TLS 1.3.
-const MODERN: [&str; 3] =
-    ["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
-
-/// Older suites that Go knows, by OpenSSL's name and by the registered name.
-const SUITES: [(&str, &str); 22] = [
-    ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"),
-    ("ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"),
-    ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"),
-    ("ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"),
-    ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"),
-    ("ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256"),
-    ("ECDHE-ECDSA-AES128-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256"),
-    ("ECDHE-RSA-AES128-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256"),
-    ("ECDHE-ECDSA-AES128-SHA", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA"),
-    ("ECDHE-RSA-AES128-SHA", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"),
-    ("ECDHE-ECDSA-AES256-SHA", "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA"),
-    ("ECDHE-RSA-AES256-SHA", "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA"),
-    ("AES128-GCM-SHA256", "TLS_RSA_WITH_AES_128_GCM_SHA256"),
-    ("AES256-GCM-SHA384", "TLS_RSA_WITH_AES_256_GCM_SHA384"),
-    ("AES128-SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA256"),
-    ("AES128-SHA", "TLS_RSA_WITH_AES_128_CBC_SHA"),
-    ("AES256-SHA", "TLS_RSA_WITH_AES_256_CBC_SHA"),
-    ("DES-CBC3-SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA"),
-    ("ECDHE-RSA-DES-CBC3-SHA", "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA"),
-    ("ECDHE-ECDSA-RC4-SHA", "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA"),
-    ("ECDHE-RSA-RC4-SHA", "TLS_ECDHE_RSA_WITH_RC4_128_SHA"),
-    ("RC4-SHA", "TLS_RSA_WITH_RC4_128_SHA"),
-];
-/// The first of [`SUITES`] that the profile Intermediate has.
-const INTERMEDIATE: usize = 6;
-/// The first of [`SUITES`] that the profile Old has.
-const OLD: usize = 18;
 
 /// The profile of an APIServer object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,18 +26,16 @@ pub struct Requested {
 /// When a custom profile is invalid.
 pub fn requested(server: &Value) -> Result<Requested, String> {
     let profile = &server["spec"]["tlsSecurityProfile"];
-    match profile["type"].as_str() {
-        Some("Old") => Ok(known("VersionTLS10", predefined(OLD))),
-        Some("Modern") => Ok(known("VersionTLS13", MODERN)),
-        Some("Custom") => custom(&profile["custom"]),
-        _ => Ok(intermediate()),
-    }
+    let predefined = tls_profile::TlsProfile::predefined(profile["type"].as_str());
+    predefined
+        .map_or_else(|| custom(&profile["custom"]), |profile| Ok(known(profile.min_version, profile.suites)))
 }
 
 /// The profile Intermediate, which is the default.
 #[must_use]
 pub fn intermediate() -> Requested {
-    known("VersionTLS12", predefined(INTERMEDIATE))
+    let profile = tls_profile::TlsProfile::intermediate();
+    known(profile.min_version, profile.suites)
 }
 
 /// The policy of a profile for a server of our own.
@@ -80,11 +44,6 @@ pub fn intermediate() -> Requested {
 /// When no part of the profile can be offered here.
 pub fn policy(profile: &TlsProfile) -> Result<Policy, runtime::tls::PolicyError> {
     Policy::parse(&profile.min_version, &profile.cipher_suites)
-}
-
-/// The suites of TLS 1.3, and the first `count` older ones.
-fn predefined(count: usize) -> impl Iterator<Item = &'static str> {
-    MODERN.into_iter().chain(SUITES.iter().take(count).map(|(_, registered)| *registered))
 }
 
 fn custom(custom: &Value) -> Result<Requested, String> {
@@ -120,12 +79,6 @@ fn known<'a>(min_version: &str, names: impl IntoIterator<Item = &'a str>) -> Req
     }
     let profile = TlsProfile { min_version: min_version.to_owned(), cipher_suites: suites.join(",") };
     Requested { profile, unknown }
-}
-
-/// The registered name of a suite that Go knows, by either name.
-fn registered(name: &str) -> Option<&'static str> {
-    let older = SUITES.iter().find(|(openssl, registered)| *openssl == name || *registered == name);
-    MODERN.into_iter().find(|modern| *modern == name).or(older.map(|(_, registered)| *registered))
 }
 
 #[cfg(test)]
@@ -172,13 +125,14 @@ mod tests {
         );
         assert_eq!((old.profile.cipher_suites.split(',').count(), old.unknown.len()), (21, 0));
         let custom = |min: &str, ciphers: &[&str]| json!({ "type": "Custom", "custom": { "minTLSVersion": min, "ciphers": ciphers } });
-        let (openssl, registered) = SUITES[3];
+        let (openssl, registered) = ("ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384");
+        let first = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
         for version in ["VersionTLS10", "VersionTLS11", "VersionTLS12"] {
             check(&custom(version, &[]), version, "", &[]);
             check(
-                &custom(version, &[openssl, "DHE-RSA-AES128-GCM-SHA256", SUITES[0].1, registered]),
+                &custom(version, &[openssl, "DHE-RSA-AES128-GCM-SHA256", first, registered]),
                 version,
-                &format!("{registered},{}", SUITES[0].1),
+                &format!("{registered},{first}"),
                 &["DHE-RSA-AES128-GCM-SHA256"],
             );
         }
