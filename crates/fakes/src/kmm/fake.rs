@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::cluster_state::{ClusterState, Kind, events};
 use super::decide::next;
 use super::script::Script;
-use super::write::Write;
+use super::write::{InUse, Write};
 
 /// How long to wait before what was refused is tried again, when nothing happens meanwhile.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
@@ -71,8 +71,9 @@ impl Kmm {
         let state = ClusterState::list(&self.client).await?;
         let script = self.script.borrow().clone();
         let Some(write) = next(&state, &script).into_iter().next() else { return Ok(None) };
+        let in_use = write.pods_in_use(&self.client).await?;
         write.run(&self.client).await?;
-        note(&self.notes, &write);
+        note(&self.notes, &write, &in_use);
         Ok(Some(write.to_string()))
     }
 
@@ -157,9 +158,10 @@ async fn write_due(
     let script = script.borrow_and_update().clone();
     let mut all = true;
     for write in next(state, &script) {
+        let in_use = write.pods_in_use(client).await.unwrap_or_else(|_| write.unloaded_in_use.clone());
         match write.run(client).await {
             Ok(object) => {
-                note(notes, &write);
+                note(notes, &write, &in_use);
                 if let Some(object) = object {
                     state.put(write.kind, object);
                 }
@@ -183,10 +185,10 @@ fn is_absent(error: &watcher::Error) -> bool {
     }
 }
 
-fn note(notes: &Mutex<Notes>, write: &Write) {
+fn note(notes: &Mutex<Notes>, write: &Write, in_use: &[InUse]) {
     let mut notes = lock(notes);
     notes.writes.push(write.to_string());
-    notes.unloaded_in_use.extend(write.unloaded_in_use.iter().cloned());
+    notes.unloaded_in_use.extend(in_use.iter().map(ToString::to_string));
 }
 
 fn lock(notes: &Mutex<Notes>) -> MutexGuard<'_, Notes> {

@@ -366,7 +366,8 @@ fn drivers_are_not_unloaded_unseen_nor_without_their_account() {
         simulation.take(&write);
     };
     let under = |pod: &str| format!("hw/acc is unloaded on a under pod x/{pod}");
-    assert_eq!(unload.unloaded_in_use, [under("holder"), under("user")]);
+    let lines: Vec<_> = unload.unloaded_in_use.iter().map(ToString::to_string).collect();
+    assert_eq!(lines, [under("holder"), under("user")]);
 }
 
 /// KMM does not wait for a worker pod that is loading: a Module that is deleted then goes before its driver.

@@ -25,8 +25,17 @@ pub(super) struct Write {
     pub(super) what: String,
     /// Events about the object: a reason, and the module it is about.
     pub(super) events: Vec<(&'static str, ModuleName)>,
-    /// What a pod loses by it, if a driver is unloaded under one.
-    pub(super) unloaded_in_use: Vec<String>,
+    /// Pods that lose a driver by it.
+    pub(super) unloaded_in_use: Vec<InUse>,
+}
+
+/// A pod under which a driver is unloaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InUse {
+    /// `NAMESPACE/NAME`.
+    pub(super) pod: String,
+    /// For people: which driver, on which node.
+    pub(super) what: String,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -96,8 +105,31 @@ impl Write {
         Ok(object)
     }
 
+    /// The pods that really lose a driver. The watch of pods may be behind that of Modules: the API server is asked.
+    pub(super) async fn pods_in_use(&self, client: &Client) -> anyhow::Result<Vec<InUse>> {
+        let mut there = Vec::new();
+        for one in &self.unloaded_in_use {
+            let name = one.pod.rsplit('/').next().unwrap_or_default();
+            let pod = Kind::Pod.api(client, &one.pod).get_opt(name).await?;
+            let is_over = |pod: &DynamicObject| is_over(&pod.data);
+            there.extend(pod.filter(|pod| !is_over(pod)).map(|_| one.clone()));
+        }
+        Ok(there)
+    }
+
     fn is_simulated_pod(&self) -> bool {
         self.kind == Kind::Pod
+    }
+}
+
+/// Whether a pod has ended and holds nothing.
+pub(super) fn is_over(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} under pod {}", self.what, self.pod)
     }
 }
 

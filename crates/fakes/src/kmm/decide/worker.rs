@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::cluster_state::Kind;
 use super::super::labels::{ModuleName, WORKER_ACTION};
 use super::super::script::{Plugins, Stage};
-use super::super::write::{Operation, Write};
+use super::super::write::{InUse, Operation, Write, is_over};
 use super::{PlanInputs, boot_of, entries, entry, is_alive, named, tolerates};
 
 /// What is to be done about a module on a node.
@@ -96,17 +96,17 @@ impl PlanInputs<'_> {
     }
 
     /// Pods that use devices on a node.
-    fn users(&self, node: &str, of: &ModuleName) -> Vec<String> {
+    fn users(&self, node: &str, of: &ModuleName) -> Vec<InUse> {
         let uses = |pod: &Value| {
             let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
             let mut limits = containers.filter_map(|container| container["resources"]["limits"].as_object());
             limits.any(|limits| limits.keys().any(|resource| self.script.devices.contains(resource)))
                 || self.state.of(Kind::Claim).any(|(_, claim)| self.is_given(claim, pod))
         };
-        let is_over = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         let pods = self.state.of(Kind::Pod);
         let held = pods.filter(|(_, pod)| pod["spec"]["nodeName"] == node && !is_over(pod) && uses(pod));
-        held.map(|(key, _)| format!("{} is unloaded on {node} under pod {key}", of.key())).collect()
+        let what = format!("{} is unloaded on {node}", of.key());
+        held.map(|(key, _)| InUse { pod: key.to_owned(), what: what.clone() }).collect()
     }
 
     /// Whether a pod has one of the devices by this resource claim.
