@@ -62,9 +62,26 @@ const LONG: &[Long] = &[
     long("aligned-pods", &[("PODS", "200")], "-p operator --test it -- hardware::whole::", "aligned: "),
     long("sequences", &[("SEQUENCES", "500")], "-p exporter --test it -- sequences::", "sequences: "),
     long("faults", &[("FAULT_ROUNDS", "20")], "-p scheduler --test it -- faults::", "faults: "),
-    long("interruptions", &[("INTERRUPTIONS", "200")], "-p deployer --test it -- install::", "interrupted: "),
+    long(
+        "interruptions",
+        &[("INTERRUPTIONS", "200")],
+        "-p deployer --test it -- install::interrupted::",
+        "interrupted: ",
+    ),
+    long(
+        "interrupted-pods",
+        &[("INTERRUPTIONS", "20")],
+        "-p deployer --test it -- install::whole::",
+        "whole: ",
+    ),
     long("kubelet-kills", &[("KILLS", "50")], "-p deviceplugin --test it -- kills::", "kill 50: "),
     long("e2e", &[("E2E_ARGS", "--tier-up-to=3")], "-p e2e --test it -- suite::", "e2e: "),
+    long(
+        "e2e-interruptions",
+        &[("E2E_INTERRUPTIONS", "20")],
+        "-p e2e --test it -- suite::",
+        "interrupted: 20 ",
+    ),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
 ];
 

@@ -178,4 +178,7 @@ async fn interrupted(client: &Client, before: &Dump) {
     }
     remove(client, &Component::ALL, &waiting(), &mut |_: &Step<'_>| {}, &unstopped).await.unwrap();
     assert_same(before, &dump(client).await.unwrap());
+    println!(
+        "whole: {count} interrupted deployments and removals with pods, the cluster as before (seed {seed})"
+    );
 }
