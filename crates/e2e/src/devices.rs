@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use topology::zone::ZoneId;
+use topology::resource::ResourceName;
+use topology::zone::{NodeTopology, ZoneId};
 
 use crate::cluster::NAMESPACE;
 use crate::facts::NodeFacts;
@@ -15,6 +16,8 @@ use crate::pods::Images;
 
 /// Devices of each zone that pin pods: the most padding pods and others that a zone takes.
 const PINS: u32 = 15;
+/// What names of devices that pin pods begin with.
+const PIN: &str = "kni.node/numacell";
 /// The names of the sample devices.
 pub const SAMPLES: [&str; 3] =
     ["e2e.tholepin.dev/device1", "e2e.tholepin.dev/device2", "e2e.tholepin.dev/device3"];
@@ -26,13 +29,34 @@ pub const NAME: &str = "numacell";
 /// The resource that pins a pod to a zone.
 #[must_use]
 pub fn of_zone(zone: ZoneId) -> String {
-    format!("kni.node/numacell{:02}", zone.0)
+    format!("{PIN}{:02}", zone.0)
 }
 
-/// All resources of these nodes.
+/// The resources of a zone with the number of their devices, by the zone's place among those of its node.
+fn of_row(row: usize, zone: ZoneId) -> impl Iterator<Item = (String, u32)> {
+    let counts = COUNTS.get(row).or_else(|| COUNTS.last()).copied().unwrap_or_default();
+    let samples = SAMPLES.iter().map(|name| (*name).to_owned()).zip(counts);
+    [(of_zone(zone), PINS)].into_iter().chain(samples)
+}
+
+/// The first device that a report does not offer as it should, in words. Devices of an earlier run whose plugin is gone
+/// are there too, but not to be had.
 #[must_use]
-pub fn resources(nodes: &[NodeFacts]) -> Vec<String> {
-    configuration(nodes).into_keys().collect()
+pub fn missing(topology: &NodeTopology) -> Option<String> {
+    let allocatable = topology.allocatable();
+    topology.zones.iter().enumerate().find_map(|(row, zone)| {
+        of_row(row, zone.id).find_map(|(name, wanted)| {
+            let there = ResourceName::new(&name).map_or(0, |name| allocatable.amount(zone.id, name));
+            let is_there = there == i64::from(wanted);
+            (!is_there).then(|| format!("zone {} has {there} of {wanted} {name}", zone.id.0))
+        })
+    })
+}
+
+/// Whether a resource is one of the suite.
+#[must_use]
+pub fn is_ours(name: &str) -> bool {
+    SAMPLES.contains(&name) || name.starts_with(PIN)
 }
 
 /// ConfigMap and DaemonSet.
@@ -96,9 +120,7 @@ fn configuration(nodes: &[NodeFacts]) -> BTreeMap<String, BTreeMap<String, Vec<V
     let mut resources: BTreeMap<String, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
     for node in nodes {
         for (row, zone) in node.topology.zones.iter().enumerate() {
-            let counts = COUNTS.get(row).or_else(|| COUNTS.last()).copied().unwrap_or_default();
-            let samples = SAMPLES.iter().map(|name| (*name).to_owned()).zip(counts);
-            for (resource, count) in [(of_zone(zone.id), PINS)].into_iter().chain(samples) {
+            for (resource, count) in of_row(row, zone.id) {
                 let short = resource.rsplit('/').next().unwrap_or_default().to_owned();
                 let devices = (0..count).map(|number| {
                     json!({ "id": format!("{short}-{}-{number:03}", zone.id.0), "numanode": zone.id.0 })

@@ -146,6 +146,17 @@ impl Facts {
         Ok(())
     }
 
+    /// Fails where no node can be used.
+    ///
+    /// # Errors
+    /// Each node with the reason why it is not used.
+    pub fn require_nodes(&self) -> anyhow::Result<()> {
+        let unused: Vec<_> = self.unused.iter().map(|(node, reason)| format!("{node}: {reason}")).collect();
+        let reasons = if unused.is_empty() { "there are no nodes".to_owned() } else { unused.join("; ") };
+        anyhow::ensure!(!self.nodes.is_empty(), "no node can be used: {reasons}");
+        Ok(())
+    }
+
     /// The kinds of the API server, as `plural.group`; those of the core group are not listed.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams, Propagation
 use serde_json::Value;
 use tokio::sync::Mutex;
 use topology::policy::Scope;
+use topology::resource::ResourceName;
 use topology::zone::Free;
 
 use crate::amounts::Amounts;
@@ -327,8 +328,18 @@ async fn free(cluster: &Cluster, node: &str) -> Result<Free> {
 /// The first cell in which two tables differ, in words. Zones and resources are compared by name: one that has gone
 /// counts as 0.
 pub(crate) fn difference(before: &Free, now: &Free) -> Option<String> {
+    difference_of(before, now, |_| true)
+}
+
+/// The first cell of the resources that `is_compared` chooses.
+pub(crate) fn difference_of(
+    before: &Free,
+    now: &Free,
+    is_compared: impl Fn(ResourceName) -> bool,
+) -> Option<String> {
     let zones = before.layout().zones().iter().chain(now.layout().zones());
-    let names = || before.layout().resources().iter().chain(now.layout().resources());
+    let all = || before.layout().resources().iter().chain(now.layout().resources());
+    let names = || all().filter(|name| is_compared(**name));
     let mut cells = zones.flat_map(|zone| names().map(move |name| (*zone, *name)));
     let (zone, name) = cells.find(|(zone, name)| before.amount(*zone, *name) != now.amount(*zone, *name))?;
     let text = |free: &Free| api::convert::quantity(name, free.amount(zone, name));

@@ -96,11 +96,11 @@ impl Runner {
         let mut session = Session::open(clients, &plan, &token, progress).await?;
         match session.prepare(&plan, progress).await {
             Ok(verdict) => Ok(Self { session, plan, verdict, token }),
-            Err(error) => {
-                // Nothing is left of a run that did not begin.
-                session.close(progress).await?;
-                Err(error)
-            }
+            // Nothing is left of a run that did not begin.
+            Err(error) => match session.close(progress).await {
+                Ok(()) => Err(error),
+                Err(left) => Err(anyhow::anyhow!("{error:#}; and then: {left:#}")),
+            },
         }
     }
 

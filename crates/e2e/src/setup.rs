@@ -73,10 +73,7 @@ impl Session {
     pub async fn prepare(&mut self, plan: &Plan, progress: &dyn Progress) -> anyhow::Result<Verdict> {
         let cluster = Arc::get_mut(&mut self.cluster).context("the cluster is in use already")?;
         cluster.facts = Facts::gather(&cluster.client, &cluster.observer, cluster.settings.patience).await?;
-        if cluster.facts.nodes.is_empty() {
-            let unused = cluster.facts.unused.iter().map(|(node, reason)| format!("{node}: {reason}"));
-            bail!("no node can be used: {}", unused.collect::<Vec<_>>().join("; "));
-        }
+        cluster.facts.require_nodes()?;
         let verdict = Verdict::begin(cluster).await?;
         if plan.devices != Devices::Absent {
             progress.step("deploying devices that pin pods to zones");
@@ -191,14 +188,11 @@ async fn deploy_devices(cluster: &mut Cluster, plan: &Plan) -> anyhow::Result<[S
             .with_context(|| format!("creating the devices' {}", kind.1))?;
     }
     for node in &mut cluster.facts.nodes {
-        let expected = devices::resources(std::slice::from_ref(node));
         let what = format!("the report of node {} shows the suite's devices", node.name);
         let topology = cluster.observer.until(&what, cluster.settings.patience, |state| {
             let topology = settled::settled(state, &node.name)?;
-            let names = topology.allocatable().layout().resources().to_vec();
-            let missing = expected.iter().find(|wanted| names.iter().all(|name| name.as_str() != **wanted));
-            match missing {
-                Some(missing) => Err(format!("{missing} is missing; {}", plugin_on(state, &node.name))),
+            match devices::missing(&topology) {
+                Some(missing) => Err(format!("{missing}; {}", plugin_on(state, &node.name))),
                 None => Ok((topology, crate::facts::requested(state, &node.name))),
             }
         });

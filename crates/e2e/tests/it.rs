@@ -2,6 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
 
+#[path = "it/bad_cluster.rs"]
+mod bad_cluster;
+#[path = "it/interrupted.rs"]
+mod interrupted;
 #[path = "it/rig.rs"]
 mod rig;
 #[path = "it/suite.rs"]

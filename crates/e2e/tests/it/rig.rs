@@ -3,7 +3,7 @@
 //! In: the machines. Out: a cluster in which `tholepin e2e` runs as a process of an administrator. Never: a part of the
 //! stack that is not a pod.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -35,14 +35,41 @@ pub(crate) struct Rig {
     program: PathBuf,
 }
 
-/// Plays `body` in a cluster with two nodes of each scope.
-pub(crate) fn play(body: impl AsyncFnOnce(Rig) + Send) {
-    let Ok(rig) = env::rig() else { return };
-    let Some(program) = env::tholepin() else {
+/// How a command ended.
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The program with these arguments and this kubeconfig.
+pub(crate) fn command(program: &Path, kubeconfig: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(words).arg("--kubeconfig").arg(kubeconfig);
+    command
+}
+
+/// Runs a command to its end.
+pub(crate) async fn run(mut command: Command) -> Ended {
+    let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// The rig's programs, and the program under test.
+pub(crate) fn programs() -> Option<(testkit::env::Rig, PathBuf)> {
+    let rig = env::rig().ok()?;
+    let program = env::tholepin();
+    if program.is_none() {
         println!("SKIPPED: no tholepin binary; cargo xtask test builds it");
         assert!(std::env::var_os(env::REQUIRE).is_none_or(|value| value.is_empty()));
-        return;
-    };
+    }
+    Some((rig, program?))
+}
+
+/// Plays `body` in a cluster with two nodes of each scope.
+pub(crate) fn play(body: impl AsyncFnOnce(Rig) + Send) {
+    let Some((rig, program)) = programs() else { return };
     net::private(async |network| {
         let began = Instant::now();
         let control =
@@ -77,14 +104,16 @@ fn machine() -> Machine {
 }
 
 impl Rig {
-    /// The suite with these arguments: exit code and both outputs.
-    pub(crate) async fn e2e(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = Command::new(&self.program);
-        command.arg("e2e").args(arguments).args(["--image", IMAGE, "--pause-image", PAUSE]);
-        command.arg("--kubeconfig").arg(self.cluster.control().kubeconfig());
-        let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
+    /// A command with these arguments, as an administrator: exit code and both outputs.
+    pub(crate) async fn run(&self, words: &[&str]) -> Ended {
+        run(self.command(words)).await
+    }
+
+    /// The program with these arguments, as an administrator of the cluster.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = command(&self.program, self.cluster.control().kubeconfig(), words);
+        command.args(["--image", IMAGE, "--pause-image", PAUSE]);
+        command
     }
 
     async fn install(&self) {

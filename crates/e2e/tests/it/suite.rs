@@ -1,16 +1,39 @@
 //! Our stack passes our suite: tier 0, or what `E2E_ARGS` says.
 
-use super::rig::play;
+use super::interrupted;
+use super::rig::{Rig, play};
 
 /// `E2E_ARGS='--focus 85792' cargo xtask test -p e2e --test it -- suite --nocapture` runs what it is told.
+/// `E2E_INTERRUPTIONS=20` ends so many runs instead. Without both: tier 0, the quick test, one interruption.
 #[test]
 fn our_stack_passes() {
     play(async |rig| {
-        let told = std::env::var("E2E_ARGS").unwrap_or_else(|_| "--tier-up-to=0".to_owned());
-        let words: Vec<&str> = told.split_whitespace().collect();
-        let (code, stdout, stderr) = rig.e2e(&words).await;
-        println!("{stderr}\n{stdout}");
-        println!("e2e: {}", stdout.lines().last().unwrap_or_default());
-        assert_eq!(code, Some(0));
+        let told = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        match (told("E2E_ARGS"), told("E2E_INTERRUPTIONS")) {
+            (_, Some(count)) => interrupted::many(&rig, count.parse().unwrap()).await,
+            (Some(arguments), None) => passes(&rig, &arguments).await,
+            (None, None) => {
+                passes(&rig, "--tier-up-to=0").await;
+                quick_test(&rig).await;
+                interrupted::many(&rig, 1).await;
+            }
+        }
     });
+}
+
+async fn passes(rig: &Rig, arguments: &str) {
+    let words: Vec<&str> = ["e2e"].into_iter().chain(arguments.split_whitespace()).collect();
+    let ended = rig.run(&words).await;
+    println!("{}\n{}", ended.stderr, ended.stdout);
+    println!("e2e: {}", ended.stdout.lines().last().unwrap_or_default());
+    assert_eq!(ended.code, Some(0));
+}
+
+/// A line for each of the four nodes, and one for each scope.
+async fn quick_test(rig: &Rig) {
+    let ended = rig.run(&["test"]).await;
+    println!("{}\n{}", ended.stderr, ended.stdout);
+    assert_eq!(ended.code, Some(0));
+    let said = ended.stdout.lines().last().unwrap_or_default();
+    assert!(said.starts_with("6 specs: 6 passed, 0 skipped, 0 failed, "), "{said}");
 }
