@@ -106,6 +106,16 @@ impl Amounts {
         Self::of(names.map(|name| (name, (self.get(name) * parts / of / step(name)).max(1) * step(name))))
     }
 
+    /// With CPUs rounded up to a multiple of so many: a zone gives away whole cores only.
+    #[must_use]
+    pub fn whole_cores(mut self, threads: i64) -> Self {
+        let core = ResourceName::CPU.base_units() * threads.max(1);
+        if let Some(cpus) = self.0.get_mut(&ResourceName::CPU) {
+            *cpus = (*cpus + core - 1) / core * core;
+        }
+        self
+    }
+
     /// The sum for each resource.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
@@ -197,5 +207,20 @@ mod tests {
         assert_eq!(read("4 6Gi").more_than(&read("4 6Gi")), None);
         assert_eq!(read("4 1Gi").max(&read("2 2Gi")).to_string(), "cpu=4 memory=2147483648");
         assert_eq!(read("cpu=0 memory=1").quantities().len(), 1);
+    }
+
+    #[test]
+    fn cores_are_whole() {
+        let scale = Scale { cpus: 1, devices: Default::default() };
+        for (load, threads, wanted) in [
+            ("memory=1", 2, "memory=1"),
+            ("0", 1, "cpu=0"),
+            ("100m", 1, "cpu=1"),
+            ("1", 2, "cpu=2"),
+            ("2500m", 2, "cpu=4"),
+        ] {
+            let whole = Amounts::parse(load, &scale).unwrap().whole_cores(threads);
+            assert_eq!(whole.to_string(), wanted, "{load} {threads}");
+        }
     }
 }

@@ -8,9 +8,13 @@ mod nodelabel;
 mod non_regression;
 mod placement_resources;
 mod resource_accounting;
+mod scheduler_cache;
+mod scheduler_cache_stall;
 mod taint;
 mod tmpol;
 mod unschedulable;
+mod workload_overhead;
+mod workload_placement;
 
 use crate::spec::Spec;
 
@@ -28,6 +32,10 @@ const FEATURES: &[(&str, Specs)] = &[
     ("taint", taint::specs),
     ("tmpol", tmpol::specs),
     ("unsched", unschedulable::specs),
+    ("cache", scheduler_cache::specs),
+    ("stall", scheduler_cache_stall::specs),
+    ("overhead", workload_overhead::specs),
+    ("wlplacement", workload_placement::specs),
 ];
 
 /// All specs.

@@ -3,8 +3,8 @@
 //! In: a pod as a spec describes it. Out: a controller, and its pods. Never: pods of another controller: a label tells
 //! them apart.
 
-use k8s_openapi::api::core::v1::PodTemplateSpec;
-use kube::api::{Patch, PatchParams};
+use k8s_openapi::api::core::v1::{Pod, PodTemplateSpec};
+use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::{Value, json};
 
 use crate::cluster::NAMESPACE;
@@ -62,6 +62,21 @@ impl Fixture {
         self.controller(("apps/v1", "DaemonSet", "daemonsets"), json!({}), plan, None).await
     }
 
+    /// Creates a Job: so many pods at once, as many on one node as on another.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub async fn spread_job(&self, plan: PodPlan, count: usize) -> Result<Controller> {
+        let spread = json!([{
+            "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": { "matchLabels": { LABEL: plan.name() } },
+        }]);
+        let spread = serde_json::from_value(spread)?;
+        let plan = plan.restart("Never").spec(|spec| spec.topology_spread_constraints = spread);
+        let spec = json!({ "completions": count, "parallelism": count });
+        self.controller(("batch/v1", "Job", "jobs"), spec, plan, Some(count)).await
+    }
+
     async fn controller(
         &self,
         kind: (&str, &str, &str),
@@ -70,7 +85,10 @@ impl Fixture {
         replicas: Option<usize>,
     ) -> Result<Controller> {
         let (name, template) = named(plan);
-        spec["selector"] = json!({ "matchLabels": { LABEL: name } });
+        // The API server writes that of a Job.
+        if kind != "Job" {
+            spec["selector"] = json!({ "matchLabels": { LABEL: name } });
+        }
         spec["template"] = serde_json::to_value(template)?;
         let target = Target::new(kind, NAMESPACE, &name);
         self.make(&target, json!({ "metadata": { "labels": {} }, "spec": spec })).await?;
@@ -81,6 +99,10 @@ impl Fixture {
 fn named(plan: PodPlan) -> (String, PodTemplateSpec) {
     let name = plan.name().to_owned();
     plan.template((LABEL, &name))
+}
+
+fn succeeded(pod: &Pod) -> bool {
+    pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Succeeded")
 }
 
 impl Controller {
@@ -112,18 +134,64 @@ impl Controller {
     /// # Errors
     /// When others run, or it takes too long.
     pub async fn fits(&self, wanted: usize) -> Result<()> {
+        self.fixture.fitting(LABEL, &self.target.name, wanted, self.replicas.unwrap_or(wanted)).await
+    }
+
+    /// Waits until its pods are others than these, and all run.
+    ///
+    /// # Errors
+    /// When they do not in time.
+    pub async fn renewed(&self, old: &[PodRef]) -> Result<Vec<PodRef>> {
         let name = &self.target.name;
-        let all = self.replicas.unwrap_or(wanted);
         self.fixture
-            .until(&format!("{wanted} of {all} pods of {name} run"), |state| {
+            .until(&format!("{} {name} has new pods", self.target.kind), |state| {
                 let pods = placement::labelled(state, LABEL, name);
-                let found = || pods.iter().filter_map(|pod| pod.find(state));
-                let running = found().filter(|pod| placement::runs(pod)).count();
-                let refused = found().filter(|pod| placement::is_unschedulable(pod)).count();
-                if (running, refused, pods.len()) == (wanted, all - wanted, all) {
-                    return Ok(());
+                let is_new = |pod: &&PodRef| pod.find(state).is_some_and(|pod| placement::runs(pod));
+                let new = pods.iter().filter(|pod| !old.contains(pod)).filter(is_new).count();
+                if (new, pods.len()) == (old.len(), old.len()) {
+                    return Ok(pods);
                 }
-                Err(format!("{running} run, {refused} of {} are found unschedulable", pods.len()))
+                let waiting = pods.iter().find_map(|pod| pod.find(state).filter(|pod| !placement::runs(pod)));
+                let why = waiting.map(|pod| placement::state_of(pod)).unwrap_or_default();
+                Err(format!("{new} new ones of {} run; {why}", pods.len()))
+            })
+            .await
+    }
+
+    /// Waits until all pods of a Job have ended well.
+    ///
+    /// # Errors
+    /// When they do not in time.
+    pub async fn finished(&self) -> Result {
+        let (name, wanted) = (&self.target.name, self.replicas.unwrap_or(1));
+        self.fixture
+            .until(&format!("{wanted} pods of {} {name} have ended", self.target.kind), |state| {
+                let pods = placement::labelled(state, LABEL, name);
+                let ended =
+                    pods.iter().filter_map(|pod| pod.find(state)).filter(|pod| succeeded(pod)).count();
+                if ended >= wanted { Ok(()) } else { Err(format!("{ended} of {}", pods.len())) }
+            })
+            .await
+    }
+
+    /// Deletes it, and waits until its pods are gone.
+    ///
+    /// # Errors
+    /// When they stay.
+    pub async fn delete(&self) -> Result {
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            ..DeleteParams::default()
+        };
+        let name = &self.target.name;
+        self.target.api(&self.fixture.cluster().client).delete(name, &params).await?;
+        let is_its = |pod: &Pod| pod.metadata.labels.as_ref().and_then(|all| all.get(LABEL)) == Some(name);
+        self.fixture
+            .until(&format!("the pods of {} {name} are gone", self.target.kind), |state| {
+                match state.pods.values().filter(|pod| is_its(pod)).count() {
+                    0 => Ok(()),
+                    left => Err(format!("{left} are there")),
+                }
             })
             .await
     }

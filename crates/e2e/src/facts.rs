@@ -22,6 +22,9 @@ use crate::{rights, settled};
 /// The group of the operator's kinds.
 const OPERATOR_GROUP: &str = "nodetopology.openshift.io";
 
+/// The scheduler of every cluster.
+pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
 /// A node that pods may be sent to.
 #[derive(Clone, Debug)]
 pub struct NodeFacts {
@@ -91,6 +94,12 @@ impl NodeFacts {
     pub fn has(&self, name: &str) -> bool {
         let resources = self.topology.zones.iter().flat_map(|zone| &zone.resources);
         resources.filter(|resource| resource.name.as_str() == name).any(|resource| resource.allocatable > 0)
+    }
+
+    /// What the pods that are there at the beginning keep from a zone, if their CPUs come from it: whole cores.
+    #[must_use]
+    pub fn base(&self) -> Amounts {
+        self.base_load.clone().whole_cores(i64::from(self.topology.threads_per_core.unwrap_or(1)))
     }
 
     /// What the zone with the fewest resources has: the smallest amount of each.
@@ -210,6 +219,15 @@ impl Facts {
         status.get("schedulerName")?.as_str().map(str::to_owned)
     }
 
+    /// Whether the scheduler under test evicts pods for others of higher priority: the default scheduler does, that of
+    /// the operator if it is told to.
+    #[must_use]
+    pub fn preempts(&self) -> bool {
+        let mode = self.scheduler_object.as_ref().map(|found| &found.object.data["spec"]["preemptionMode"]);
+        let is_told = mode.is_some_and(|mode| mode == "Enabled") && self.scheduler == self.stated_scheduler();
+        self.scheduler.is_some() && (is_told || self.scheduler.as_deref() == Some(DEFAULT_SCHEDULER))
+    }
+
     async fn singleton(
         &self,
         client: &Client,
@@ -295,4 +313,34 @@ pub fn requested(state: &Observed, node: &str) -> Amounts {
         let needs = request.needs();
         sum.plus(&Amounts::of(needs.totals.iter().map(|need| (need.name, need.amount))))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::GroupVersionKind;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_default_scheduler_preempts_and_another_if_it_is_told_to() {
+        for (tested, mode, wanted) in [
+            (None, json!("Enabled"), false),
+            (Some("default-scheduler"), json!(null), true),
+            (Some("ours"), json!(null), false),
+            (Some("ours"), json!("Disabled"), false),
+            (Some("ours"), json!("Enabled"), true),
+            (Some("another"), json!("Enabled"), false),
+        ] {
+            let kind = GroupVersionKind::gvk(OPERATOR_GROUP, "v1", "NUMAResourcesScheduler");
+            let resource = ApiResource::from_gvk(&kind);
+            let mut object = DynamicObject::new("s", &resource);
+            object.data =
+                json!({ "spec": { "preemptionMode": mode }, "status": { "schedulerName": "ours" } });
+            let mut facts = Facts::new(BTreeSet::new());
+            facts.scheduler = tested.map(str::to_owned);
+            facts.scheduler_object = Some(Singleton { resource, object });
+            assert_eq!(facts.preempts(), wanted, "{tested:?} {mode}");
+        }
+    }
 }

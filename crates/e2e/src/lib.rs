@@ -21,6 +21,7 @@ pub mod logs;
 pub mod need;
 pub mod observed;
 pub mod padding;
+pub mod payload;
 pub mod placement;
 pub mod pods;
 pub mod quick;

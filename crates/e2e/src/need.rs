@@ -5,7 +5,7 @@
 
 use topology::policy::{Policy, Scope};
 
-use crate::facts::{Facts, NodeFacts};
+use crate::facts::{DEFAULT_SCHEDULER, Facts, NodeFacts};
 
 /// A capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,10 @@ pub enum Need {
     Scheduler,
     /// The default scheduler.
     DefaultScheduler,
+    /// A scheduler to test that evicts pods for others of higher priority.
+    Preemption,
+    /// A scheduler to test that knows zones.
+    ZoneScheduler,
     /// A NUMAResourcesOperator object.
     Operator,
     /// A NUMAResourcesScheduler object.
@@ -88,6 +92,13 @@ impl Need {
             Self::Devices => facts.devices.as_ref().err().map(|reason| format!("devices: {reason}")),
             Self::Scheduler => unless(facts.scheduler.is_some(), "a scheduler to test (--scheduler-name)"),
             Self::DefaultScheduler => unless(facts.default_scheduler, "the default scheduler"),
+            Self::Preemption => {
+                unless(facts.preempts(), "a scheduler with preemption (preemptionMode: Enabled)")
+            }
+            Self::ZoneScheduler => {
+                let is_stock = facts.scheduler.as_deref() == Some(DEFAULT_SCHEDULER);
+                unless(!is_stock, "a scheduler that knows zones")
+            }
             Self::Operator => unless(facts.operator.is_some(), "a NUMAResourcesOperator object"),
             Self::SchedulerObject => {
                 unless(facts.scheduler_object.is_some(), "a NUMAResourcesScheduler object")

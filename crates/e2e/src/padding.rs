@@ -105,13 +105,7 @@ impl Left<'_> {
     /// What a zone keeps.
     fn of(&self, node: &NodeFacts, row: usize) -> Amounts {
         let wanted = self.0.get(row).or_else(|| self.0.last()).cloned().unwrap_or_default();
-        let base = node.base_load.clone().only(|name| wanted.iter().any(|(other, _)| other == name));
-        // Whole CPUs, so that a zone's CPUs stay whole.
-        let whole =
-            ResourceName::CPU.base_units() * i64::from(node.topology.threads_per_core.unwrap_or(1).max(1));
-        let cpus = base.get(ResourceName::CPU);
-        let base =
-            if cpus > 0 { base.with(ResourceName::CPU, (cpus + whole - 1) / whole * whole) } else { base };
+        let base = node.base().only(|name| wanted.iter().any(|(other, _)| other == name));
         if row == 0 { wanted.plus(&base.only(|name| name.kind() != ResourceKind::Device)) } else { wanted }
     }
 

@@ -261,6 +261,24 @@ impl Fixture {
         })
         .await
     }
+
+    /// Waits until so many of the pods with a label run, and the others have been found unschedulable.
+    ///
+    /// # Errors
+    /// When others run, or it takes too long.
+    pub(crate) async fn fitting(&self, key: &str, value: &str, wanted: usize, all: usize) -> Result {
+        self.until(&format!("{wanted} of {all} pods of {value} run"), |state| {
+            let pods = labelled(state, key, value);
+            let found = || pods.iter().filter_map(|pod| pod.find(state));
+            let running = found().filter(|pod| runs(pod)).count();
+            let refused = found().filter(|pod| is_unschedulable(pod)).count();
+            if (running, refused, pods.len()) == (wanted, all - wanted, all) {
+                return Ok(());
+            }
+            Err(format!("{running} run, {refused} of {} are found unschedulable", pods.len()))
+        })
+        .await
+    }
 }
 
 /// The pods of the suite's namespace with a label that are not on their way out, by name.

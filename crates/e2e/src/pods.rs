@@ -146,6 +146,21 @@ impl PodPlan {
         &self.name
     }
 
+    /// Another name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// The containers so far keep their requests, and have no limits.
+    #[must_use]
+    pub fn without_limits(mut self) -> Self {
+        let resources = self.spec.containers.iter_mut().filter_map(|container| container.resources.as_mut());
+        resources.for_each(|resources| resources.limits = None);
+        self
+    }
+
     /// Another scheduler.
     #[must_use]
     pub fn scheduler(mut self, name: &str) -> Self {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Cluster, NAMESPACE};
-use crate::facts::Facts;
+use crate::facts::{DEFAULT_SCHEDULER, Facts};
 use crate::fixture::{gone_already, sweep};
 use crate::lock::Lock;
 use crate::observed::{Observed, Observer};
@@ -27,8 +27,6 @@ use crate::{devices, fixture, placement, rights, settled};
 
 /// The scheduler of ours, where nothing names another.
 const OURS: &str = "topo-aware-scheduler";
-/// The scheduler of every cluster.
-const DEFAULT: &str = "default-scheduler";
 /// The wait for a scheduler that may not be there.
 const PROBE: Duration = Duration::from_secs(15);
 /// The pause between looks at a namespace that vanishes. No watch tells when a name is free again.
@@ -219,7 +217,7 @@ async fn probe(cluster: &mut Cluster, plan: &Plan) -> anyhow::Result<()> {
     let stated = cluster.facts.stated_scheduler();
     let tested = plan.scheduler.clone().or(stated).unwrap_or_else(|| OURS.to_owned());
     let (tested_binds, default_binds) =
-        tokio::try_join!(binds(cluster, &tested, "tested"), binds(cluster, DEFAULT, "default"))?;
+        tokio::try_join!(binds(cluster, &tested, "tested"), binds(cluster, DEFAULT_SCHEDULER, "default"))?;
     if plan.scheduler.is_some() && !tested_binds {
         bail!("scheduler {tested} has not bound a pod in {} s", PROBE.as_secs());
     }
