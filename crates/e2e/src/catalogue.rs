@@ -7,6 +7,7 @@ mod hostlevel;
 mod nodelabel;
 mod non_regression;
 mod placement_resources;
+mod preemption;
 mod resource_accounting;
 mod scheduler_cache;
 mod scheduler_cache_stall;
@@ -36,6 +37,7 @@ const FEATURES: &[(&str, Specs)] = &[
     ("stall", scheduler_cache_stall::specs),
     ("overhead", workload_overhead::specs),
     ("wlplacement", workload_placement::specs),
+    ("preemption", preemption::specs),
 ];
 
 /// All specs.
