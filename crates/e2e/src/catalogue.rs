@@ -4,6 +4,7 @@
 
 mod fundamentals;
 mod hostlevel;
+mod network_policy;
 mod nodelabel;
 mod non_regression;
 mod placement_resources;
@@ -38,6 +39,7 @@ const FEATURES: &[(&str, Specs)] = &[
     ("overhead", workload_overhead::specs),
     ("wlplacement", workload_placement::specs),
     ("preemption", preemption::specs),
+    ("netpols", network_policy::specs),
 ];
 
 /// All specs.

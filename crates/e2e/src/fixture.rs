@@ -27,12 +27,13 @@ use crate::spec::{Result, Skip};
 use crate::undo::{Changes, Target};
 
 /// Kinds that specs make in the suite's namespace, as group and version, kind and plural. Owners come first.
-const KINDS: [(&str, &str, &str); 5] = [
+const KINDS: [(&str, &str, &str); 6] = [
     ("apps/v1", "Deployment", "deployments"),
     ("apps/v1", "DaemonSet", "daemonsets"),
     ("apps/v1", "ReplicaSet", "replicasets"),
     ("batch/v1", "Job", "jobs"),
     ("v1", "Pod", "pods"),
+    ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
 ];
 /// Cluster-scoped kinds that specs make.
 const CLUSTER_KINDS: [(&str, &str, &str); 5] = [

@@ -12,6 +12,7 @@ pub mod compat;
 pub mod controllers;
 pub mod devices;
 pub mod diagnosis;
+pub mod dial;
 pub mod facts;
 pub mod fixture;
 pub mod label_filter;

@@ -73,6 +73,9 @@ enum Entry {
         #[arg(long = "for", value_name = "DURATION", value_parser = api::goduration::GoDuration::positive)]
         time: Option<std::time::Duration>,
     },
+    /// Try a connection from inside of a pod
+    #[command(hide = true)]
+    Dial(e2e::dial::Args),
     /// Collect the data for a support case into a folder
     MustGather(Box<support::mustgather::Args>),
     /// Compute the fingerprint of the pods on standard input, one `namespace name` per line
@@ -320,6 +323,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::Test(args) => with_signals(async |token| Box::pin(e2e::cli::run_quick(*args, token)).await),
         Entry::E2e(args) => with_signals(async |token| Box::pin(e2e::cli::run(*args, token)).await),
         Entry::Pause { time } => pause(time),
+        Entry::Dial(args) => with_signals(async |_| e2e::dial::run(args).await),
         Entry::Fingerprint => fingerprint(),
         Entry::Completion { shell } => {
             // A writer that fails makes the generator panic, and pipes are closed early.

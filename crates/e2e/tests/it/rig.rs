@@ -78,7 +78,7 @@ pub(crate) fn play(body: impl AsyncFnOnce(Rig) + Send) {
             .file(&program, "/bin/resource-topology-exporter")
             .file(&program, "/bin/kube-scheduler");
         let images = Images::new().with(IMAGE, image).with(PAUSE, Image::pause());
-        let mut builder = Cluster::builder().control(control).scheduler(true);
+        let mut builder = Cluster::builder().control(control).scheduler(true).network_policies(true);
         for scope in [Scope::Container, Scope::Container, Scope::Pod, Scope::Pod] {
             builder = builder.node(machine(), KubeletOptions { scope, ..KubeletOptions::default() });
         }
