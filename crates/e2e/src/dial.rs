@@ -160,10 +160,11 @@ mod tests {
             ),
             ("command 'curl' exited with 28: ", "Ok(Closed(\"no answer\"))"),
             ("command 'curl' exited with 35: wrong version number", "Ok(Open)"),
-            ("command 'curl' exited with 2: ", "Err(curl: command 'curl' exited with 2: )"),
-            ("container not found", "Err(curl: container not found)"),
+            ("command 'curl' exited with 2: ", r#"Err("curl: command 'curl' exited with 2: ")"#),
+            ("container not found", r#"Err("curl: container not found")"#),
         ] {
-            assert_eq!(format!("{:?}", by_curl(message)), wanted, "{message}");
+            let read = by_curl(message).map_err(|error| error.to_string());
+            assert_eq!(format!("{read:?}"), wanted, "{message}");
         }
     }
 }
