@@ -110,7 +110,7 @@ fn by_curl(message: &str) -> anyhow::Result<Outcome> {
         Some("28") => Outcome::Closed("no answer".to_owned()),
         Some("7") if message.contains("Connection refused") => Outcome::Refused,
         Some("7") => Outcome::Closed("no connection".to_owned()),
-        // TLS, or an answer that is none: somebody is there.
+        // The connection stands; TLS or HTTP does not.
         Some("35" | "52" | "56") => Outcome::Open,
         _ => bail!("curl: {message}"),
     })

@@ -22,7 +22,7 @@ use crate::undo::Target;
 /// The port of the operator's metrics, and that of the exporters': the Go operator's, and ours.
 const OPERATOR_METRICS: u16 = 8080;
 const EXPORTER_METRICS: u16 = 2112;
-/// A port that nobody was promised.
+/// A port of which no policy speaks.
 const OTHER: u16 = 8081;
 
 /// An end of a connection.
