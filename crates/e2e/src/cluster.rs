@@ -31,6 +31,8 @@ pub struct Settings {
 pub struct Cluster {
     /// The client of all specs.
     pub client: Client,
+    /// The client of watches, which may be silent for long.
+    pub watches: Client,
     /// Nodes, pods, reports and events.
     pub observer: Observer,
     /// What the cluster can do.

@@ -21,6 +21,7 @@ use crate::amounts::Amounts;
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::facts::{Facts, NodeFacts};
 use crate::observed::Observed;
+use crate::operator::Stack;
 use crate::pods::{PodPlan, RUN_LABEL, SPEC_LABEL};
 use crate::settled;
 use crate::spec::{Result, Skip};
@@ -54,6 +55,7 @@ struct Inner {
     nodes: Vec<NodeFacts>,
     /// What is free on each node while nothing of the spec runs.
     before: BTreeMap<String, Free>,
+    stack: Stack,
     numbers: Mutex<u32>,
     began: Timestamp,
 }
@@ -77,15 +79,10 @@ impl Fixture {
         for node in &nodes {
             before.insert(node.name.clone(), free(cluster, &node.name).await?);
         }
+        let stack = Stack::now(cluster).await?;
         let (cluster, spec) = (Arc::clone(cluster), slug(spec));
-        Ok(Self(Arc::new(Inner {
-            cluster,
-            spec,
-            nodes,
-            before,
-            numbers: Mutex::new(0),
-            began: Timestamp::now(),
-        })))
+        let (numbers, began) = (Mutex::new(0), Timestamp::now());
+        Ok(Self(Arc::new(Inner { cluster, spec, nodes, before, stack, numbers, began })))
     }
 
     /// The cluster.
@@ -280,13 +277,14 @@ impl Fixture {
         free(&self.0.cluster, node).await
     }
 
-    /// Deletes all objects of the spec, undoes its changes, and waits until the reports are as before.
+    /// Deletes all objects of the spec, undoes its changes, and waits until stack and reports are as before.
     ///
     /// # Errors
     /// When something stays; the report that differs, with zone and resource.
     pub async fn end(&self) -> Result {
         sweep(self.cluster(), &format!("{SPEC_LABEL}={}", self.0.spec)).await?;
         self.changes().undo().await?;
+        self.0.stack.restored(self.cluster()).await?;
         for (node, before) in &self.0.before {
             self.restored(node, before).await?;
         }

@@ -141,21 +141,32 @@ impl Observer {
         &self,
         what: &str,
         limit: Duration,
-        mut test: impl FnMut(&Observed) -> Result<T, String>,
+        test: impl FnMut(&Observed) -> Result<T, String>,
     ) -> Result<T, Timeout> {
-        let mut state = self.state.clone();
-        let ends = Instant::now() + limit;
-        let waiting = self.waits.begin(what);
-        loop {
-            let last = match test(&state.borrow_and_update()) {
-                Ok(found) => return Ok(found),
-                Err(reason) => reason,
-            };
-            waiting.goes_on(&last);
-            // The sender lives as long as the watches.
-            if !matches!(tokio::time::timeout_at(ends, state.changed()).await, Ok(Ok(()))) {
-                return Err(Timeout { what: what.to_owned(), limit, last });
-            }
+        until(&mut self.state.clone(), &self.waits, (what, limit), test).await
+    }
+}
+
+/// Waits until `test` finds what it looks for in a state; its error says why not yet. The sender has to live as long.
+///
+/// # Errors
+/// When it does not in time.
+pub(crate) async fn until<S, T>(
+    state: &mut Receiver<S>,
+    waits: &Waits,
+    (what, limit): (&str, Duration),
+    mut test: impl FnMut(&S) -> Result<T, String>,
+) -> Result<T, Timeout> {
+    let ends = Instant::now() + limit;
+    let waiting = waits.begin(what);
+    loop {
+        let last = match test(&state.borrow_and_update()) {
+            Ok(found) => return Ok(found),
+            Err(reason) => reason,
+        };
+        waiting.goes_on(&last);
+        if !matches!(tokio::time::timeout_at(ends, state.changed()).await, Ok(Ok(()))) {
+            return Err(Timeout { what: what.to_owned(), limit, last });
         }
     }
 }

@@ -59,7 +59,7 @@ impl Session {
         observer.synced(settings.patience).await?;
         let lock = enter(&client, settings.patience, token).await?;
         let undo = Arc::new(Undo::open(&client, NAMESPACE).await?);
-        let cluster = Cluster { client, observer, facts: Facts::new(kinds), settings, undo };
+        let cluster = Cluster { client, watches, observer, facts: Facts::new(kinds), settings, undo };
         clean(&cluster, progress).await?;
         Ok(Self { cluster: Arc::new(cluster), lock })
     }
