@@ -82,6 +82,17 @@ pub struct Changes<'u> {
     spec: &'u str,
 }
 
+/// Whether an earlier change of the same spec puts the same field back to what it was before both. A value in between
+/// would set off whatever follows the object.
+fn is_covered(entries: &BTreeMap<u32, Entry>, number: u32) -> bool {
+    let field = |entry: &Entry| match &entry.change {
+        Change::Field { pointer, .. } => Some((entry.spec.clone(), entry.target.clone(), pointer.clone())),
+        Change::Taint { .. } | Change::Deleted { .. } => None,
+    };
+    let own = entries.get(&number).and_then(field);
+    own.is_some() && entries.range(..number).any(|(_, other)| field(other) == own)
+}
+
 impl Target {
     /// An object: group and version, kind and plural; the namespace is empty where the kind has none.
     #[must_use]
@@ -158,13 +169,15 @@ impl Undo {
             let last = {
                 let entries = self.entries.lock().await;
                 let last = entries.iter().rev().find(|(_, entry)| is_chosen(entry));
-                last.map(|(number, entry)| (*number, entry.clone()))
+                last.map(|(number, entry)| (*number, entry.clone(), is_covered(&entries, *number)))
             };
-            let Some((number, entry)) = last else { return Ok(()) };
+            let Some((number, entry, is_covered)) = last else { return Ok(()) };
             let target = &entry.target;
-            self.revert(&entry)
-                .await
-                .with_context(|| format!("undoing a change of {} {}", target.kind, target.name))?;
+            if !is_covered {
+                self.revert(&entry)
+                    .await
+                    .with_context(|| format!("undoing a change of {} {}", target.kind, target.name))?;
+            }
             self.entries.lock().await.remove(&number);
             self.write(number, None).await?;
         }
@@ -320,5 +333,39 @@ impl Changes<'_> {
     /// The first change that cannot be undone; it and those before it stay recorded.
     pub async fn undo(&self) -> anyhow::Result<()> {
         self.undo.back(|entry| entry.spec == self.spec).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_changes_of_one_field_the_first_counts() {
+        let field = |node: &str, pointer: &str| Entry {
+            spec: "s".to_owned(),
+            target: Target::node(node),
+            change: Change::Field { pointer: pointer.to_owned(), before: None },
+        };
+        let spec = "s".to_owned();
+        let taint = Entry { spec: spec.clone(), target: Target::node("a"), change: Change::Taint { key: "k".to_owned() } };
+        let deleted = Entry { spec, target: Target::node("a"), change: Change::Deleted { object: json!({}) } };
+        let all = [
+            field("a", "/x"),
+            taint.clone(),
+            taint,
+            field("b", "/x"),
+            deleted,
+            field("a", "/x"),
+            field("a", "/x/y"),
+        ];
+        let mut entries: BTreeMap<u32, Entry> = (0..).zip(all).collect();
+        let covered = |entries: &BTreeMap<u32, Entry>| {
+            (0..7).filter(|number| is_covered(entries, *number)).collect::<Vec<_>>()
+        };
+        assert_eq!(covered(&entries), [5]);
+        // Another spec puts back what it has changed itself.
+        entries.insert(0, Entry { spec: "t".to_owned(), ..field("a", "/x") });
+        assert_eq!(covered(&entries), [0; 0]);
     }
 }
