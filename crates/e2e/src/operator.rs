@@ -1,6 +1,6 @@
-//! The operator's objects, NUMAResourcesOperator (NRO) and NUMAResourcesScheduler (NRS), and the stack that they ask for.
+//! The operator's objects, NUMAResourcesOperator (NRO) and NUMAResourcesScheduler (NRS), and the stack they ask for.
 //!
-//! In: changes of these objects, which the end of the spec undoes. Out: conditions at the generation that was asked for;
+//! In: changes of these objects, which the end of the spec undoes. Out: conditions at the generation with the change;
 //! exporters, schedulers and their pods. Never: a condition of an older generation, or a stack that is left half rolled
 //! out.
 
@@ -25,6 +25,8 @@ use crate::undo::Target;
 
 /// The labels of the operator's own Deployment and pods.
 pub const OPERATOR_LABELS: &str = "app=numaresources-operator,control-plane=controller-manager";
+/// A rollout replaces one pod after the other, so it may take longer than one condition.
+const ROLLOUT: u32 = 3;
 /// The configuration of the only node group.
 const GROUP_CONFIG: &str = "/spec/nodeGroups/0/config";
 
@@ -185,7 +187,7 @@ impl Stack {
     /// # Errors
     /// When it is not in time.
     pub async fn restored(&self, cluster: &Cluster) -> Result {
-        let patience = cluster.settings.patience;
+        let patience = cluster.settings.patience * ROLLOUT;
         for target in &self.objects {
             let what = format!("{} {} is Available again", target.kind, target.name);
             let test = |found: Option<&_>| AVAILABLE.of(&value(found.ok_or("it is not there")?));
@@ -200,6 +202,24 @@ impl Stack {
             object::until(&cluster.watches, target, (&what, patience), test).await?;
         }
         Ok(())
+    }
+}
+
+/// Waits until the operator's objects are Available and their workloads complete, as after an interrupted run. Parts
+/// that do not become so may have been like this before.
+pub async fn settle(cluster: &Cluster) {
+    let limit = cluster.settings.patience * ROLLOUT;
+    let there = |found: Option<&_>| found.map(value).ok_or_else(|| "it is not there".to_owned());
+    for found in cluster.facts.operator.iter().chain(&cluster.facts.scheduler_object) {
+        let target = target(found);
+        let test = |found: Option<&_>| there(found).and_then(|now| AVAILABLE.of(&now).map(|_| now));
+        let Ok(now) = object::until(&cluster.watches, &target, ("Available", limit), test).await else {
+            continue;
+        };
+        for workload in sets(&now).into_iter().chain(deployment(&now)) {
+            let test = |found: Option<&_>| there(found).and_then(|now| complete(&now));
+            _ = object::until(&cluster.watches, &workload, ("complete", limit), test).await;
+        }
     }
 }
 
@@ -239,7 +259,23 @@ impl Fixture {
         let Wanted { kind, status, reason, text } = wanted;
         let words = [reason, text].join(" ");
         let what = format!("{} {} has {kind}={status} {}", target.kind, target.name, words.trim());
-        self.until_object(target, &what, |found| wanted.of(&value(found.ok_or("it is not there")?))).await
+        self.rolled(target, &what, |object| wanted.of(object)).await
+    }
+
+    /// Waits until `test` finds what it looks for in an object, for as long as a rollout may take.
+    ///
+    /// # Errors
+    /// When it does not in time.
+    pub async fn rolled<T>(
+        &self,
+        target: &Target,
+        what: &str,
+        mut test: impl FnMut(&Value) -> std::result::Result<T, String>,
+    ) -> Result<T> {
+        let cluster = self.cluster();
+        let limit = cluster.settings.patience * ROLLOUT;
+        let test = |found: Option<&_>| test(&value(found.ok_or("it is not there")?));
+        Ok(object::until(&cluster.watches, target, (what, limit), test).await?)
     }
 
     /// Asks an object for something that cannot be had, and returns the objection.
@@ -314,22 +350,29 @@ impl Fixture {
         found.context("the NUMAResourcesScheduler names no Deployment")
     }
 
-    /// Waits until all pods of a DaemonSet or Deployment are ready and of its newest revision, and returns their number.
+    /// Waits until all pods of a DaemonSet or Deployment are ready and of its newest revision; returns their number.
     ///
     /// # Errors
     /// When they are not in time.
     pub async fn complete(&self, workload: &Target) -> Result<i64> {
         let what = format!("{} {} is complete", workload.kind, workload.name);
-        self.until_object(workload, &what, |found| complete(&value(found.ok_or("it is not there")?))).await
+        self.rolled(workload, &what, complete).await
     }
 
-    /// Waits until a DaemonSet has ready pods on these nodes and no pods elsewhere, and returns them.
+    /// Waits until a DaemonSet has ready pods on these nodes and no pods elsewhere, all of which are as `is_right`
+    /// demands; returns them.
     ///
     /// # Errors
     /// When it does not in time: the first node that differs.
-    pub async fn on_nodes(&self, set: &Target, nodes: &BTreeSet<String>) -> Result<Vec<Arc<Pod>>> {
+    pub async fn on_nodes(
+        &self,
+        set: &Target,
+        nodes: &BTreeSet<String>,
+        is_right: impl Fn(&Pod) -> bool,
+    ) -> Result<Vec<Arc<Pod>>> {
         let what = format!("DaemonSet {} has ready pods on {} nodes", set.name, nodes.len());
-        self.until(&what, |state| {
+        let limit = self.cluster().settings.patience * ROLLOUT;
+        let pods = self.cluster().observer.until(&what, limit, |state| {
             let pods = of_set(state, set);
             if let Some(pod) = pods.iter().find(|pod| !nodes.contains(node_of(pod))) {
                 return Err(format!("a pod is on node {}", node_of(pod)));
@@ -338,12 +381,15 @@ impl Fixture {
             if let Some(node) = missing {
                 return Err(format!("there is none on node {node}"));
             }
+            if let Some(pod) = pods.iter().find(|pod| !is_right(pod)) {
+                return Err(format!("the pod on node {} is the old one", node_of(pod)));
+            }
             match pods.iter().find(|pod| !is_ready(pod)) {
                 Some(pod) => Err(format!("the pod on node {} is {}", node_of(pod), state_of(pod))),
                 None => Ok(pods),
             }
-        })
-        .await
+        });
+        Ok(pods.await?)
     }
 
     /// The nodes that have pods of a DaemonSet now.
@@ -362,7 +408,8 @@ impl Fixture {
         let object = self.read(deployment).await?;
         let what = format!("the {count} pods of Deployment {} are ready", deployment.name);
         self.until(&what, |state| {
-            let pods = selected(state, &deployment.namespace, &object["spec"]["selector"]["matchLabels"]);
+            let mut pods = selected(state, &deployment.namespace, &object);
+            pods.retain(|pod| stays(pod));
             let ready = pods.iter().filter(|pod| is_ready(pod)).count();
             if (ready, pods.len()) == (count, count) { Ok(pods) } else { Err(format!("{ready} are")) }
         })
@@ -382,22 +429,28 @@ pub fn of_set(state: &Observed, set: &Target) -> Vec<Arc<Pod>> {
     state.pods.values().filter(|pod| is_of(pod)).cloned().collect()
 }
 
-/// The pods of a namespace with all these labels that are not on their way out and have not ended.
-fn selected(state: &Observed, namespace: &str, labels: &Value) -> Vec<Arc<Pod>> {
+/// The pods that a Deployment selects in its namespace, also those on their way out.
+#[must_use]
+pub fn selected(state: &Observed, namespace: &str, deployment: &Value) -> Vec<Arc<Pod>> {
+    let labels = &deployment["spec"]["selector"]["matchLabels"];
     let is_chosen = |pod: &Pod| {
         let of_pod = pod.metadata.labels.clone().unwrap_or_default();
         let mut wanted = labels.as_object().into_iter().flatten();
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         pod.metadata.namespace.as_deref() == Some(namespace)
-            && pod.metadata.deletion_timestamp.is_none()
-            && !matches!(phase, Some("Succeeded" | "Failed"))
             && wanted.all(|(key, value)| of_pod.get(key).map(String::as_str) == value.as_str())
     };
     state.pods.values().filter(|pod| is_chosen(pod)).cloned().collect()
 }
 
+/// Whether a pod has neither ended nor been told to.
+fn stays(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    pod.metadata.deletion_timestamp.is_none() && !matches!(phase, Some("Succeeded" | "Failed"))
+}
+
 /// The node of a pod; a DaemonSet's pod is meant for one before a scheduler has sent it.
-fn node_of(pod: &Pod) -> &str {
+#[must_use]
+pub fn node_of(pod: &Pod) -> &str {
     let spec = pod.spec.as_ref();
     let meant = || {
         let affinity = spec?.affinity.as_ref()?.node_affinity.as_ref()?;

@@ -62,7 +62,8 @@ pub fn is_unschedulable(pod: &Pod) -> bool {
 }
 
 /// The words with which a scheduler has said so.
-fn refusal(pod: &Pod) -> Option<&str> {
+#[must_use]
+pub fn refusal(pod: &Pod) -> Option<&str> {
     let conditions = pod.status.as_ref()?.conditions.as_deref()?;
     let mut said = conditions
         .iter()
@@ -127,13 +128,21 @@ impl Fixture {
     /// # Errors
     /// When another scheduler says so, or nothing comes in time.
     pub async fn scheduled(&self, pod: &PodRef) -> Result {
+        self.scheduled_by(pod, self.scheduler()).await
+    }
+
+    /// Like [`Fixture::scheduled`], for any scheduler.
+    ///
+    /// # Errors
+    /// When another scheduler says so, or nothing comes in time.
+    pub async fn scheduled_by(&self, pod: &PodRef, scheduler: &str) -> Result {
         let by = self
             .until(&format!("event Scheduled of pod {}", pod.name), |state| {
                 let event = pod.events(state, "Scheduled").next().ok_or("there is none")?;
                 Ok(sender(event).to_owned())
             })
             .await?;
-        ensure!(by == self.scheduler(), "pod {} was scheduled by {by}, not {}", pod.name, self.scheduler());
+        ensure!(by == scheduler, "pod {} was scheduled by {by}, not {scheduler}", pod.name);
         Ok(())
     }
 

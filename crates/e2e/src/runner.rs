@@ -93,7 +93,7 @@ impl Runner {
         progress: &dyn Progress,
     ) -> anyhow::Result<Self> {
         progress.step("looking at the cluster");
-        let mut session = Session::open(clients, &plan, &token, progress).await?;
+        let mut session = Session::open(clients, &plan, &token).await?;
         match session.prepare(&plan, progress).await {
             Ok(verdict) => Ok(Self { session, plan, verdict, token }),
             // Nothing is left of a run that did not begin.

@@ -23,7 +23,7 @@ use crate::pods::{PodPlan, RUN_LABEL, SPEC_LABEL};
 use crate::runner::{Devices, Plan, Progress};
 use crate::undo::{Target, Undo};
 use crate::verdict::Verdict;
-use crate::{devices, fixture, placement, rights, settled};
+use crate::{devices, fixture, operator, placement, rights, settled};
 
 /// The scheduler of ours, where nothing names another.
 const OURS: &str = "topo-aware-scheduler";
@@ -49,7 +49,6 @@ impl Session {
         (watches, client): (Client, Client),
         plan: &Plan,
         token: &CancellationToken,
-        progress: &dyn Progress,
     ) -> anyhow::Result<Self> {
         let settings = plan.settings.clone();
         let kinds = Facts::kinds(&client).await?;
@@ -60,7 +59,6 @@ impl Session {
         let lock = enter(&client, settings.patience, token).await?;
         let undo = Arc::new(Undo::open(&client, NAMESPACE).await?);
         let cluster = Cluster { client, watches, observer, facts: Facts::new(kinds), settings, undo };
-        clean(&cluster, progress).await?;
         Ok(Self { cluster: Arc::new(cluster), lock })
     }
 
@@ -70,7 +68,11 @@ impl Session {
     /// When no node can be used, or the scheduler that the plan names binds no pod.
     pub async fn prepare(&mut self, plan: &Plan, progress: &dyn Progress) -> anyhow::Result<Verdict> {
         let cluster = Arc::get_mut(&mut self.cluster).context("the cluster is in use already")?;
+        let undone = clean(cluster, progress).await?;
         cluster.facts = Facts::gather(&cluster.client, &cluster.observer, cluster.settings.patience).await?;
+        if undone > 0 {
+            operator::settle(cluster).await;
+        }
         cluster.facts.require_nodes()?;
         let verdict = Verdict::begin(cluster).await?;
         if plan.devices != Devices::Absent {
@@ -110,14 +112,15 @@ async fn enter(client: &Client, patience: Duration, token: &CancellationToken) -
     }
 }
 
-/// Takes away what the suite has made, and undoes what it has changed.
-async fn clean(cluster: &Cluster, progress: &dyn Progress) -> anyhow::Result<()> {
+/// Takes away what the suite has made, and undoes what it has changed; says how many changes.
+async fn clean(cluster: &Cluster, progress: &dyn Progress) -> anyhow::Result<usize> {
     let left = cluster.undo.pending().await;
     if left > 0 {
         progress.step(&format!("undoing {left} changes"));
     }
     sweep(cluster, &format!("{RUN_LABEL}=e2e")).await?;
-    cluster.undo.all().await
+    cluster.undo.all().await?;
+    Ok(left)
 }
 
 /// How far the suite's namespace is.
