@@ -2,6 +2,7 @@
 //!
 //! In: nothing. Out: the specs in the order in which they run. Never: two specs with one id.
 
+mod configuration;
 mod fundamentals;
 mod hostlevel;
 mod network_policy;
@@ -17,6 +18,7 @@ mod tmpol;
 mod unschedulable;
 mod workload_overhead;
 mod workload_placement;
+mod version;
 
 use crate::spec::Spec;
 
@@ -40,6 +42,8 @@ const FEATURES: &[(&str, Specs)] = &[
     ("wlplacement", workload_placement::specs),
     ("preemption", preemption::specs),
     ("netpols", network_policy::specs),
+    ("config", version::specs),
+    ("config", configuration::specs),
 ];
 
 /// All specs.
@@ -82,7 +86,7 @@ mod tests {
         for spec in all() {
             let title = match spec.run {
                 Run::Test(_) => spec.title.clone(),
-                Run::Absent(reason) => format!("{}: not tried, {reason}", spec.title),
+                Run::Absent(reason) => format!("{}: not tried, it needs {reason}", spec.title),
             };
             let labels = spec.labels.join(", ");
             writeln!(rows, "| {} | {} | {} | {title} | {labels} |", spec.id, spec.tier.0, spec.feature)
