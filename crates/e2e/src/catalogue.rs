@@ -6,6 +6,8 @@ mod configuration;
 mod fundamentals;
 mod hostlevel;
 mod network_policy;
+mod introspection;
+mod metrics;
 mod nodelabel;
 mod non_regression;
 mod placement_resources;
@@ -42,7 +44,9 @@ const FEATURES: &[(&str, Specs)] = &[
     ("wlplacement", workload_placement::specs),
     ("preemption", preemption::specs),
     ("netpols", network_policy::specs),
+    ("introspection", introspection::specs),
     ("config", version::specs),
+    ("metrics", metrics::specs),
     ("config", configuration::specs),
 ];
 
