@@ -15,6 +15,7 @@ mod preemption;
 mod resource_accounting;
 mod scheduler_cache;
 mod scheduler_cache_stall;
+mod scheduler_removal;
 mod taint;
 mod tmpol;
 mod unschedulable;
@@ -48,6 +49,7 @@ const FEATURES: &[(&str, Specs)] = &[
     ("config", version::specs),
     ("metrics", metrics::specs),
     ("config", configuration::specs),
+    ("schedrst", scheduler_removal::specs),
 ];
 
 /// All specs.
