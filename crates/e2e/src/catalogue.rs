@@ -6,6 +6,7 @@ mod configuration;
 mod fundamentals;
 mod hostlevel;
 mod network_policy;
+mod install;
 mod introspection;
 mod metrics;
 mod nodelabel;
@@ -15,6 +16,7 @@ mod preemption;
 mod resource_accounting;
 mod scheduler_cache;
 mod scheduler_cache_stall;
+mod scheduler_object;
 mod scheduler_removal;
 mod taint;
 mod tmpol;
@@ -50,6 +52,8 @@ const FEATURES: &[(&str, Specs)] = &[
     ("metrics", metrics::specs),
     ("config", configuration::specs),
     ("schedrst", scheduler_removal::specs),
+    ("install", scheduler_object::specs),
+    ("install", install::specs),
 ];
 
 /// All specs.

@@ -1,0 +1,278 @@
+//! The stack as the operator installs it, removes it and makes it anew.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, ensure};
+use api::numaresources::LogLevel;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::api::{ApiResource, ListParams};
+use serde_json::Value;
+
+use crate::fixture::Fixture;
+use crate::need::Need::{Operator, SchedulerObject};
+use crate::operator::{AVAILABLE, Wanted, node_of};
+use crate::spec::{Result, Skip, Spec};
+use crate::undo::Target;
+
+/// The label of nodes that run the cluster's own programs.
+pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+/// The definitions that the stack needs.
+const DEFINITIONS: [&str; 2] =
+    ["noderesourcetopologies.topology.node.k8s.io", "numaresourcesoperators.nodetopology.openshift.io"];
+
+pub(super) fn specs() -> Vec<Spec> {
+    vec![
+        Spec::new(
+            "47574",
+            0,
+            "the operator's exporters are complete, and report about their nodes",
+            exporters,
+        )
+        .needs([Operator]),
+        Spec::new(
+            "48598",
+            2,
+            "the operator's schedulers are complete, and as many as there should be",
+            schedulers,
+        )
+        .needs([SchedulerObject]),
+        Spec::new(
+            "install/image",
+            1,
+            "an image of the user's own is refused, and the exporters stay",
+            own_image,
+        )
+        .labels(&["disruptive"])
+        .needs([Operator]),
+        Spec::new(
+            "install/operator",
+            2,
+            "all that belongs to exporters goes with their object, and comes again",
+            |f| made_anew(f, Removed::Operator),
+        )
+        .labels(&["disruptive", "slow"])
+        .needs([Operator]),
+        Spec::new(
+            "install/scheduler",
+            2,
+            "all that belongs to schedulers goes with their object, and comes again",
+            |f| made_anew(f, Removed::Scheduler),
+        )
+        .labels(&["disruptive"])
+        .needs([SchedulerObject]),
+        Spec::new("install/log-level", 2, "the log level of the object is that of every exporter", log_level)
+            .labels(&["disruptive"])
+            .needs([Operator]),
+        Spec::absent(
+            "47587",
+            1,
+            "an image of the user's own runs where the operator is told to allow it",
+            "a second image of the exporter",
+        ),
+    ]
+}
+
+/// The object that is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Removed {
+    Operator,
+    Scheduler,
+}
+
+async fn exporters(f: Fixture) -> Result {
+    let nro = f.nro()?;
+    f.condition(&nro, AVAILABLE).await?;
+    for name in DEFINITIONS {
+        let definition = Target {
+            api_version: "apiextensions.k8s.io/v1".to_owned(),
+            kind: "CustomResourceDefinition".to_owned(),
+            plural: "customresourcedefinitions".to_owned(),
+            namespace: String::new(),
+            name: name.to_owned(),
+        };
+        f.condition(&definition, Wanted { kind: "Established", status: "True", ..Wanted::default() }).await?;
+    }
+    for set in f.exporter_sets().await? {
+        let count = f.complete(&set).await?;
+        let nodes = f.nodes_of(&set);
+        ensure!(i64::try_from(nodes.len()) == Ok(count), "{count} exporters are on {} nodes", nodes.len());
+        f.on_nodes(&set, &nodes, |_| true).await?;
+        f.until("each exporter reports about its node", |state| {
+            let silent = nodes.iter().find(|node| !state.reports.contains_key(*node));
+            silent.map_or(Ok(()), |node| Err(format!("node {node} has no report")))
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+async fn schedulers(f: Fixture) -> Result {
+    let nrs = f.nrs()?;
+    let wanted =
+        [("Available", "True"), ("Upgradeable", "True"), ("Degraded", "False"), ("Progressing", "False")];
+    for (kind, status) in wanted {
+        f.condition(&nrs, Wanted { kind, status, ..Wanted::default() }).await?;
+    }
+    let deployment = f.scheduler_deployment().await?;
+    let pods = f.pods_of(&deployment).await?;
+    let asked = f.read(&nrs).await?["spec"]["replicas"].as_i64();
+    let wanted = asked.unwrap_or(usual_replicas(&f));
+    ensure!(i64::try_from(pods.len()) == Ok(wanted), "{} schedulers run, not {wanted}", pods.len());
+    let state = f.cluster().observer.now();
+    let is_control_plane = |name: &str| {
+        let labels = state.nodes.get(name).and_then(|node| node.metadata.labels.as_ref());
+        labels.is_some_and(|labels| labels.contains_key(CONTROL_PLANE))
+    };
+    if state.nodes.keys().any(|name| is_control_plane(name)) {
+        let elsewhere = pods.iter().find(|pod| !is_control_plane(node_of(pod)));
+        let node = elsewhere.map(|pod| node_of(pod));
+        ensure!(node.is_none(), "a scheduler is on node {node:?}, which is not of the control plane");
+    }
+    Ok(())
+}
+
+/// The number of nodes that schedulers are for: those of the control plane, else all.
+pub(super) fn nodes_for_schedulers(f: &Fixture) -> usize {
+    let state = f.cluster().observer.now();
+    let labels = state.nodes.values().filter_map(|node| node.metadata.labels.as_ref());
+    match labels.filter(|labels| labels.contains_key(CONTROL_PLANE)).count() {
+        0 => state.nodes.len(),
+        count => count,
+    }
+}
+
+/// The number of schedulers where the object states none.
+pub(super) fn usual_replicas(f: &Fixture) -> i64 {
+    if nodes_for_schedulers(f) >= 3 { 3 } else { 1 }
+}
+
+/// Skips the spec where the operator's environment has this value.
+pub(super) async fn unless(f: &Fixture, variable: &str, value: &str) -> Result {
+    let manager = f.manager().await?;
+    let object = f.read(&manager).await?;
+    let containers = object["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default();
+    let mut variables = containers.iter().flat_map(|one| one["env"].as_array().into_iter().flatten());
+    if variables.any(|one| one["name"] == variable && one["value"] == value) {
+        return Err(Skip(format!("an operator without {variable}={value}")).into());
+    }
+    Ok(())
+}
+
+async fn own_image(f: Fixture) -> Result {
+    unless(&f, "EXPORTER_IMAGE_RESTRICTION", "false").await?;
+    let sets = f.exporter_sets().await?;
+    let mut before = Vec::new();
+    for set in &sets {
+        before.push(f.read(set).await?["spec"]["template"].clone());
+    }
+    let image = "registry.invalid/e2e/exporter:none";
+    let said = f.objection(&f.nro()?, "/spec/imageSpec", image.into()).await?;
+    ensure!(said.reason.as_deref() == Some("CustomUserImage"), "the objection is {said:?}");
+    for (set, before) in sets.iter().zip(before) {
+        ensure!(f.read(set).await?["spec"]["template"] == before, "DaemonSet {} was changed", set.name);
+        f.complete(set).await?;
+    }
+    Ok(())
+}
+
+/// Everything that an object controls, by kind and name, with its UID.
+async fn owned(
+    f: &Fixture,
+    uid: &str,
+    namespace: &str,
+) -> Result<BTreeMap<(String, String), (Target, String)>> {
+    let namespaced = [
+        ApiResource::erase::<DaemonSet>(&()),
+        ApiResource::erase::<Deployment>(&()),
+        ApiResource::erase::<ConfigMap>(&()),
+        ApiResource::erase::<Service>(&()),
+        ApiResource::erase::<ServiceAccount>(&()),
+        ApiResource::erase::<Role>(&()),
+        ApiResource::erase::<RoleBinding>(&()),
+        ApiResource::erase::<NetworkPolicy>(&()),
+    ];
+    let of_cluster = [
+        ApiResource::erase::<ClusterRole>(&()),
+        ApiResource::erase::<ClusterRoleBinding>(&()),
+        ApiResource::erase::<ValidatingAdmissionPolicy>(&()),
+        ApiResource::erase::<ValidatingAdmissionPolicyBinding>(&()),
+    ];
+    let namespaced = namespaced.into_iter().map(|kind| (kind, namespace));
+    let mut owned = BTreeMap::new();
+    for (kind, namespace) in namespaced.chain(of_cluster.into_iter().map(|kind| (kind, ""))) {
+        let all = Target::of(&kind, namespace, "").api(&f.cluster().client);
+        for object in all.list(&ListParams::default()).await? {
+            let is_own = object.metadata.owner_references.iter().flatten().any(|owner| owner.uid == uid);
+            let (Some(name), Some(own), true) = (object.metadata.name, object.metadata.uid, is_own) else {
+                continue;
+            };
+            let target = Target::of(&kind, namespace, &name);
+            owned.insert((kind.kind.clone(), name), (target, own));
+        }
+    }
+    Ok(owned)
+}
+
+async fn made_anew(f: Fixture, removed: Removed) -> Result {
+    let target = match removed {
+        Removed::Operator => f.nro()?,
+        Removed::Scheduler => f.nrs()?,
+    };
+    f.condition(&target, AVAILABLE).await?;
+    let workloads = workloads(&f, removed).await?;
+    let namespace = workloads.first().context("it has no workload")?.namespace.clone();
+    let uid = f.uid(&target).await?;
+    let before = owned(&f, &uid, &namespace).await?;
+    ensure!(!before.is_empty(), "{} controls nothing", target.kind);
+    let mark = f.cluster().undo.mark().await;
+    f.cluster().undo.delete(&target).await?;
+    f.gone(&target, &uid).await?;
+    for (object, uid) in before.values() {
+        f.gone(object, uid).await?;
+    }
+    f.cluster().undo.back_to(mark).await?;
+    f.condition(&target, AVAILABLE).await?;
+    for workload in &workloads {
+        f.complete(workload).await?;
+    }
+    let after = owned(&f, &f.uid(&target).await?, &namespace).await?;
+    let missing = before.keys().find(|name| !after.contains_key(*name));
+    ensure!(missing.is_none(), "{missing:?} did not come again");
+    let further = after.keys().find(|name| !before.contains_key(*name));
+    ensure!(further.is_none(), "{further:?} was not there before");
+    Ok(())
+}
+
+async fn workloads(f: &Fixture, of: Removed) -> Result<Vec<Target>> {
+    match of {
+        Removed::Operator => f.exporter_sets().await,
+        Removed::Scheduler => Ok(vec![f.scheduler_deployment().await?]),
+    }
+}
+
+async fn log_level(f: Fixture) -> Result {
+    let nro = f.nro()?;
+    let now: LogLevel =
+        serde_json::from_value(f.read(&nro).await?["spec"]["logLevel"].clone()).unwrap_or_default();
+    let level = if now == LogLevel::Trace { LogLevel::Debug } else { LogLevel::Trace };
+    f.set(&nro, "/spec/logLevel", Some(serde_json::to_value(level)?)).await?;
+    let flag = format!("-v={}", level.verbosity());
+    for set in f.exporter_sets().await? {
+        f.rolled(&set, &format!("the exporters have {flag}"), |object| {
+            let containers = &object["spec"]["template"]["spec"]["containers"];
+            let args = |one: &Value| one["args"].as_array().cloned().unwrap_or_default();
+            let mut args = containers.as_array().into_iter().flatten().flat_map(args);
+            if args.any(|arg| arg == *flag) { Ok(()) } else { Err("they have not".to_owned()) }
+        })
+        .await?;
+        f.complete(&set).await?;
+    }
+    f.condition(&nro, AVAILABLE).await?;
+    Ok(())
+}
