@@ -9,6 +9,7 @@ mod network_policy;
 mod install;
 mod introspection;
 mod metrics;
+mod no_report;
 mod nodelabel;
 mod non_regression;
 mod placement_resources;
@@ -52,6 +53,7 @@ const FEATURES: &[(&str, Specs)] = &[
     ("metrics", metrics::specs),
     ("config", configuration::specs),
     ("schedrst", scheduler_removal::specs),
+    ("nonrt", no_report::specs),
     ("install", scheduler_object::specs),
     ("install", install::specs),
 ];
