@@ -21,6 +21,7 @@ mod scheduler_object;
 mod scheduler_removal;
 mod taint;
 mod tmpol;
+mod tolerations;
 mod unschedulable;
 mod workload_overhead;
 mod workload_placement;
@@ -56,6 +57,7 @@ const FEATURES: &[(&str, Specs)] = &[
     ("nonrt", no_report::specs),
     ("install", scheduler_object::specs),
     ("install", install::specs),
+    ("rtetols", tolerations::specs),
 ];
 
 /// All specs.
