@@ -86,7 +86,7 @@ impl Fixture {
     ) -> Result<Controller> {
         let (name, template) = named(plan);
         // The API server writes that of a Job.
-        if kind != "Job" {
+        if kind.1 != "Job" {
             spec["selector"] = json!({ "matchLabels": { LABEL: name } });
         }
         spec["template"] = serde_json::to_value(template)?;

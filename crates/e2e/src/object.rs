@@ -7,13 +7,13 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Config;
 use runtime::watch::{self, Metrics};
 use serde_json::Value;
 use tokio::sync::watch::channel;
 
+use crate::cluster::Cluster;
 use crate::fixture::Fixture;
 use crate::observed::{self, Timeout};
 use crate::spec::Result;
@@ -24,7 +24,7 @@ use crate::undo::Target;
 /// # Errors
 /// When it does not in time.
 pub async fn until<T>(
-    client: &Client,
+    cluster: &Cluster,
     target: &Target,
     (what, limit): (&str, Duration),
     mut test: impl FnMut(Option<&DynamicObject>) -> std::result::Result<T, String>,
@@ -34,7 +34,7 @@ pub async fn until<T>(
     let only = Config::default().fields(&format!("metadata.name={}", target.name));
     let metrics = Metrics::default();
     let watching =
-        watch::run_mapped(target.api(client), &target.plural, only, &metrics, Ok, |event| match event {
+        watch::run_mapped(target.api(&cluster.watches), &target.plural, only, &metrics, Ok, |event| match event {
             watch::Event::Reset { objects, .. } => {
                 sender.send_replace(Some(objects.into_iter().next()));
             }
@@ -45,7 +45,7 @@ pub async fn until<T>(
                 sender.send_replace(Some(None));
             }
         });
-    let waiting = observed::until(&mut state, what, limit, |state| match state {
+    let waiting = observed::until(&mut state, cluster.observer.waits(), (what, limit), |state| match state {
         None => Err("it has not been listed".to_owned()),
         Some(object) => test(object.as_ref()),
     });
@@ -73,7 +73,7 @@ impl Fixture {
         test: impl FnMut(Option<&DynamicObject>) -> std::result::Result<T, String>,
     ) -> Result<T> {
         let cluster = self.cluster();
-        Ok(until(&cluster.watches, target, (what, cluster.settings.patience), test).await?)
+        Ok(until(cluster, target, (what, cluster.settings.patience), test).await?)
     }
 
     /// Waits until an object is gone, or another one has its name.
@@ -115,7 +115,7 @@ impl Fixture {
     /// # Errors
     /// When the object cannot be read or changed.
     pub async fn set(&self, target: &Target, pointer: &str, value: Option<Value>) -> Result<i64> {
-        self.cluster().undo.set(target, pointer, value).await?;
+        self.changes().set(target, pointer, value).await?;
         Ok(generation(&self.read(target).await?))
     }
 }

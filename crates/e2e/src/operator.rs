@@ -191,7 +191,7 @@ impl Stack {
         for target in &self.objects {
             let what = format!("{} {} is Available again", target.kind, target.name);
             let test = |found: Option<&_>| AVAILABLE.of(&value(found.ok_or("it is not there")?));
-            object::until(&cluster.watches, target, (&what, patience), test).await?;
+            object::until(cluster, target, (&what, patience), test).await?;
         }
         for (target, pods) in &self.workloads {
             let what = format!("{} {} has its {pods} pods again", target.kind, target.name);
@@ -199,7 +199,7 @@ impl Stack {
                 now if now == *pods => Ok(()),
                 now => Err(format!("it wants {now}")),
             };
-            object::until(&cluster.watches, target, (&what, patience), test).await?;
+            object::until(cluster, target, (&what, patience), test).await?;
         }
         Ok(())
     }
@@ -213,12 +213,12 @@ pub async fn settle(cluster: &Cluster) {
     for found in cluster.facts.operator.iter().chain(&cluster.facts.scheduler_object) {
         let target = target(found);
         let test = |found: Option<&_>| there(found).and_then(|now| AVAILABLE.of(&now).map(|_| now));
-        let Ok(now) = object::until(&cluster.watches, &target, ("Available", limit), test).await else {
+        let Ok(now) = object::until(cluster, &target, ("Available", limit), test).await else {
             continue;
         };
         for workload in sets(&now).into_iter().chain(deployment(&now)) {
             let test = |found: Option<&_>| there(found).and_then(|now| complete(&now));
-            _ = object::until(&cluster.watches, &workload, ("complete", limit), test).await;
+            _ = object::until(cluster, &workload, ("complete", limit), test).await;
         }
     }
 }
@@ -275,7 +275,7 @@ impl Fixture {
         let cluster = self.cluster();
         let limit = cluster.settings.patience * ROLLOUT;
         let test = |found: Option<&_>| test(&value(found.ok_or("it is not there")?));
-        Ok(object::until(&cluster.watches, target, (what, limit), test).await?)
+        Ok(object::until(cluster, target, (what, limit), test).await?)
     }
 
     /// Asks an object for something that cannot be had, and returns the objection.
@@ -283,7 +283,7 @@ impl Fixture {
     /// # Errors
     /// When there is none in time.
     pub async fn objection(&self, target: &Target, pointer: &str, asked: Value) -> Result<Objection> {
-        match self.cluster().undo.set(target, pointer, Some(asked)).await {
+        match self.changes().set(target, pointer, Some(asked)).await {
             Ok(()) => {}
             Err(error) => {
                 let Some(kube::Error::Api(status)) = error.downcast_ref() else { return Err(error) };

@@ -82,15 +82,15 @@ pub struct Changes<'u> {
     spec: &'u str,
 }
 
-/// Whether an earlier change of the same spec puts the same field back to what it was before both. A value in between
-/// would set off whatever follows the object.
-fn is_covered(entries: &BTreeMap<u32, Entry>, number: u32) -> bool {
+/// Whether an earlier change of the same spec, since `mark`, puts the same field back to what it was before both. A value
+/// in between would set off whatever follows the object.
+fn is_covered(entries: &BTreeMap<u32, Entry>, mark: u32, number: u32) -> bool {
     let field = |entry: &Entry| match &entry.change {
         Change::Field { pointer, .. } => Some((entry.spec.clone(), entry.target.clone(), pointer.clone())),
         Change::Taint { .. } | Change::Deleted { .. } => None,
     };
     let own = entries.get(&number).and_then(field);
-    own.is_some() && entries.range(..number).any(|(_, other)| field(other) == own)
+    own.is_some() && entries.range(mark..number).any(|(_, other)| field(other) == own)
 }
 
 impl Target {
@@ -161,15 +161,15 @@ impl Undo {
     /// # Errors
     /// The first change that cannot be undone; it and those before it stay recorded.
     pub async fn all(&self) -> anyhow::Result<()> {
-        self.back(|_| true).await
+        self.back(0, |_| true).await
     }
 
-    async fn back(&self, is_chosen: impl Fn(&Entry) -> bool) -> anyhow::Result<()> {
+    async fn back(&self, mark: u32, is_chosen: impl Fn(&Entry) -> bool) -> anyhow::Result<()> {
         loop {
             let last = {
                 let entries = self.entries.lock().await;
-                let last = entries.iter().rev().find(|(_, entry)| is_chosen(entry));
-                last.map(|(number, entry)| (*number, entry.clone(), is_covered(&entries, *number)))
+                let last = entries.range(mark..).rev().find(|(_, entry)| is_chosen(entry));
+                last.map(|(number, entry)| (*number, entry.clone(), is_covered(&entries, mark, *number)))
             };
             let Some((number, entry, is_covered)) = last else { return Ok(()) };
             let target = &entry.target;
@@ -332,7 +332,20 @@ impl Changes<'_> {
     /// # Errors
     /// The first change that cannot be undone; it and those before it stay recorded.
     pub async fn undo(&self) -> anyhow::Result<()> {
-        self.undo.back(|entry| entry.spec == self.spec).await
+        self.back_to(0).await
+    }
+
+    /// A mark for [`Changes::back_to`].
+    pub async fn mark(&self) -> u32 {
+        self.undo.entries.lock().await.last_key_value().map_or(0, |(number, _)| number + 1)
+    }
+
+    /// Undoes what the spec has changed since a mark, the last change first.
+    ///
+    /// # Errors
+    /// The first change that cannot be undone; it and those before it stay recorded.
+    pub async fn back_to(&self, mark: u32) -> anyhow::Result<()> {
+        self.undo.back(mark, |entry| entry.spec == self.spec).await
     }
 }
 
@@ -360,12 +373,13 @@ mod tests {
             field("a", "/x/y"),
         ];
         let mut entries: BTreeMap<u32, Entry> = (0..).zip(all).collect();
-        let covered = |entries: &BTreeMap<u32, Entry>| {
-            (0..7).filter(|number| is_covered(entries, *number)).collect::<Vec<_>>()
+        let covered = |entries: &BTreeMap<u32, Entry>, mark| {
+            (mark..7).filter(|number| is_covered(entries, mark, *number)).collect::<Vec<_>>()
         };
-        assert_eq!(covered(&entries), [5]);
+        assert_eq!(covered(&entries, 0), [5]);
+        assert_eq!(covered(&entries, 1), [0; 0]);
         // Another spec puts back what it has changed itself.
         entries.insert(0, Entry { spec: "t".to_owned(), ..field("a", "/x") });
-        assert_eq!(covered(&entries), [0; 0]);
+        assert_eq!(covered(&entries, 0), [0; 0]);
     }
 }

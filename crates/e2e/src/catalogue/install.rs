@@ -230,13 +230,13 @@ async fn made_anew(f: Fixture, removed: Removed) -> Result {
     let uid = f.uid(&target).await?;
     let before = owned(&f, &uid, &namespace).await?;
     ensure!(!before.is_empty(), "{} controls nothing", target.kind);
-    let mark = f.cluster().undo.mark().await;
-    f.cluster().undo.delete(&target).await?;
+    let mark = f.changes().mark().await;
+    f.changes().delete(&target).await?;
     f.gone(&target, &uid).await?;
     for (object, uid) in before.values() {
         f.gone(object, uid).await?;
     }
-    f.cluster().undo.back_to(mark).await?;
+    f.changes().back_to(mark).await?;
     f.condition(&target, AVAILABLE).await?;
     for workload in &workloads {
         f.complete(workload).await?;

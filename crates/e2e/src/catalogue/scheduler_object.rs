@@ -228,7 +228,7 @@ async fn waits_for_node(f: Fixture) -> Result {
     let (deployment, pods) = replicas(&f, Some(i64::try_from(count)?)).await?;
     let object = f.read(&deployment).await?;
     let leaving = pods.first().context("there is no scheduler")?;
-    let mark = f.cluster().undo.mark().await;
+    let mark = f.changes().mark().await;
     f.set(&Target::node(node_of(leaving)), "/spec/unschedulable", Some(true.into())).await?;
     let api = Api::<Pod>::namespaced(f.cluster().client.clone(), &deployment.namespace);
     api.delete(leaving.metadata.name.as_deref().unwrap_or_default(), &DeleteParams::default()).await?;
@@ -241,7 +241,7 @@ async fn waits_for_node(f: Fixture) -> Result {
         .await?;
     let is_right = said.contains("didn't match pod topology spread constraints");
     ensure!(is_right, "it waits for another reason: {said}");
-    f.cluster().undo.back_to(mark).await?;
+    f.changes().back_to(mark).await?;
     let pods = f.pods_of(&deployment).await?;
     ensure!(pods.len() == count, "{} schedulers run", pods.len());
     Ok(())

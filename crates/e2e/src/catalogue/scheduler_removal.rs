@@ -28,7 +28,7 @@ pub(super) async fn remove(f: &Fixture) -> Result {
     let (nrs, deployment) = (f.nrs()?, f.scheduler_deployment().await?);
     let object = f.read(&deployment).await?;
     let uid = f.uid(&deployment).await?;
-    f.cluster().undo.delete(&nrs).await?;
+    f.changes().delete(&nrs).await?;
     f.gone(&deployment, &uid).await?;
     // A scheduler on its way out may still send pods.
     f.until("the scheduler's pods are gone", |state| {
@@ -79,9 +79,9 @@ async fn pods_wait(f: Fixture) -> Result {
 }
 
 async fn pods_go_at_last(f: Fixture) -> Result {
-    let mark = f.cluster().undo.mark().await;
+    let mark = f.changes().mark().await;
     let (deployment, pods) = waiting(&f).await?;
-    f.cluster().undo.back_to(mark).await?;
+    f.changes().back_to(mark).await?;
     let running = deployment.running(1).await?;
     ensure!(running == pods, "the pods were replaced");
     for pod in &running {

@@ -88,7 +88,7 @@ impl Exporters {
     }
 
     async fn taint(&self, value: &str, effect: &str) -> Result {
-        self.f.cluster().undo.taint(&self.tainted, KEY, value, effect).await
+        self.f.changes().taint(&self.tainted, KEY, value, effect).await
     }
 
     /// All nodes but the tainted one.
@@ -127,7 +127,7 @@ impl Exporters {
             self.f.set(&self.set, LOOK, Some(format!("{count}-{look}").into())).await?;
             // The controller may have looked before it knew the taint.
             let limit = cluster.settings.patience / LOOKS;
-            match object::until(&cluster.watches, &self.set, (&what, limit), test).await {
+            match object::until(cluster, &self.set, (&what, limit), test).await {
                 Err(_) if look < LOOKS => {}
                 done => return Ok(done?),
             }
@@ -296,17 +296,17 @@ async fn deleted(f: Fixture) -> Result {
 
 async fn untainted(f: Fixture) -> Result {
     let exporters = Exporters::begin(&f).await?;
-    let mark = f.cluster().undo.mark().await;
+    let mark = f.changes().mark().await;
     exporters.taint("a", NO_EXECUTE).await?;
     exporters.elsewhere().await?;
-    f.cluster().undo.back_to(mark).await?;
+    f.changes().back_to(mark).await?;
     f.on_nodes(&exporters.set, &exporters.nodes, |_| true).await?;
     Ok(())
 }
 
 async fn made_anew(f: Fixture, toleration: bool) -> Result {
     let exporters = Exporters::begin(&f).await?;
-    let (nro, undo) = (f.nro()?, &f.cluster().undo);
+    let (nro, undo) = (f.nro()?, f.changes());
     if toleration {
         f.configure(|config| tolerate(config, "a", NO_SCHEDULE)).await?;
         exporters.everywhere("a").await?;
