@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
+use futures::future::try_join_all;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
@@ -53,7 +54,7 @@ pub struct Objection {
 }
 
 /// The parts of the stack that were whole at one moment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stack {
     objects: Vec<Target>,
     /// With the number of pods.
@@ -162,20 +163,25 @@ impl Stack {
     /// # Errors
     /// When the API server does not answer.
     pub async fn now(cluster: &Cluster) -> Result<Self> {
+        let client = &cluster.client;
+        let read = async |target: Target| {
+            let found = target.api(client).get_opt(&target.name).await?;
+            Ok::<_, anyhow::Error>((target, found.as_ref().map(value)))
+        };
+        let singletons = cluster.facts.operator.iter().chain(&cluster.facts.scheduler_object);
+        let objects = try_join_all(singletons.map(target).map(read));
+        let (manager, objects) = tokio::try_join!(manager(cluster), objects)?;
         let mut stack = Self::default();
-        let mut workloads: Vec<Target> = manager(cluster).await?.into_iter().collect();
-        for found in cluster.facts.operator.iter().chain(&cluster.facts.scheduler_object) {
-            let target = target(found);
-            let Some(now) = target.api(&cluster.client).get_opt(&target.name).await? else { continue };
-            let now = value(&now);
+        let mut workloads: Vec<Target> = manager.into_iter().collect();
+        for (target, now) in objects {
+            let Some(now) = now else { continue };
             if AVAILABLE.of(&now).is_ok() {
                 stack.objects.push(target);
             }
             workloads.extend(sets(&now).into_iter().chain(deployment(&now)));
         }
-        for target in workloads {
-            let found = target.api(&cluster.client).get_opt(&target.name).await?;
-            if let Some(pods) = found.and_then(|found| complete(&value(&found)).ok()) {
+        for (target, now) in try_join_all(workloads.into_iter().map(read)).await? {
+            if let Some(pods) = now.and_then(|now| complete(&now).ok()) {
                 stack.workloads.push((target, pods));
             }
         }
@@ -187,6 +193,10 @@ impl Stack {
     /// # Errors
     /// When it is not in time.
     pub async fn restored(&self, cluster: &Cluster) -> Result {
+        // Most specs leave it alone, and a watch for each part takes longer than a look.
+        if Self::now(cluster).await? == *self {
+            return Ok(());
+        }
         let patience = cluster.settings.patience * ROLLOUT;
         for target in &self.objects {
             let what = format!("{} {} is Available again", target.kind, target.name);
