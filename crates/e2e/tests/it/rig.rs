@@ -26,6 +26,8 @@ use topology::policy::Scope;
 
 const IMAGE: &str = "tholepin:test";
 const PAUSE: &str = "pause";
+/// The variable that puts network policies in force; not by default, since a start may then take a minute.
+const POLICIES: &str = "E2E_NETWORK_POLICIES";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A cluster with the stack.
@@ -78,7 +80,8 @@ pub(crate) fn play(body: impl AsyncFnOnce(Rig) + Send) {
             .file(&program, "/bin/resource-topology-exporter")
             .file(&program, "/bin/kube-scheduler");
         let images = Images::new().with(IMAGE, image).with(PAUSE, Image::pause());
-        let mut builder = Cluster::builder().control(control).scheduler(true).network_policies(true);
+        let policies = std::env::var_os(POLICIES).is_some_and(|value| !value.is_empty());
+        let mut builder = Cluster::builder().control(control).scheduler(true).network_policies(policies);
         for scope in [Scope::Container, Scope::Container, Scope::Pod, Scope::Pod] {
             builder = builder.node(machine(), KubeletOptions { scope, ..KubeletOptions::default() });
         }
