@@ -21,6 +21,7 @@ use runtime::stdout::print;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::Settings;
 use crate::label_filter::LabelFilter;
 use crate::report::{Case, Ending};
 use crate::runner::{Devices, Plan};
@@ -65,6 +66,11 @@ pub struct Args {
     /// The node that is preferred where one is chosen
     #[arg(long, value_name = "NAME", env = "E2E_NROP_TARGET_NODE")]
     target_node: Option<String>,
+    /// Longest wait for a MachineConfigPool whose machines get another configuration; a spec of that kind may take two
+    /// rollouts longer
+    #[arg(long, value_name = "DURATION", default_value = "60m", value_parser = GoDuration::positive,
+        env = "E2E_NROP_MCP_UPDATE_TIMEOUT")]
+    rollout_timeout: Duration,
     /// Longest time of one spec
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = GoDuration::positive)]
     spec_timeout: Duration,
@@ -116,7 +122,11 @@ impl Args {
         let is_kept = self.keep_devices || compat::keeps_devices();
         let devices = if is_kept { Devices::Kept } else { Devices::Removed };
         Plan {
-            settings: self.common.settings(self.target_node.clone()),
+            settings: Settings {
+                target_node: self.target_node.clone(),
+                rollout: self.rollout_timeout,
+                ..self.common.settings()
+            },
             scheduler: self.common.scheduler_name.clone(),
             limit: self.spec_timeout,
             parallel: usize::from(self.common.parallel),

@@ -21,6 +21,8 @@ pub const NAMESPACE: &str = "tholepin-e2e";
 pub struct Settings {
     /// The longest wait for one condition.
     pub patience: Duration,
+    /// The longest wait for all machines of a pool, which reboot one after the other.
+    pub rollout: Duration,
     /// The programs of pods.
     pub images: Images,
     /// The node that is preferred where one is chosen.

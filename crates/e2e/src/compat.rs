@@ -6,9 +6,8 @@
 use std::env::var_os;
 
 /// Variables that have no effect, and what takes their place.
-const UNUSED: [(&str, &str); 11] = [
+const UNUSED: [(&str, &str); 10] = [
     ("E2E_NROP_INSTALL_SKIP_KC", "the suite changes no KubeletConfig but in specs about it, which undo that"),
-    ("E2E_NROP_MCP_UPDATE_TIMEOUT", "--patience and --spec-timeout limit waits"),
     ("E2E_NROP_MCP_UPDATE_INTERVAL", "waits are watches"),
     ("E2E_NROP_COOLDOWN_THRESHOLD", "a report is settled when its fingerprint is that of the node's pods"),
     ("E2E_NROP_TEST_SETTLE_INTERVAL", "waits are watches"),

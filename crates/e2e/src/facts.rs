@@ -15,7 +15,9 @@ use topology::resource::ResourceName;
 use topology::zone::NodeTopology;
 
 use crate::amounts::{Amounts, Scale};
+use crate::machines::Pool;
 use crate::observed::{Observed, Observer};
+use crate::platform::Platform;
 use crate::undo::Target;
 use crate::{rights, settled};
 
@@ -62,6 +64,10 @@ pub struct Facts {
     pub operator: Option<Singleton>,
     /// The NUMAResourcesScheduler object.
     pub scheduler_object: Option<Singleton>,
+    /// The platform.
+    pub platform: Platform,
+    /// The pools of machines that a controller follows.
+    pub pools: Vec<Pool>,
     /// The kinds that the API server has, as `plural.group`.
     pub kinds: BTreeSet<String>,
     /// Whether commands may be run in containers.
@@ -122,6 +128,8 @@ impl Facts {
             default_scheduler: false,
             operator: None,
             scheduler_object: None,
+            platform: Platform::default(),
+            pools: Vec::new(),
             kinds,
             exec: false,
             devices: Err("they are not deployed yet".to_owned()),
@@ -139,6 +147,8 @@ impl Facts {
         facts.scheduler_object =
             facts.singleton(client, "numaresourcesschedulers", "NUMAResourcesScheduler").await?;
         facts.nodes(observer, patience).await;
+        facts.platform = Platform::of(client, &facts.kinds).await?;
+        facts.pools = Pool::all(client, &facts.kinds, &observer.now()).await?;
         facts.exec = rights::may(client, &rights::EXEC).await?;
         Ok(facts)
     }

@@ -20,6 +20,7 @@ use topology::zone::Free;
 use crate::amounts::Amounts;
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::facts::{Facts, NodeFacts};
+use crate::machines::{self, Snapshot};
 use crate::observed::Observed;
 use crate::operator::Stack;
 use crate::pods::{PodPlan, RUN_LABEL, SPEC_LABEL};
@@ -36,12 +37,10 @@ const KINDS: [(&str, &str, &str); 6] = [
     ("v1", "Pod", "pods"),
     ("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
 ];
-/// Cluster-scoped kinds that specs make.
-const CLUSTER_KINDS: [(&str, &str, &str); 5] = [
+/// Cluster-scoped kinds that specs make. [`machines::sweep`] has those that machines depend on.
+const CLUSTER_KINDS: [(&str, &str, &str); 3] = [
     ("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"),
     ("node.k8s.io/v1", "RuntimeClass", "runtimeclasses"),
-    ("machineconfiguration.openshift.io/v1", "MachineConfigPool", "machineconfigpools"),
-    ("machineconfiguration.openshift.io/v1", "KubeletConfig", "kubeletconfigs"),
     ("nodetopology.openshift.io/v1", "NUMAResourcesScheduler", "numaresourcesschedulers"),
 ];
 
@@ -56,6 +55,7 @@ struct Inner {
     /// What is free on each node while nothing of the spec runs.
     before: BTreeMap<String, Free>,
     stack: Stack,
+    machines: Snapshot,
     numbers: Mutex<u32>,
     began: Timestamp,
 }
@@ -80,9 +80,10 @@ impl Fixture {
             before.insert(node.name.clone(), free(cluster, &node.name).await?);
         }
         let stack = Stack::now(cluster).await?;
+        let machines = Snapshot::take(cluster).await?;
         let (cluster, spec) = (Arc::clone(cluster), slug(spec));
         let (numbers, began) = (Mutex::new(0), Timestamp::now());
-        Ok(Self(Arc::new(Inner { cluster, spec, nodes, before, stack, numbers, began })))
+        Ok(Self(Arc::new(Inner { cluster, spec, nodes, before, stack, machines, numbers, began })))
     }
 
     /// The cluster.
@@ -282,8 +283,11 @@ impl Fixture {
     /// # Errors
     /// When something stays; the report that differs, with zone and resource.
     pub async fn end(&self) -> Result {
-        sweep(self.cluster(), &format!("{SPEC_LABEL}={}", self.0.spec)).await?;
+        let own = format!("{SPEC_LABEL}={}", self.0.spec);
+        sweep(self.cluster(), &own).await?;
         self.changes().undo().await?;
+        self.0.machines.restored(self.cluster()).await?;
+        machines::sweep(self.cluster(), &own).await?;
         self.0.stack.restored(self.cluster()).await?;
         for (node, before) in &self.0.before {
             self.restored(node, before).await?;

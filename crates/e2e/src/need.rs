@@ -6,6 +6,8 @@
 use topology::policy::{Policy, Scope};
 
 use crate::facts::{DEFAULT_SCHEDULER, Facts, NodeFacts};
+use crate::machines::MASTER;
+use crate::platform::Platform;
 
 /// A capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +38,23 @@ pub enum Need {
     Exec,
     /// Reports with a fingerprint.
     Fingerprint,
+    /// This platform.
+    Platform(Platform),
+    /// A KubeletConfig and a MachineConfigPool of the aligning nodes, with which a controller changes their kubelets.
+    Reconfigurable,
+    /// An aligning node that a controller moves to another MachineConfigPool.
+    Movable,
+    /// Nodes of the control plane in a MachineConfigPool of their own.
+    Masters,
 }
 
 impl Need {
+    /// Whether nodes reboot for a spec with this need.
+    #[must_use]
+    pub fn reboots(self) -> bool {
+        matches!(self, Self::Reconfigurable | Self::Movable)
+    }
+
     /// The groups of nodes with which a spec with these needs can be tried, the usual one first. All nodes of a group
     /// have one scope. A spec about one node has that one.
     ///
@@ -71,7 +87,10 @@ impl Need {
     /// Whether a spec with this need may change more than its own nodes.
     #[must_use]
     pub fn is_of_the_cluster(self) -> bool {
-        matches!(self, Self::Operator | Self::SchedulerObject | Self::Kind(_))
+        match self {
+            Self::Operator | Self::SchedulerObject | Self::Kind(_) => true,
+            need => need.reboots(),
+        }
     }
 
     /// Why the cluster does not meet the need; `None` if it does.
@@ -105,6 +124,10 @@ impl Need {
             }
             Self::Kind(kind) => unless(facts.kinds.contains(kind), &format!("kind {kind}")),
             Self::Exec => unless(facts.exec, "the right to run commands in containers (nodes/proxy)"),
+            Self::Platform(platform) => unless(facts.platform == platform, &format!("platform {platform}")),
+            Self::Reconfigurable => facts.reconfigurable(nodes).err(),
+            Self::Movable => facts.movable(nodes).err(),
+            Self::Masters => unless(facts.pool(MASTER).is_some(), "nodes in MachineConfigPool master"),
             Self::Fingerprint => nodes
                 .iter()
                 .find(|node| node.topology.fingerprint.is_none())

@@ -232,11 +232,14 @@ impl Runner {
             Ok(fixture) => fixture,
             Err(error) => return failed(format!("before the spec: {error:#}"), String::new()),
         };
+        // There and back.
+        let rollouts = if spec.needs.iter().any(|need| need.reboots()) { 2 } else { 0 };
+        let limit = self.plan.limit + self.session.cluster.settings.rollout * rollouts;
         let result = tokio::select! {
             biased;
             () = self.token.cancelled() => None,
-            result = tokio::time::timeout(self.plan.limit, body(fixture.clone())) => {
-                let late = |_| bail!("longer than {} s", self.plan.limit.as_secs());
+            result = tokio::time::timeout(limit, body(fixture.clone())) => {
+                let late = |_| bail!("longer than {} s", limit.as_secs());
                 Some(result.unwrap_or_else(late))
             }
         };

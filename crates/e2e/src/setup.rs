@@ -23,7 +23,7 @@ use crate::pods::{PodPlan, RUN_LABEL, SPEC_LABEL};
 use crate::runner::{Devices, Plan, Progress};
 use crate::undo::{Target, Undo};
 use crate::verdict::Verdict;
-use crate::{devices, fixture, operator, placement, rights, settled};
+use crate::{devices, fixture, machines, operator, placement, rights, settled};
 
 /// The scheduler of ours, where nothing names another.
 const OURS: &str = "topo-aware-scheduler";
@@ -118,8 +118,10 @@ async fn clean(cluster: &Cluster, progress: &dyn Progress) -> anyhow::Result<usi
     if left > 0 {
         progress.step(&format!("undoing {left} changes"));
     }
-    sweep(cluster, &format!("{RUN_LABEL}=e2e")).await?;
+    let all = format!("{RUN_LABEL}=e2e");
+    sweep(cluster, &all).await?;
     cluster.undo.all().await?;
+    machines::sweep(cluster, &all).await?;
     Ok(left)
 }
 

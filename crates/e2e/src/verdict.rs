@@ -18,6 +18,7 @@ use crate::devices;
 use crate::facts::Singleton;
 use crate::fixture::difference_of;
 use crate::logs::{self, Severity};
+use crate::observed::Observed;
 use crate::settled;
 
 /// The most lines of logs.
@@ -42,7 +43,7 @@ impl Verdict {
         let free = facts.nodes.iter().map(|node| (node.name.clone(), node.topology.available())).collect();
         let singletons = facts.operator.iter().chain(&facts.scheduler_object);
         let objects = singletons.map(|found| (found.clone(), found.object.data["spec"].clone())).collect();
-        Ok(Self { free, objects, nodes: marks(cluster), began: Timestamp::now() })
+        Ok(Self { free, objects, nodes: marks(&cluster.observer.now()), began: Timestamp::now() })
     }
 
     /// What is wrong now.
@@ -73,7 +74,7 @@ impl Verdict {
                 wrong.push(format!("{} {name} is not as before", found.resource.kind));
             }
         }
-        let now = marks(cluster);
+        let now = marks(&state);
         let changed = self.nodes.iter().filter(|(node, before)| now.get(*node) != Some(before));
         wrong.extend(
             changed.map(|(node, _)| format!("labels, taints or cordon of node {node} are not as before")),
@@ -103,8 +104,7 @@ fn said(lines: Vec<logs::Line>) -> Vec<String> {
 }
 
 /// What specs may change of nodes.
-fn marks(cluster: &Cluster) -> BTreeMap<String, Value> {
-    let state = cluster.observer.now();
+pub(crate) fn marks(state: &Observed) -> BTreeMap<String, Value> {
     let marks = state.nodes.iter().map(|(name, node)| {
         let spec = node.spec.clone().unwrap_or_default();
         let mut taints = spec.taints.unwrap_or_default();

@@ -75,11 +75,11 @@ const LONG: &[Long] = &[
         "whole: ",
     ),
     long("kubelet-kills", &[("KILLS", "50")], "-p deviceplugin --test it -- kills::", "kill 50: "),
-    long("e2e", &[("E2E_ARGS", "--tier-up-to=3")], "-p e2e --test it -- suite::", "e2e: "),
+    long("e2e", &[("E2E_ARGS", "--tier-up-to=3")], "-p e2e --test it -- suite:: --include-ignored", "e2e: "),
     long(
         "e2e-interruptions",
         &[("E2E_INTERRUPTIONS", "20")],
-        "-p e2e --test it -- suite::",
+        "-p e2e --test it -- suite::our_stack_passes",
         "interrupted: 20 ",
     ),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),

@@ -97,13 +97,13 @@ struct Lines {
 
 impl CommonArgs {
     /// How the suite behaves.
-    pub(super) fn settings(&self, target_node: Option<String>) -> Settings {
+    pub(super) fn settings(&self) -> Settings {
         let images = Images {
             tholepin: self.image.clone(),
             pause: self.pause_image.clone(),
             pull_policy: self.image_pull_policy.clone(),
         };
-        Settings { patience: self.patience, images, target_node }
+        Settings { patience: self.patience, rollout: self.patience, images, target_node: None }
     }
 
     /// Runs on each cluster the specs that `choose` has for it; a dry run says which would be skipped.

@@ -35,7 +35,7 @@ pub struct QuickArgs {
 pub async fn run(args: QuickArgs, token: CancellationToken) -> anyhow::Result<ExitCode> {
     let common = &args.common;
     let plan = Plan {
-        settings: common.settings(None),
+        settings: common.settings(),
         scheduler: common.scheduler_name.clone(),
         limit: LIMIT,
         parallel: usize::from(common.parallel),

@@ -1,39 +1,52 @@
 //! A cluster with our whole stack, as the operator installs it.
 //!
-//! In: the machines. Out: a cluster in which `tholepin e2e` runs as a process of an administrator. Never: a part of the
+//! In: a platform. Out: a cluster in which `tholepin e2e` runs as a process of an administrator. Never: a part of the
 //! stack that is not a pod.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::nrt::NodeResourceTopology;
 use deployer::platform::Platform;
 use e2e::placement::state_of;
+use fakes::openshift::mco::Mco;
+use fakes::openshift::{self, Flavour};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client};
 use objects::Object;
 use operator::manifests;
 use serde_json::{Value, json};
-use testkit::cluster::{Cluster, install_crds};
+use testkit::cluster::{Builder, Cluster, install_crds};
 use testkit::controlplane::ControlPlaneOptions;
 use testkit::cri::{Image, Images};
 use testkit::kubelet::KubeletOptions;
 use testkit::machine::Machine;
 use testkit::{env, net};
 use tokio::time::Instant;
-use topology::policy::Scope;
+use topology::policy::{Policy, Scope};
 
 const IMAGE: &str = "tholepin:test";
 const PAUSE: &str = "pause";
 /// The variable that puts network policies in force; not by default, since a start may then take a minute.
 const POLICIES: &str = "E2E_NETWORK_POLICIES";
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The platform's version.
+const VERSION: &str = "4.99.3";
+/// The pool of the workers, where there is no MachineConfigPool.
+const POOL: &str = "workers";
+/// The label of the workers' MachineConfigPool.
+const WORKERS: &str = "pools.operator.machineconfiguration.openshift.io/worker";
 
 /// A cluster with the stack.
 pub(crate) struct Rig {
-    pub(crate) cluster: Cluster,
+    // First: it works on the machines.
+    _mco: Option<Mco>,
+    pub(crate) cluster: Arc<Cluster>,
     pub(crate) admin: Client,
+    platform: Platform,
     program: PathBuf,
 }
 
@@ -69,31 +82,91 @@ pub(crate) fn programs() -> Option<(testkit::env::Rig, PathBuf)> {
     Some((rig, program?))
 }
 
-/// Plays `body` in a cluster with two nodes of each scope.
-pub(crate) fn play(body: impl AsyncFnOnce(Rig) + Send) {
+/// Plays `body` in a cluster: on Kubernetes with two nodes of each scope; on OpenShift with a tainted master and two
+/// workers, whose kubelets a fake of the Machine Config Operator changes; on HyperShift with two workers of a NodePool.
+pub(crate) fn play(platform: Platform, body: impl AsyncFnOnce(Rig) + Send) {
     let Some((rig, program)) = programs() else { return };
     net::private(async |network| {
         let began = Instant::now();
-        let control =
+        let mut control =
             ControlPlaneOptions { network: Some(network.clone()), ..ControlPlaneOptions::default() };
-        let image = Image::program(&program)
-            .file(&program, "/bin/resource-topology-exporter")
-            .file(&program, "/bin/kube-scheduler");
-        let images = Images::new().with(IMAGE, image).with(PAUSE, Image::pause());
-        let policies = std::env::var_os(POLICIES).is_some_and(|value| !value.is_empty());
-        let mut builder = Cluster::builder().control(control).scheduler(true).network_policies(policies);
-        for scope in [Scope::Container, Scope::Container, Scope::Pod, Scope::Pod] {
-            builder = builder.node(machine(), KubeletOptions { scope, ..KubeletOptions::default() });
+        if platform.is_openshift() {
+            let plugins = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
+            control.api_server_flags = vec![plugins.to_owned()];
         }
-        let cluster = builder.installable(network, images).start(&rig).await.unwrap();
+        let builder = nodes(Cluster::builder().control(control), platform);
+        let policies = std::env::var_os(POLICIES).is_some_and(|value| !value.is_empty());
+        let builder = builder.network_policies(policies);
+        let builder = builder.installable(network, images(&program, platform));
+        let cluster = Arc::new(builder.start(&rig).await.unwrap());
         let admin = cluster.client().await.unwrap();
-        let rig = Rig { cluster, admin, program };
+        let _mco = match platform {
+            Platform::Kubernetes => None,
+            Platform::OpenShift => Some(openshift(&admin, &cluster).await),
+            Platform::HyperShift => {
+                hypershift(&admin).await;
+                None
+            }
+        };
+        let rig = Rig { _mco, cluster, admin, platform, program };
         println!("rig: a cluster in {:?}", began.elapsed());
         rig.install().await;
         println!("rig: with the stack in {:?}", began.elapsed());
         body(rig).await;
     })
     .unwrap();
+}
+
+/// One image for everything, and one that waits.
+fn images(program: &Path, platform: Platform) -> Images {
+    let image = Image::program(program)
+        .file(program, "/bin/resource-topology-exporter")
+        .file(program, "/bin/kube-scheduler");
+    // Security context constraints would choose a user of the namespace.
+    let image = if platform.is_openshift() { image.user(1000, 1000) } else { image };
+    Images::new().with(IMAGE, image).with(PAUSE, Image::pause())
+}
+
+fn nodes(builder: Builder, platform: Platform) -> Builder {
+    let labelled = |key: &str, value: &str, options: &KubeletOptions| {
+        let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        KubeletOptions { labels, ..options.clone() }
+    };
+    let options = match platform {
+        Platform::Kubernetes => [Scope::Container, Scope::Container, Scope::Pod, Scope::Pod]
+            .map(|scope| KubeletOptions { scope, ..KubeletOptions::default() })
+            .to_vec(),
+        Platform::OpenShift => {
+            // All that is aligned is so by a KubeletConfig.
+            let base = KubeletOptions { policy: Policy::None, ..KubeletOptions::default() };
+            let worker = labelled("node-role.kubernetes.io/worker", "", &base);
+            vec![base.master(), worker.clone(), worker]
+        }
+        Platform::HyperShift => {
+            vec![labelled(openshift::NODE_POOL, POOL, &KubeletOptions::default()); 2]
+        }
+    };
+    options.into_iter().fold(builder, |builder, options| builder.node(machine(), options))
+}
+
+/// Makes the cluster one of OpenShift, and its workers aligned. Nothing runs yet that a reboot would end.
+async fn openshift(admin: &Client, cluster: &Arc<Cluster>) -> Mco {
+    openshift::install(admin, Flavour::OpenShift, VERSION).await.unwrap();
+    openshift::make(admin, &openshift::kubelet_config("numa", WORKERS, &aligned())).await.unwrap();
+    let mco = Mco::start_with(admin, cluster.clone());
+    mco.settled(PATIENCE).await.unwrap();
+    mco
+}
+
+/// Makes the cluster one of HyperShift, which says of its kubelets what they are.
+async fn hypershift(admin: &Client) {
+    openshift::install(admin, Flavour::HyperShift, VERSION).await.unwrap();
+    openshift::make(admin, &openshift::node_pool_config(POOL, &aligned())).await.unwrap();
+}
+
+/// The kubelets' settings.
+fn aligned() -> Value {
+    json!({ "topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "container" })
 }
 
 /// Zones in which every vector has room.
@@ -124,12 +197,16 @@ impl Rig {
             install_crds(&self.admin, &serde_json::to_string(&definition).unwrap()).await.unwrap();
         }
         let mut options = manifests::options();
-        options.common.platform = Platform::Kubernetes;
+        options.common.platform = self.platform;
         options.common.images.tholepin = IMAGE.to_owned();
         for object in manifests::objects(&options) {
             self.apply(&object).await;
         }
-        let group = json!({ "poolName": "workers", "nodeSelector": {} });
+        let group = match self.platform {
+            Platform::Kubernetes => json!({ "poolName": POOL, "nodeSelector": {} }),
+            Platform::OpenShift => json!({ "poolName": "worker" }),
+            Platform::HyperShift => json!({ "poolName": POOL }),
+        };
         self.ask("NUMAResourcesOperator", json!({ "nodeGroups": [group] })).await;
         self.ask("NUMAResourcesScheduler", json!({ "replicas": 1 })).await;
         let began = Instant::now();
@@ -187,6 +264,7 @@ impl Rig {
         let is_available = conditions
             .iter()
             .any(|condition| condition["type"] == "Available" && condition["status"] == "True");
-        !is_available || reports.items.len() < self.cluster.nodes().len()
+        let masters = if self.platform == Platform::OpenShift { 1 } else { 0 };
+        !is_available || reports.items.len() + masters < self.cluster.nodes().len()
     }
 }

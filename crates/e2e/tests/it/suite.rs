@@ -1,5 +1,7 @@
 //! Our stack passes our suite: tier 0, or what `E2E_ARGS` says.
 
+use deployer::platform::Platform;
+
 use super::interrupted;
 use super::rig::{Rig, play};
 
@@ -7,7 +9,7 @@ use super::rig::{Rig, play};
 /// `E2E_INTERRUPTIONS=20` ends so many runs instead. Without both: tier 0, the quick test, one interruption.
 #[test]
 fn our_stack_passes() {
-    play(async |rig| {
+    play(Platform::Kubernetes, async |rig| {
         let told = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         match (told("E2E_ARGS"), told("E2E_INTERRUPTIONS")) {
             (_, Some(count)) => interrupted::many(&rig, count.parse().unwrap()).await,
@@ -21,8 +23,24 @@ fn our_stack_passes() {
     });
 }
 
+/// The specs that need OpenShift's kinds or reboot nodes; `E2E_OPENSHIFT_ARGS` says which.
+#[test]
+#[ignore = "it takes minutes; `cargo xtask nightly e2e` runs it"]
+fn openshift() {
+    let told = std::env::var("E2E_OPENSHIFT_ARGS");
+    let told = told.unwrap_or_else(|_| "--label-filter=openshift||feature:tlscompliance".to_owned());
+    play(Platform::OpenShift, async |rig| passes(&rig, &told).await);
+}
+
+/// The specs about a hosted control plane.
+#[test]
+#[ignore = "`cargo xtask nightly e2e` runs it"]
+fn hypershift() {
+    play(Platform::HyperShift, async |rig| passes(&rig, "--label-filter=hypershift").await);
+}
+
 async fn passes(rig: &Rig, arguments: &str) {
-    let words: Vec<&str> = ["e2e"].into_iter().chain(arguments.split_whitespace()).collect();
+    let words: Vec<&str> = ["e2e", "--rollout-timeout=3m"].into_iter().chain(arguments.split_whitespace()).collect();
     let ended = rig.run(&words).await;
     println!("{}\n{}", ended.stderr, ended.stdout);
     println!("e2e: {}", ended.stdout.lines().last().unwrap_or_default());

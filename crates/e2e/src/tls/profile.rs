@@ -1,0 +1,162 @@
+//! What OpenShift's TLS profiles have.
+//!
+//! In: the profile of an APIServer object. Out: the oldest version and the suites, as numbers on the wire. Never: what
+//! a program makes of it: this is what programs are compared with.
+
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+
+use super::hello::{TLS10, TLS11, TLS12, TLS13};
+use crate::spec::Result;
+
+/// Suites by OpenSSL's name, the registered name and the number. Modern has the first three, Intermediate the next six
+/// too, Old all but the last three.
+const SUITES: [(&str, &str, u16); 24] = [
+    ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256", 0x1301),
+    ("TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384", 0x1302),
+    ("TLS_CHACHA20_POLY1305_SHA256", "TLS_CHACHA20_POLY1305_SHA256", 0x1303),
+    ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", 0xc02b),
+    ("ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", 0xc02f),
+    ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", 0xc02c),
+    ("ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", 0xc030),
+    ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca9),
+    ("ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca8),
+    ("ECDHE-ECDSA-AES128-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", 0xc023),
+    ("ECDHE-RSA-AES128-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", 0xc027),
+    ("ECDHE-ECDSA-AES128-SHA", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", 0xc009),
+    ("ECDHE-RSA-AES128-SHA", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", 0xc013),
+    ("ECDHE-ECDSA-AES256-SHA", "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA", 0xc00a),
+    ("ECDHE-RSA-AES256-SHA", "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", 0xc014),
+    ("AES128-GCM-SHA256", "TLS_RSA_WITH_AES_128_GCM_SHA256", 0x009c),
+    ("AES256-GCM-SHA384", "TLS_RSA_WITH_AES_256_GCM_SHA384", 0x009d),
+    ("AES128-SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA256", 0x003c),
+    ("AES128-SHA", "TLS_RSA_WITH_AES_128_CBC_SHA", 0x002f),
+    ("AES256-SHA", "TLS_RSA_WITH_AES_256_CBC_SHA", 0x0035),
+    ("DES-CBC3-SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA", 0x000a),
+    ("ECDHE-RSA-DES-CBC3-SHA", "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA", 0xc012),
+    ("ECDHE-RSA-RC4-SHA", "TLS_ECDHE_RSA_WITH_RC4_128_SHA", 0xc011),
+    ("RC4-SHA", "TLS_RSA_WITH_RC4_128_SHA", 0x0005),
+];
+const MODERN: usize = 3;
+const INTERMEDIATE: usize = 9;
+const OLD: usize = 21;
+
+/// Versions by the names of flags and profiles.
+const VERSIONS: [(&str, u16); 4] =
+    [("VersionTLS10", TLS10), ("VersionTLS11", TLS11), ("VersionTLS12", TLS12), ("VersionTLS13", TLS13)];
+
+/// What a cluster wants of TLS servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// The oldest version.
+    pub min_version: u16,
+    /// The suites, in ascending order.
+    pub suites: Vec<u16>,
+}
+
+/// The numbers of all suites that are known here.
+#[must_use]
+pub fn all() -> Vec<u16> {
+    SUITES.iter().map(|(.., number)| *number).collect()
+}
+
+/// The number of a version.
+///
+/// # Errors
+/// When there is none of that name.
+pub fn version(name: &str) -> Result<u16> {
+    let found = VERSIONS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, number)| *number).with_context(|| format!("{name:?} is no version of TLS"))
+}
+
+/// The number of a suite; `None`: it is not one that Go programs and we have.
+fn suite(name: &str) -> Option<u16> {
+    let found = SUITES.iter().find(|(openssl, registered, _)| [*openssl, *registered].contains(&name));
+    found.map(|(.., number)| *number)
+}
+
+impl Profile {
+    /// The profile that an APIServer object states; `Null` is Intermediate.
+    ///
+    /// # Errors
+    /// When its type or version is unknown.
+    pub fn of(stated: &Value) -> Result<Self> {
+        let (min_version, count) = match stated["type"].as_str() {
+            None | Some("" | "Intermediate") => (TLS12, INTERMEDIATE),
+            Some("Old") => (TLS10, OLD),
+            Some("Modern") => (TLS13, MODERN),
+            Some("Custom") => return Self::custom(&stated["custom"]),
+            Some(other) => bail!("TLS profile {other:?} is unknown"),
+        };
+        Ok(Self::sorted(min_version, SUITES.iter().take(count).map(|(.., number)| *number)))
+    }
+
+    fn custom(custom: &Value) -> Result<Self> {
+        let names = custom["ciphers"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let oldest = custom["minTLSVersion"].as_str().filter(|name| !name.is_empty());
+        Ok(Self::sorted(version(oldest.unwrap_or("VersionTLS12"))?, names.filter_map(suite)))
+    }
+
+    /// The profile that a program's flags state.
+    ///
+    /// # Errors
+    /// When they name a version or suite that is none.
+    pub fn of_flags(min_version: &str, suites: &str) -> Result<Self> {
+        let names = suites.split(',').filter(|name| !name.is_empty());
+        let number = |name| suite(name).with_context(|| format!("{name:?} is no suite of TLS"));
+        let suites = names.map(number).collect::<Result<Vec<_>>>()?;
+        Ok(Self::sorted(version(min_version)?, suites.into_iter()))
+    }
+
+    fn sorted(min_version: u16, suites: impl Iterator<Item = u16>) -> Self {
+        let mut suites: Vec<u16> = suites.collect();
+        suites.sort_unstable();
+        suites.dedup();
+        Self { min_version, suites }
+    }
+
+    /// Suites before TLS 1.3 that the profile does not have.
+    #[must_use]
+    pub fn others(&self) -> Vec<u16> {
+        let older = SUITES.iter().skip(MODERN).map(|(.., number)| *number);
+        older.filter(|number| !self.suites.contains(number)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn profiles_have_versions_and_suites() {
+        let custom = json!({ "type": "Custom", "custom": {
+            "minTLSVersion": "VersionTLS11", "ciphers": ["AES128-SHA", "TLS_AES_128_GCM_SHA256", "DHE-none"],
+        } });
+        for (stated, oldest, suites, others) in [
+            (Value::Null, TLS12, 9, 15),
+            (json!({ "type": "Intermediate" }), TLS12, 9, 15),
+            (json!({ "type": "Modern" }), TLS13, 3, 21),
+            (json!({ "type": "Old" }), TLS10, 21, 3),
+            (custom, TLS11, 2, 20),
+        ] {
+            let profile = Profile::of(&stated).unwrap();
+            let counts = (profile.min_version, profile.suites.len(), profile.others().len());
+            assert_eq!(counts, (oldest, suites, others), "{stated}");
+        }
+        assert!(Profile::of(&json!({ "type": "New" })).is_err());
+        assert!(Profile::of(&json!({ "type": "Custom", "custom": { "minTLSVersion": "1.2" } })).is_err());
+    }
+
+    #[test]
+    fn flags_say_what_profiles_say() {
+        let modern = Profile::of(&json!({ "type": "Modern" })).unwrap();
+        let suites = "TLS_CHACHA20_POLY1305_SHA256,TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384";
+        assert_eq!(Profile::of_flags("VersionTLS13", suites).unwrap(), modern);
+        assert_ne!(Profile::of_flags("VersionTLS12", suites).unwrap(), modern);
+        assert_ne!(Profile::of_flags("VersionTLS13", "").unwrap(), modern);
+        assert!(Profile::of_flags("", suites).is_err());
+        assert!(Profile::of_flags("VersionTLS13", "TLS_NULL").is_err());
+    }
+}
