@@ -12,6 +12,7 @@ use topology::zone::{NodeTopology, ZoneId};
 use crate::cluster::NAMESPACE;
 use crate::facts::NodeFacts;
 use crate::fixture::labels;
+use crate::platform::Platform;
 use crate::pods::Images;
 
 /// Devices of each zone that pin pods: the most padding pods and others that a zone takes.
@@ -59,9 +60,9 @@ pub fn is_ours(name: &str) -> bool {
     SAMPLES.contains(&name) || name.starts_with(PIN)
 }
 
-/// ConfigMap and DaemonSet.
+/// The rights to a privileged pod where the platform asks for some, ConfigMap and DaemonSet.
 #[must_use]
-pub fn objects(nodes: &[NodeFacts], images: &Images, kubelet_root: &str) -> [Value; 2] {
+pub fn objects(nodes: &[NodeFacts], images: &Images, kubelet_root: &str, platform: Platform) -> Vec<Value> {
     let resources: Vec<Value> = configuration(nodes)
         .into_iter()
         .map(|(name, devices)| json!({ "name": name, "discovery": { "list": { "devices": devices } } }))
@@ -79,8 +80,8 @@ pub fn objects(nodes: &[NodeFacts], images: &Images, kubelet_root: &str) -> [Val
         "command": ["/tholepin", "device-plugin"],
         "args": ["--config=/etc/numacell/config.yaml", "--http-bind-address=0"],
         "env": [{ "name": "NODE_NAME", "valueFrom": { "fieldRef": { "fieldPath": "spec.nodeName" } } }],
-        // The kubelet's folder of sockets is root's.
-        "securityContext": { "privileged": true },
+        // The kubelet's folder of sockets is root's, and the image has another user.
+        "securityContext": { "privileged": true, "runAsUser": 0 },
         "volumeMounts": [
             { "name": "sockets", "mountPath": "/var/lib/kubelet/device-plugins" },
             { "name": "config", "mountPath": "/etc/numacell", "readOnly": true },
@@ -112,7 +113,19 @@ pub fn objects(nodes: &[NodeFacts], images: &Images, kubelet_root: &str) -> [Val
             },
         },
     });
-    [map, set]
+    let rights = (platform != Platform::Kubernetes).then(rights);
+    rights.into_iter().chain([map, set]).collect()
+}
+
+/// The right of the namespace's account to OpenShift's security context constraints for privileged pods.
+fn rights() -> Value {
+    let group = "rbac.authorization.k8s.io";
+    json!({
+        "apiVersion": format!("{group}/v1"), "kind": "RoleBinding",
+        "metadata": { "name": NAME, "namespace": NAMESPACE, "labels": labels("suite") },
+        "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "system:openshift:scc:privileged" },
+        "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": NAMESPACE }],
+    })
 }
 
 /// Devices by resource and node, in the form of the plugin's configuration.
@@ -130,4 +143,26 @@ fn configuration(nodes: &[NodeFacts]) -> BTreeMap<String, BTreeMap<String, Vec<V
         }
     }
     resources
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_are_root_and_have_rights_where_the_platform_asks_for_some() {
+        let images =
+            Images { tholepin: "tholepin".to_owned(), pause: None, pull_policy: "Always".to_owned() };
+        for (platform, kinds) in [
+            (Platform::Kubernetes, &["ConfigMap", "DaemonSet"][..]),
+            (Platform::OpenShift, &["RoleBinding", "ConfigMap", "DaemonSet"]),
+            (Platform::HyperShift, &["RoleBinding", "ConfigMap", "DaemonSet"]),
+        ] {
+            let objects = objects(&[], &images, "/var/lib/kubelet", platform);
+            let found: Vec<_> = objects.iter().map(|object| object["kind"].as_str().unwrap()).collect();
+            assert_eq!(found, kinds, "{platform}");
+            let pod = &objects.last().unwrap()["spec"]["template"]["spec"];
+            assert_eq!(pod["containers"][0]["securityContext"]["runAsUser"], 0, "{platform}");
+        }
+    }
 }

@@ -177,8 +177,10 @@ async fn namespace(client: &Client, patience: Duration) -> anyhow::Result<()> {
 /// Deploys the devices, and waits until the reports show them.
 async fn deploy_devices(cluster: &mut Cluster, plan: &Plan) -> anyhow::Result<[String; 3]> {
     let nodes = cluster.facts.nodes.clone();
-    for object in devices::objects(&nodes, &cluster.settings.images, &plan.kubelet_root) {
+    let platform = cluster.facts.platform;
+    for object in devices::objects(&nodes, &cluster.settings.images, &plan.kubelet_root, platform) {
         let kind = match object["kind"].as_str() {
+            Some("RoleBinding") => ("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings"),
             Some("ConfigMap") => ("v1", "ConfigMap", "configmaps"),
             _ => ("apps/v1", "DaemonSet", "daemonsets"),
         };
