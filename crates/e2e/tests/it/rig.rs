@@ -3,7 +3,6 @@
 //! In: a platform. Out: a cluster in which `tholepin e2e` runs as a process of an administrator. Never: a part of the
 //! stack that is not a pod.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -128,9 +127,10 @@ fn images(program: &Path, platform: Platform) -> Images {
 }
 
 fn nodes(builder: Builder, platform: Platform) -> Builder {
-    let labelled = |key: &str, value: &str, options: &KubeletOptions| {
-        let labels = BTreeMap::from([(key.to_owned(), value.to_owned())]);
-        KubeletOptions { labels, ..options.clone() }
+    let worker = |options: &KubeletOptions| {
+        let labels = [("node-role.kubernetes.io/worker", ""), (openshift::NODE_POOL, POOL)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        KubeletOptions { labels: labels.into(), ..options.clone() }
     };
     let options = match platform {
         Platform::Kubernetes => [Scope::Container, Scope::Container, Scope::Pod, Scope::Pod]
@@ -139,12 +139,9 @@ fn nodes(builder: Builder, platform: Platform) -> Builder {
         Platform::OpenShift => {
             // All that is aligned is so by a KubeletConfig.
             let base = KubeletOptions { policy: Policy::None, ..KubeletOptions::default() };
-            let worker = labelled("node-role.kubernetes.io/worker", "", &base);
-            vec![base.master(), worker.clone(), worker]
+            vec![base.clone().master(), worker(&base), worker(&base)]
         }
-        Platform::HyperShift => {
-            vec![labelled(openshift::NODE_POOL, POOL, &KubeletOptions::default()); 2]
-        }
+        Platform::HyperShift => vec![worker(&KubeletOptions::default()); 2],
     };
     options.into_iter().fold(builder, |builder, options| builder.node(machine(), options))
 }
