@@ -10,6 +10,8 @@ mod install;
 mod introspection;
 mod metrics;
 mod no_report;
+mod kubelet_changes;
+mod node_groups;
 mod nodelabel;
 mod non_regression;
 mod placement_resources;
@@ -20,6 +22,7 @@ mod scheduler_cache_stall;
 mod scheduler_object;
 mod scheduler_removal;
 mod taint;
+mod tls_compliance;
 mod tmpol;
 mod tolerations;
 mod unschedulable;
@@ -58,6 +61,9 @@ const FEATURES: &[(&str, Specs)] = &[
     ("install", scheduler_object::specs),
     ("install", install::specs),
     ("rtetols", tolerations::specs),
+    ("tlscompliance", tls_compliance::specs),
+    ("config", node_groups::specs),
+    ("config", kubelet_changes::specs),
 ];
 
 /// All specs.

@@ -115,6 +115,12 @@ impl Profile {
         Self { min_version, suites }
     }
 
+    /// Whether a program that is told so keeps the profile. It cannot choose among suites of TLS 1.3.
+    #[must_use]
+    pub fn is_kept_by(&self, told: &Self) -> bool {
+        self.min_version == told.min_version && (self.min_version >= TLS13 || self.suites == told.suites)
+    }
+
     /// Suites before TLS 1.3 that the profile does not have.
     #[must_use]
     pub fn others(&self) -> Vec<u16> {
@@ -155,7 +161,10 @@ mod tests {
         let suites = "TLS_CHACHA20_POLY1305_SHA256,TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384";
         assert_eq!(Profile::of_flags("VersionTLS13", suites).unwrap(), modern);
         assert_ne!(Profile::of_flags("VersionTLS12", suites).unwrap(), modern);
-        assert_ne!(Profile::of_flags("VersionTLS13", "").unwrap(), modern);
+        let usual = Profile::of(&Value::Null).unwrap();
+        assert!(modern.is_kept_by(&Profile::of_flags("VersionTLS13", "").unwrap()));
+        assert!(!usual.is_kept_by(&Profile::of_flags("VersionTLS12", "").unwrap()));
+        assert!(!usual.is_kept_by(&Profile { min_version: TLS13, ..usual.clone() }));
         assert!(Profile::of_flags("", suites).is_err());
         assert!(Profile::of_flags("VersionTLS13", "TLS_NULL").is_err());
     }
