@@ -75,7 +75,15 @@ const LONG: &[Long] = &[
         "whole: ",
     ),
     long("kubelet-kills", &[("KILLS", "50")], "-p deviceplugin --test it -- kills::", "kill 50: "),
-    long("e2e", &[("E2E_ARGS", "--tier-up-to=3")], "-p e2e --test it -- suite:: --include-ignored", "e2e: "),
+    long(
+        "e2e",
+        &[
+            ("E2E_ARGS", "--tier-up-to=3"),
+            ("E2E_OPENSHIFT_ARGS", "--label-filter=openshift||feature:tlscompliance"),
+        ],
+        "-p e2e --test it -- suite:: --include-ignored",
+        "e2e: ",
+    ),
     long(
         "e2e-interruptions",
         &[("E2E_INTERRUPTIONS", "20")],
