@@ -5,12 +5,12 @@
 mod configuration;
 mod fundamentals;
 mod hostlevel;
-mod network_policy;
 mod install;
 mod introspection;
-mod metrics;
-mod no_report;
 mod kubelet_changes;
+mod metrics;
+mod network_policy;
+mod no_report;
 mod node_groups;
 mod nodelabel;
 mod non_regression;
@@ -26,9 +26,9 @@ mod tls_compliance;
 mod tmpol;
 mod tolerations;
 mod unschedulable;
+mod version;
 mod workload_overhead;
 mod workload_placement;
-mod version;
 
 use crate::spec::Spec;
 

@@ -47,7 +47,7 @@ impl Lanes {
     }
 
     /// The first waiting spec that may begin now.
-    pub fn next(&mut self) -> Option<Turn> {
+    pub fn begin(&mut self) -> Option<Turn> {
         if self.is_alone || self.running >= self.most {
             return None;
         }
@@ -99,7 +99,7 @@ mod tests {
 
     /// Specs as they begin until none may, with their nodes.
     fn begin(lanes: &mut Lanes) -> Vec<Turn> {
-        std::iter::from_fn(|| lanes.next()).collect()
+        std::iter::from_fn(|| lanes.begin()).collect()
     }
 
     fn words(turns: &[Turn]) -> Vec<String> {

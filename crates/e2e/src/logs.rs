@@ -1,7 +1,7 @@
 //! What the programs under test have logged.
 //!
-//! In: the pods in the namespaces of the stack. Out: their lines since a time, with severities. Never: more than the last
-//! lines of a pod, or a failure because a log cannot be read.
+//! In: the pods in the namespaces of the stack. Out: their lines since a time, with severities. Never: more than the
+//! last lines of a pod, or a failure because a log cannot be read.
 
 use std::collections::BTreeSet;
 

@@ -240,7 +240,7 @@ impl Snapshot {
         for (name, before) in &self.pools {
             let what = format!("MachineConfigPool {name} is as before");
             let limit = cluster.settings.rollout;
-            object::until(&cluster.watches, &pool(name), (&what, limit), |found| match found.map(Told::of) {
+            object::until(cluster, &pool(name), (&what, limit), |found| match found.map(Told::of) {
                 Some(now) if now == *before => Ok(()),
                 now => Err(format!("it says {now:?}, before {before:?}")),
             })
@@ -284,7 +284,7 @@ pub(crate) async fn sweep(cluster: &Cluster, selector: &str) -> Result {
     for name in listed.iter().map(ResourceExt::name_any) {
         let what = format!("MachineConfigPool {name} has no machines");
         let limit = (&*what, cluster.settings.rollout);
-        object::until(&cluster.watches, &pool(&name), limit, |found| match found.map(Told::of) {
+        object::until(cluster, &pool(&name), limit, |found| match found.map(Told::of) {
             Some(told) if told.machines > 0 => Err(format!("it has {}", told.machines)),
             _ => Ok(()),
         })
@@ -356,7 +356,7 @@ impl Fixture {
         let cluster = self.cluster();
         let what = format!("the machines of MachineConfigPool {name} are up to date");
         let limit = (&*what, cluster.settings.rollout);
-        object::until(&cluster.watches, &pool(name), limit, |found| {
+        object::until(cluster, &pool(name), limit, |found| {
             match found.map(Told::of).ok_or("it is not there")? {
                 told if told.is_done && holds(&told) => Ok(()),
                 told => Err(format!("it says {told:?}")),

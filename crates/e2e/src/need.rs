@@ -88,7 +88,8 @@ impl Need {
     #[must_use]
     pub fn is_of_the_cluster(self) -> bool {
         match self {
-            Self::Operator | Self::SchedulerObject | Self::Kind(_) => true,
+            // Classes of priority are known by the same names to all.
+            Self::Operator | Self::SchedulerObject | Self::Kind(_) | Self::Preemption => true,
             need => need.reboots(),
         }
     }

@@ -34,15 +34,17 @@ pub async fn until<T>(
     let only = Config::default().fields(&format!("metadata.name={}", target.name));
     let metrics = Metrics::default();
     let watching =
-        watch::run_mapped(target.api(&cluster.watches), &target.plural, only, &metrics, Ok, |event| match event {
-            watch::Event::Reset { objects, .. } => {
-                sender.send_replace(Some(objects.into_iter().next()));
-            }
-            watch::Event::Applied(object) => {
-                sender.send_replace(Some(Some(object)));
-            }
-            watch::Event::Deleted(_) | watch::Event::Unreadable { .. } => {
-                sender.send_replace(Some(None));
+        watch::run_mapped(target.api(&cluster.watches), &target.plural, only, &metrics, Ok, |event| {
+            match event {
+                watch::Event::Reset { objects, .. } => {
+                    sender.send_replace(Some(objects.into_iter().next()));
+                }
+                watch::Event::Applied(object) => {
+                    sender.send_replace(Some(Some(object)));
+                }
+                watch::Event::Deleted(_) | watch::Event::Unreadable { .. } => {
+                    sender.send_replace(Some(None));
+                }
             }
         });
     let waiting = observed::until(&mut state, cluster.observer.waits(), (what, limit), |state| match state {

@@ -14,6 +14,7 @@ use crate::cluster::NAMESPACE;
 use crate::facts::NodeFacts;
 use crate::fixture::{Fixture, PodRef, difference};
 use crate::observed::Observed;
+use crate::pods::SPEC_LABEL;
 use crate::settled;
 use crate::spec::Result;
 
@@ -247,10 +248,19 @@ impl Fixture {
         Ok(())
     }
 
-    /// The pods with a label that are not on their way out, by name.
+    /// The pods of the spec with a label that are not on their way out, by name.
     #[must_use]
     pub fn labelled(&self, key: &str, value: &str) -> Vec<PodRef> {
-        labelled(&self.cluster().observer.now(), key, value)
+        self.own(&self.cluster().observer.now(), key, value)
+    }
+
+    /// The same in a state. Another spec may give its pods the same label.
+    fn own(&self, state: &Observed, key: &str, value: &str) -> Vec<PodRef> {
+        let is_own = |pod: &PodRef| {
+            let labels = pod.find(state).and_then(|found| found.metadata.labels.as_ref());
+            labels.and_then(|labels| labels.get(SPEC_LABEL)).is_some_and(|spec| spec == self.name())
+        };
+        labelled(state, key, value).into_iter().filter(is_own).collect()
     }
 
     /// Waits until as many pods with a label run, and no others are there.
@@ -259,7 +269,7 @@ impl Fixture {
     /// When they do not in time.
     pub async fn all_running(&self, key: &str, value: &str, count: usize) -> Result<Vec<PodRef>> {
         self.until(&format!("{count} pods {key}={value} run"), |state| {
-            let pods = labelled(state, key, value);
+            let pods = self.own(state, key, value);
             let running = pods.iter().filter(|pod| pod.find(state).is_some_and(|pod| runs(pod))).count();
             if (running, pods.len()) == (count, count) {
                 return Ok(pods);
@@ -277,7 +287,7 @@ impl Fixture {
     /// When others run, or it takes too long.
     pub(crate) async fn fitting(&self, key: &str, value: &str, wanted: usize, all: usize) -> Result {
         self.until(&format!("{wanted} of {all} pods of {value} run"), |state| {
-            let pods = labelled(state, key, value);
+            let pods = self.own(state, key, value);
             let found = || pods.iter().filter_map(|pod| pod.find(state));
             let running = found().filter(|pod| runs(pod)).count();
             let refused = found().filter(|pod| is_unschedulable(pod)).count();

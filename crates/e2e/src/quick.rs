@@ -1,7 +1,7 @@
 //! The quick test: a spec for each node, and one for each scope.
 //!
-//! In: what a cluster can do. Out: specs that need no devices and no padding: a pod on each node, whose kubelet must take
-//! what the model says; a pod that no zone holds. Never: a spec of the catalogue.
+//! In: what a cluster can do. Out: specs that need no devices and no padding: a pod on each node, whose kubelet must
+//! take what the model says; a pod that no zone holds. Never: a spec of the catalogue.
 
 use topology::policy::Scope;
 use topology::resource::ResourceName;

@@ -143,7 +143,7 @@ impl Runner {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let goes_on = !self.is_over() && (self.plan.keep_going || !has_failed);
-            while goes_on && let Some(turn) = lanes.next() {
+            while goes_on && let Some(turn) = lanes.begin() {
                 let Some(spec) = specs.get(turn.spec) else { continue };
                 begun += 1;
                 progress.begins(spec, begun, specs.len());

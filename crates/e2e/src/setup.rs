@@ -1,7 +1,7 @@
 //! What is there before the first spec, and goes after the last: namespace, lease, devices.
 //!
-//! In: a client. Out: an empty namespace of the suite that no other run uses, devices in the reports, the schedulers that
-//! bind pods. Never: something of an earlier run.
+//! In: a client. Out: an empty namespace of the suite that no other run uses, devices in the reports, the schedulers
+//! that bind pods. Never: something of an earlier run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,8 +98,8 @@ impl Session {
     }
 }
 
-/// Makes the suite's namespace, and takes its lease. Fails when another run is under way, or the namespace of an earlier
-/// one does not vanish.
+/// Makes the suite's namespace, and takes its lease. Fails when another run is under way, or the namespace of an
+/// earlier one does not vanish.
 async fn enter(client: &Client, patience: Duration, token: &CancellationToken) -> anyhow::Result<Lock> {
     loop {
         namespace(client, patience).await?;

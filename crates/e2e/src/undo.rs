@@ -82,8 +82,8 @@ pub struct Changes<'u> {
     spec: &'u str,
 }
 
-/// Whether an earlier change of the same spec, since `mark`, puts the same field back to what it was before both. A value
-/// in between would set off whatever follows the object.
+/// Whether an earlier change of the same spec, since `mark`, puts the same field back to what it was before both. A
+/// value in between would set off whatever follows the object.
 fn is_covered(entries: &BTreeMap<u32, Entry>, mark: u32, number: u32) -> bool {
     let field = |entry: &Entry| match &entry.change {
         Change::Field { pointer, .. } => Some((entry.spec.clone(), entry.target.clone(), pointer.clone())),
@@ -361,8 +361,13 @@ mod tests {
             change: Change::Field { pointer: pointer.to_owned(), before: None },
         };
         let spec = "s".to_owned();
-        let taint = Entry { spec: spec.clone(), target: Target::node("a"), change: Change::Taint { key: "k".to_owned() } };
-        let deleted = Entry { spec, target: Target::node("a"), change: Change::Deleted { object: json!({}) } };
+        let taint = Entry {
+            spec: spec.clone(),
+            target: Target::node("a"),
+            change: Change::Taint { key: "k".to_owned() },
+        };
+        let deleted =
+            Entry { spec, target: Target::node("a"), change: Change::Deleted { object: json!({}) } };
         let all = [
             field("a", "/x"),
             taint.clone(),

@@ -27,7 +27,8 @@ pub(super) fn specs() -> Vec<Spec> {
         ("74252", 1, Ask::StorageOnly, "BestEffort", &["", ""]),
     ];
     let runs = rows.into_iter().map(|(id, tier, ask, qos, containers)| {
-        let title = format!("a {qos} pod of {} containers with storage runs", containers.len());
+        let count = if containers.len() == 1 { "a container" } else { "containers" };
+        let title = format!("a {qos} pod of {count} with storage runs");
         Spec::new(id, tier, title, move |f| runs(f, ask, qos, containers)).needs([Scheduler, Aligning(1)])
     });
     let waits = [

@@ -212,7 +212,7 @@ async fn moved(f: Fixture) -> Result {
     let nro = f.nro()?;
     f.set(&nro, GROUPS, Some(json!(with_group(&f, json!({ "poolName": POOL })).await?))).await?;
     f.condition(&nro, AVAILABLE).await?;
-    f.on_nodes(&set_of(&f, POOL).await?, &BTreeSet::from([node.name.clone()])).await?;
+    f.on_nodes(&set_of(&f, POOL).await?, &BTreeSet::from([node.name.clone()]), |_| true).await?;
     configured(&f, POOL, scope).await?;
     reported(&f, &node.name, node.rules().policy, scope).await
 }

@@ -271,7 +271,7 @@ async fn masters_and_workers(f: Fixture) -> Result {
     f.condition(&nro, AVAILABLE).await?;
     let masters = f.facts().pool(MASTER).map(|pool| pool.nodes.clone()).unwrap_or_default();
     for (pool, nodes) in [(MASTER, masters), (POOL, BTreeSet::from([moved]))] {
-        f.on_nodes(&set_of(&f, pool).await?, &nodes).await?;
+        f.on_nodes(&set_of(&f, pool).await?, &nodes, |_| true).await?;
         for node in nodes {
             f.free(&node).await?;
         }

@@ -15,8 +15,6 @@ use crate::padding::Left;
 use crate::spec::{Result, Skip, Spec};
 use crate::undo::Target;
 
-/// The name of the runtime class.
-const CLASS: &str = "tholepin-e2e-overhead";
 /// Handlers that run ordinary containers, the usual first.
 const HANDLERS: [&str; 2] = ["runc", "crun"];
 
@@ -44,9 +42,14 @@ fn handler(f: &Fixture) -> Result<&'static str> {
     found.ok_or_else(|| Skip(format!("a runtime handler {} on every node", HANDLERS.join(" or "))).into())
 }
 
+/// The name of the spec's runtime class.
+fn name(f: &Fixture) -> String {
+    format!("tholepin-e2e-{}", f.name())
+}
+
 /// Makes the runtime class.
 async fn class(f: &Fixture, overhead: &Amounts) -> Result {
-    let target = Target::of(&ApiResource::erase::<RuntimeClass>(&()), "", CLASS);
+    let target = Target::of(&ApiResource::erase::<RuntimeClass>(&()), "", &name(f));
     let object = json!({
         "metadata": { "labels": {} },
         "handler": handler(f)?, "overhead": { "podFixed": overhead.quantities() },
@@ -62,7 +65,7 @@ async fn placed(f: Fixture) -> Result {
     f.pad(f.others(), Left(&[f.amounts("4 4Gi")?])).await?;
     let before = f.free(&target).await?;
     let plan = f.pod("p").guaranteed(&wanted);
-    let plan = plan.spec(|spec| spec.runtime_class_name = Some(CLASS.to_owned()));
+    let plan = plan.spec(|spec| spec.runtime_class_name = Some(name(&f)));
     let pods = f.deployment(plan, 1).await?.running(1).await?;
     for pod in &pods {
         f.runs_on(pod, &target).await?;
@@ -81,7 +84,7 @@ async fn too_large(f: Fixture) -> Result {
     }
     let lacking = left.minus(&wanted).plus(&f.amounts("1")?).only(|name| name == ResourceName::CPU);
     class(&f, &lacking).await?;
-    let plan = f.pod("p").guaranteed(&wanted).spec(|spec| spec.runtime_class_name = Some(CLASS.to_owned()));
+    let plan = f.pod("p").guaranteed(&wanted).spec(|spec| spec.runtime_class_name = Some(name(&f)));
     let pod = f.create(plan).await?;
     let said = f.unschedulable(&pod).await?;
     ensure!(said.contains("Insufficient cpu"), "{said:?} names no CPUs");
