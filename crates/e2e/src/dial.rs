@@ -21,6 +21,7 @@ use crate::spec::Skip;
 const LIMIT: Duration = Duration::from_secs(3);
 /// The most bytes of an answer.
 const MOST: usize = 4096;
+
 /// Try a connection, and say how it ended: open, refused, silent or unreachable.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {

@@ -108,6 +108,14 @@ impl NodeFacts {
         self.base_load.clone().whole_cores(i64::from(self.topology.threads_per_core.unwrap_or(1)))
     }
 
+    /// The CPUs of its largest zone, whether free or not, in base units.
+    #[must_use]
+    pub fn most_cpus(&self) -> i64 {
+        let resources = self.topology.zones.iter().flat_map(|zone| &zone.resources);
+        let cpus = resources.filter(|resource| resource.name == ResourceName::CPU);
+        cpus.map(|resource| resource.allocatable).max().unwrap_or_default()
+    }
+
     /// What the zone with the fewest resources has: the smallest amount of each.
     #[must_use]
     pub fn smallest_zone(&self) -> Amounts {

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// What a spec asks of the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claim {
+pub struct NodeRequest {
     /// Whether it changes more than its own nodes.
     pub alone: bool,
     /// The fewest nodes with which it can be tried.
@@ -32,7 +32,7 @@ pub struct Turn {
 #[derive(Debug)]
 pub struct Lanes {
     most: usize,
-    waiting: Vec<(usize, Claim)>,
+    waiting: Vec<(usize, NodeRequest)>,
     running: usize,
     busy: BTreeSet<String>,
     is_alone: bool,
@@ -41,8 +41,8 @@ pub struct Lanes {
 impl Lanes {
     /// All specs wait; `most` run at a time.
     #[must_use]
-    pub fn new(most: usize, claims: impl IntoIterator<Item = Claim>) -> Self {
-        let waiting = claims.into_iter().enumerate().collect();
+    pub fn new(most: usize, requests: impl IntoIterator<Item = NodeRequest>) -> Self {
+        let waiting = requests.into_iter().enumerate().collect();
         Self { most: most.max(1), waiting, running: 0, busy: BTreeSet::new(), is_alone: false }
     }
 
@@ -51,9 +51,9 @@ impl Lanes {
         if self.is_alone || self.running >= self.most {
             return None;
         }
-        let found = self.waiting.iter().enumerate().find_map(|(at, (spec, claim))| {
-            let nodes = self.nodes(claim)?;
-            Some((at, Turn { spec: *spec, nodes, alone: claim.alone }))
+        let found = self.waiting.iter().enumerate().find_map(|(at, (spec, request))| {
+            let nodes = self.nodes(request)?;
+            Some((at, Turn { spec: *spec, nodes, alone: request.alone }))
         });
         let (at, turn) = found?;
         self.waiting.remove(at);
@@ -74,17 +74,17 @@ impl Lanes {
 
     /// The nodes that a spec would get now. One spec at a time has a whole group; specs beside each other have as few
     /// as they need.
-    fn nodes(&self, claim: &Claim) -> Option<Vec<String>> {
-        if claim.alone && self.running > 0 {
+    fn nodes(&self, request: &NodeRequest) -> Option<Vec<String>> {
+        if request.alone && self.running > 0 {
             return None;
         }
-        let is_whole = claim.alone || self.most == 1;
-        let fitting = claim.groups.iter().find_map(|group| {
+        let is_whole = request.alone || self.most == 1;
+        let fitting = request.groups.iter().find_map(|group| {
             let free: Vec<&String> = group.iter().filter(|node| !self.busy.contains(*node)).collect();
-            let wanted = if is_whole { group.len() } else { claim.least };
+            let wanted = if is_whole { group.len() } else { request.least };
             (free.len() >= wanted).then(|| free.into_iter().take(wanted).cloned().collect())
         });
-        fitting.or_else(|| claim.groups.is_empty().then(Vec::new))
+        fitting.or_else(|| request.groups.is_empty().then(Vec::new))
     }
 }
 
@@ -92,9 +92,9 @@ impl Lanes {
 mod tests {
     use super::*;
 
-    fn claim(alone: bool, least: usize, groups: &[&[&str]]) -> Claim {
+    fn request(alone: bool, least: usize, groups: &[&[&str]]) -> NodeRequest {
         let group = |group: &&[&str]| group.iter().map(|node| (*node).to_owned()).collect();
-        Claim { alone, least, groups: groups.iter().map(group).collect() }
+        NodeRequest { alone, least, groups: groups.iter().map(group).collect() }
     }
 
     /// Specs as they begin until none may, with their nodes.
@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn specs_run_beside_each_other_where_they_do_not_meet() {
         let (container, pod): (&[&str], &[&str]) = (&["a", "b"], &["c", "d"]);
-        let either = claim(false, 2, &[container, pod]);
-        let claims = [
-            claim(false, 2, &[container]),
-            claim(false, 2, &[container]),
+        let either = request(false, 2, &[container, pod]);
+        let requests = [
+            request(false, 2, &[container]),
+            request(false, 2, &[container]),
             either.clone(),
-            claim(true, 0, &[]),
-            claim(false, 0, &[]),
+            request(true, 0, &[]),
+            request(false, 0, &[]),
             either,
         ];
         let cases: [(usize, &[&[&str]]); 2] = [
@@ -123,7 +123,7 @@ mod tests {
             (3, &[&["0:ab", "2:cd", "4:"], &["1:ab", "5:cd"], &["3:"]]),
         ];
         for (most, rounds) in cases {
-            let mut lanes = Lanes::new(most, claims.clone());
+            let mut lanes = Lanes::new(most, requests.clone());
             for round in rounds {
                 let turns = begin(&mut lanes);
                 assert_eq!(words(&turns), *round, "{most} at a time");
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn large_groups_are_shared_and_nothing_begins_beside_a_spec_that_is_alone() {
         let group: &[&str] = &["a", "b", "c", "d", "e"];
-        let pair = claim(false, 2, &[group]);
-        let mut lanes = Lanes::new(8, [pair.clone(), pair.clone(), pair, claim(true, 2, &[group])]);
+        let pair = request(false, 2, &[group]);
+        let mut lanes = Lanes::new(8, [pair.clone(), pair.clone(), pair, request(true, 2, &[group])]);
         let first = begin(&mut lanes);
         assert_eq!(words(&first), ["0:ab", "1:cd"]);
         lanes.ended(&first[0]);

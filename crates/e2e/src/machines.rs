@@ -49,7 +49,7 @@ pub struct Pool {
 
 /// What a pool says of its machines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct PoolStatus {
     /// The configuration that they are to have.
     pub config: String,
     /// How many there are.
@@ -62,7 +62,7 @@ pub struct Told {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The pools that were up to date.
-    pools: BTreeMap<String, Told>,
+    pools: BTreeMap<String, PoolStatus>,
     /// Labels, taints and cordons of nodes.
     marks: BTreeMap<String, Value>,
 }
@@ -92,13 +92,7 @@ fn pool_label(pool: &str) -> String {
 
 /// An object of the group.
 pub(crate) fn target(kind: &str, plural: &str, name: &str) -> Target {
-    Target {
-        api_version: format!("{GROUP}/v1"),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-        namespace: String::new(),
-        name: name.to_owned(),
-    }
+    Target::new((&format!("{GROUP}/v1"), kind, plural), "", name)
 }
 
 impl Pool {
@@ -197,7 +191,7 @@ impl Facts {
     }
 }
 
-impl Told {
+impl PoolStatus {
     /// What a pool says now.
     #[must_use]
     pub fn of(pool: &DynamicObject) -> Self {
@@ -225,7 +219,7 @@ impl Snapshot {
         }
         let pools = pool("").api(&cluster.client).list(&ListParams::default()).await;
         let told = pools.context("listing MachineConfigPools")?.items.into_iter();
-        let told = told.map(|pool| (pool.name_any(), Told::of(&pool)));
+        let told = told.map(|pool| (pool.name_any(), PoolStatus::of(&pool)));
         Ok(Self {
             pools: told.filter(|(_, told)| told.is_done).collect(),
             marks: marks(&cluster.observer.now()),
@@ -240,7 +234,7 @@ impl Snapshot {
         for (name, before) in &self.pools {
             let what = format!("MachineConfigPool {name} is as before");
             let limit = cluster.settings.rollout;
-            object::until(cluster, &pool(name), (&what, limit), |found| match found.map(Told::of) {
+            object::until(cluster, &pool(name), (&what, limit), |found| match found.map(PoolStatus::of) {
                 Some(now) if now == *before => Ok(()),
                 now => Err(format!("it says {now:?}, before {before:?}")),
             })
@@ -284,7 +278,7 @@ pub(crate) async fn sweep(cluster: &Cluster, selector: &str) -> Result {
     for name in listed.iter().map(ResourceExt::name_any) {
         let what = format!("MachineConfigPool {name} has no machines");
         let limit = (&*what, cluster.settings.rollout);
-        object::until(cluster, &pool(&name), limit, |found| match found.map(Told::of) {
+        object::until(cluster, &pool(&name), limit, |found| match found.map(PoolStatus::of) {
             Some(told) if told.machines > 0 => Err(format!("it has {}", told.machines)),
             _ => Ok(()),
         })
@@ -343,21 +337,21 @@ impl Fixture {
     ///
     /// # Errors
     /// When it is not there.
-    pub async fn told(&self, name: &str) -> Result<Told> {
+    pub async fn told(&self, name: &str) -> Result<PoolStatus> {
         let found = pool(name).api(&self.cluster().client).get(name).await;
-        Ok(Told::of(&found.with_context(|| format!("reading MachineConfigPool {name}"))?))
+        Ok(PoolStatus::of(&found.with_context(|| format!("reading MachineConfigPool {name}"))?))
     }
 
     /// Waits until all machines of a pool have what it has, and `holds` says that it is the right thing.
     ///
     /// # Errors
     /// When they do not in time.
-    pub async fn rolled_out(&self, name: &str, holds: impl Fn(&Told) -> bool) -> Result {
+    pub async fn rolled_out(&self, name: &str, holds: impl Fn(&PoolStatus) -> bool) -> Result {
         let cluster = self.cluster();
         let what = format!("the machines of MachineConfigPool {name} are up to date");
         let limit = (&*what, cluster.settings.rollout);
         object::until(cluster, &pool(name), limit, |found| {
-            match found.map(Told::of).ok_or("it is not there")? {
+            match found.map(PoolStatus::of).ok_or("it is not there")? {
                 told if told.is_done && holds(&told) => Ok(()),
                 told => Err(format!("it says {told:?}")),
             }
@@ -448,7 +442,7 @@ mod tests {
             if let (Some(status), Some(change)) = (pool.data["status"].as_object_mut(), change.as_object()) {
                 status.extend(change.clone());
             }
-            Told::of(&pool).is_done
+            PoolStatus::of(&pool).is_done
         };
         assert!(told(json!({})));
         assert!(!told(json!({ "configuration": { "name": "r-0" } })));

@@ -28,8 +28,10 @@ use crate::undo::Target;
 pub const OPERATOR_LABELS: &str = "app=numaresources-operator,control-plane=controller-manager";
 /// A rollout replaces one pod after the other, so it may take longer than one condition.
 const ROLLOUT: u32 = 3;
+/// The node groups.
+pub const GROUPS: &str = "/spec/nodeGroups";
 /// The configuration of the only node group.
-const GROUP_CONFIG: &str = "/spec/nodeGroups/0/config";
+pub const GROUP_CONFIG: &str = "/spec/nodeGroups/0/config";
 
 /// A condition of an object, as it is wanted; empty texts stand for any.
 #[derive(Clone, Copy, Debug, Default)]
@@ -339,11 +341,11 @@ impl Fixture {
         }
     }
 
-    /// Changes the configuration of the only node group, and returns the generation that has it.
+    /// Changes the configuration of the only node group.
     ///
     /// # Errors
     /// When the object cannot be read or changed.
-    pub async fn configure(&self, change: impl FnOnce(&mut Value)) -> Result<i64> {
+    pub async fn configure(&self, change: impl FnOnce(&mut Value)) -> Result {
         let nro = self.nro()?;
         let object = self.read(&nro).await?;
         let mut config = object.pointer(GROUP_CONFIG).cloned().unwrap_or_else(|| serde_json::json!({}));
@@ -450,6 +452,12 @@ pub fn selected(state: &Observed, namespace: &str, deployment: &Value) -> Vec<Ar
             && wanted.all(|(key, value)| of_pod.get(key).map(String::as_str) == value.as_str())
     };
     state.pods.values().filter(|pod| is_chosen(pod)).cloned().collect()
+}
+
+/// The UIDs of pods: which of them are others than before.
+#[must_use]
+pub fn uids(pods: &[Arc<Pod>]) -> BTreeSet<Option<String>> {
+    pods.iter().map(|pod| pod.metadata.uid.clone()).collect()
 }
 
 /// Whether a pod has neither ended nor been told to.

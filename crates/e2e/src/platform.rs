@@ -53,11 +53,5 @@ impl fmt::Display for Platform {
 /// The object `cluster` of a kind of OpenShift's configuration.
 #[must_use]
 pub fn config(kind: &str, plural: &str) -> Target {
-    Target {
-        api_version: "config.openshift.io/v1".to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-        namespace: String::new(),
-        name: "cluster".to_owned(),
-    }
+    Target::new(("config.openshift.io/v1", kind, plural), "", "cluster")
 }

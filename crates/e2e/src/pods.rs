@@ -60,6 +60,18 @@ enum Life {
     Short,
 }
 
+/// The first container of a pod, for commands in it; `None` without one.
+#[must_use]
+pub fn first_container(pod: &Pod) -> Option<runtime::client::Container<'_>> {
+    let spec = pod.spec.as_ref()?;
+    Some(runtime::client::Container {
+        node: spec.node_name.as_deref().unwrap_or_default(),
+        namespace: pod.metadata.namespace.as_deref().unwrap_or_default(),
+        pod: pod.metadata.name.as_deref().unwrap_or_default(),
+        name: &spec.containers.first()?.name,
+    })
+}
+
 impl PodPlan {
     /// A pod without containers.
     #[must_use]

@@ -17,7 +17,7 @@ use crate::cluster::Settings;
 use crate::diagnosis;
 use crate::facts::{Facts, NodeFacts};
 use crate::fixture::Fixture;
-use crate::lanes::{Claim, Lanes, Turn};
+use crate::lanes::{Lanes, NodeRequest, Turn};
 use crate::need::Need;
 use crate::report::{Case, Ending};
 use crate::setup::Session;
@@ -135,7 +135,7 @@ impl Runner {
         specs: &[Spec],
         progress: &dyn Progress,
     ) -> anyhow::Result<(Vec<Case>, Vec<String>)> {
-        let mut lanes = Lanes::new(self.plan.parallel, specs.iter().map(|spec| self.claim(spec)));
+        let mut lanes = Lanes::new(self.plan.parallel, specs.iter().map(|spec| self.node_request(spec)));
         let mut endings: Vec<Option<(Ending, Duration)>> = vec![None; specs.len()];
         let mut under_way = FuturesUnordered::new();
         let (mut begun, mut has_failed) = (0, false);
@@ -185,14 +185,14 @@ impl Runner {
     }
 
     /// What a spec asks of the nodes; nothing where it will be skipped.
-    fn claim(&self, spec: &Spec) -> Claim {
-        let Ok(groups) = self.groups(spec) else { return Claim::default() };
+    fn node_request(&self, spec: &Spec) -> NodeRequest {
+        let Ok(groups) = self.groups(spec) else { return NodeRequest::default() };
         let preferred = self.session.cluster.settings.target_node.as_deref();
         let names = |mut group: Vec<&NodeFacts>| {
             group.sort_by_key(|node| Some(&*node.name) != preferred);
             group.into_iter().map(|node| node.name.clone()).collect()
         };
-        Claim {
+        NodeRequest {
             alone: spec.is_alone(),
             least: spec.least_nodes(),
             groups: groups.into_iter().map(names).collect(),

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use self::hello::{Answer, Hello, RECORD_HEADER, TLS12, TLS13};
+use self::hello::{Answer, ClientHello, RECORD_HEADER, TLS12, TLS13};
 use self::profile::Profile;
 use crate::fixture::Fixture;
 use crate::platform;
@@ -31,7 +31,7 @@ impl Fixture {
     ///
     /// # Errors
     /// When the port cannot be reached, or does not answer in TLS.
-    pub async fn tls_answer(&self, pod: &Pod, port: u16, hello: &Hello<'_>) -> Result<Answer> {
+    pub async fn tls_answer(&self, pod: &Pod, port: u16, hello: &ClientHello<'_>) -> Result<Answer> {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let (namespace, name) = (text(&pod.metadata.namespace), text(&pod.metadata.name));
         let asking = async {
@@ -62,7 +62,7 @@ impl Fixture {
         // A client with nothing newer than 1.2 is taken only where 1.2 is allowed.
         let wanted = offers.into_iter().filter(|versions| versions.iter().any(|v| *v >= profile.min_version));
         for versions in wanted {
-            let answer = self.tls_answer(pod, port, &Hello { versions, suites: &all }).await?;
+            let answer = self.tls_answer(pod, port, &ClientHello { versions, suites: &all }).await?;
             let Answer::Chosen { version, suite } = answer else {
                 anyhow::bail!("port {port} refuses TLS {}: {answer:?}", hello::names(versions));
             };
@@ -80,11 +80,11 @@ impl Fixture {
     pub async fn refuses_others(&self, pod: &Pod, port: u16, profile: &Profile) -> Result {
         let all = profile::all();
         let older = [profile.min_version - 1];
-        let mut hellos = vec![Hello { versions: &older, suites: &all }];
+        let mut hellos = vec![ClientHello { versions: &older, suites: &all }];
         let others = profile.others();
         // Suites of TLS 1.3 cannot be chosen.
         if profile.min_version < TLS13 && !others.is_empty() {
-            hellos.push(Hello { versions: &[TLS12], suites: &others });
+            hellos.push(ClientHello { versions: &[TLS12], suites: &others });
         }
         for hello in hellos {
             let answer = self.tls_answer(pod, port, &hello).await?;

@@ -186,11 +186,7 @@ impl Undo {
     async fn revert(&self, entry: &Entry) -> anyhow::Result<()> {
         let target = &entry.target;
         match &entry.change {
-            Change::Field { pointer, before } => match self.put(target, pointer, before.clone()).await {
-                // An object that has gone since needs nothing.
-                Err(error) if error.downcast_ref().is_some_and(runtime::client::is_not_found) => Ok(()),
-                other => other,
-            },
+            Change::Field { pointer, before } => self.put_back(target, pointer, before.clone()).await,
             Change::Taint { key } => {
                 self.taints(target, |taints| taints.retain(|taint| taint["key"] != key.as_str())).await
             }
@@ -204,10 +200,23 @@ impl Undo {
         }
     }
 
-    /// Writes a field, whatever it is now.
-    async fn put(&self, target: &Target, pointer: &str, value: Option<Value>) -> anyhow::Result<()> {
-        let api = target.api(&self.client);
-        let now = serde_json::to_value(api.get(&target.name).await?)?;
+    /// Writes a field, whatever it is now. An object that has gone since needs nothing.
+    async fn put_back(&self, target: &Target, pointer: &str, value: Option<Value>) -> anyhow::Result<()> {
+        let Some(now) = target.api(&self.client).get_opt(&target.name).await? else { return Ok(()) };
+        match self.put(target, &serde_json::to_value(now)?, pointer, value).await {
+            Err(error) if error.downcast_ref().is_some_and(runtime::client::is_not_found) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Writes a field of an object as it was read.
+    async fn put(
+        &self,
+        target: &Target,
+        now: &Value,
+        pointer: &str,
+        value: Option<Value>,
+    ) -> anyhow::Result<()> {
         let operation = match (now.pointer(pointer).is_some(), value) {
             (false, None) => return Ok(()),
             (true, None) => json!({ "op": "remove", "path": pointer }),
@@ -221,6 +230,7 @@ impl Undo {
             operations.insert(0, json!({ "op": "add", "path": parent, "value": {} }));
         }
         let patch = serde_json::from_value(Value::Array(operations))?;
+        let api = target.api(&self.client);
         api.patch(&target.name, &PatchParams::default(), &Patch::<Value>::Json(patch)).await?;
         Ok(())
     }
@@ -288,7 +298,7 @@ impl Changes<'_> {
             return Ok(());
         }
         self.undo.record(self.spec, target, Change::Field { pointer: pointer.to_owned(), before }).await?;
-        self.undo.put(target, pointer, value).await
+        self.undo.put(target, &object, pointer, value).await
     }
 
     /// Adds a taint to a node.

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::fixture::Fixture;
 use crate::need::Need::{Aligning, Operator, Scheduler, SchedulerObject};
 use crate::object::value;
-use crate::operator::{AVAILABLE, node_of, of_set};
+use crate::operator::{AVAILABLE, GROUPS, node_of, of_set};
+use crate::platform::Platform;
 use crate::spec::{Result, Skip, Spec};
 
 /// The attributes of a report, and the fields of a kubelet's configuration.
@@ -60,7 +61,7 @@ pub(super) fn specs() -> Vec<Spec> {
 
 /// Whether the platform has OpenShift's kinds.
 fn is_openshift(f: &Fixture) -> bool {
-    f.facts().kinds.contains("clusterversions.config.openshift.io")
+    f.facts().platform != Platform::Kubernetes
 }
 
 /// Each report is compared with the kubelet itself where it may be asked, and with its exporter's configuration where
@@ -225,7 +226,7 @@ async fn named_twice(f: Fixture) -> Result {
     let group = json!({
         "poolName": "e2e", "machineConfigPoolSelector": { "matchLabels": { "e2e.tholepin.dev/none": "none" } },
     });
-    let said = f.objection(&nro, "/spec/nodeGroups", json!([group])).await?;
+    let said = f.objection(&nro, GROUPS, json!([group])).await?;
     let is_named = said.message.contains("must have only a single specifier set");
     ensure!(is_named, "{said:?} does not name the mistake");
     let reason = said.reason.as_deref();
@@ -253,7 +254,7 @@ async fn added_and_removed(f: Fixture) -> Result {
         let selector = json!({ "matchLabels": { "e2e.tholepin.dev/none": "none" } });
         let group = json!({ "poolName": EMPTY_POOL, "nodeSelector": selector, "config": config });
         let all = std::iter::once(group).chain(groups.clone()).collect();
-        f.set(&nro, "/spec/nodeGroups", Some(Value::Array(all))).await?;
+        f.set(&nro, GROUPS, Some(Value::Array(all))).await?;
         if f.read(&nro).await?["spec"]["nodeGroups"][0]["nodeSelector"] != selector {
             return Err(Skip("node groups with a nodeSelector".to_owned()).into());
         }
@@ -275,7 +276,7 @@ async fn added_and_removed(f: Fixture) -> Result {
     let pods = f.complete(&added).await?;
     ensure!(pods == 0, "a group without nodes has {pods} exporters");
     let uid = f.uid(&added).await?;
-    f.set(&nro, "/spec/nodeGroups", Some(groups.into())).await?;
+    f.set(&nro, GROUPS, Some(groups.into())).await?;
     f.gone(&added, &uid).await?;
     f.until_object(&nro, &format!("the status forgets group {EMPTY_POOL}"), |found| {
         let object = value(found.ok_or("it is not there")?);

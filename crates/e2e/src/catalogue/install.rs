@@ -1,6 +1,7 @@
 //! The stack as the operator installs it, removes it and makes it anew.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use api::numaresources::LogLevel;
@@ -8,7 +9,7 @@ use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::api::{ApiResource, ListParams};
@@ -21,7 +22,10 @@ use crate::spec::{Result, Skip, Spec};
 use crate::undo::Target;
 
 /// The label of nodes that run the cluster's own programs.
-pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+/// The kind of definitions.
+const DEFINITION: (&str, &str, &str) =
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions");
 /// The definitions that the stack needs.
 const DEFINITIONS: [&str; 2] =
     ["noderesourcetopologies.topology.node.k8s.io", "numaresourcesoperators.nodetopology.openshift.io"];
@@ -89,13 +93,7 @@ async fn exporters(f: Fixture) -> Result {
     let nro = f.nro()?;
     f.condition(&nro, AVAILABLE).await?;
     for name in DEFINITIONS {
-        let definition = Target {
-            api_version: "apiextensions.k8s.io/v1".to_owned(),
-            kind: "CustomResourceDefinition".to_owned(),
-            plural: "customresourcedefinitions".to_owned(),
-            namespace: String::new(),
-            name: name.to_owned(),
-        };
+        let definition = Target::new(DEFINITION, "", name);
         f.condition(&definition, Wanted { kind: "Established", status: "True", ..Wanted::default() }).await?;
     }
     for set in f.exporter_sets().await? {
@@ -125,23 +123,24 @@ async fn schedulers(f: Fixture) -> Result {
     let wanted = asked.unwrap_or(usual_replicas(&f));
     ensure!(i64::try_from(pods.len()) == Ok(wanted), "{} schedulers run, not {wanted}", pods.len());
     let state = f.cluster().observer.now();
-    let is_control_plane = |name: &str| {
-        let labels = state.nodes.get(name).and_then(|node| node.metadata.labels.as_ref());
-        labels.is_some_and(|labels| labels.contains_key(CONTROL_PLANE))
-    };
-    if state.nodes.keys().any(|name| is_control_plane(name)) {
-        let elsewhere = pods.iter().find(|pod| !is_control_plane(node_of(pod)));
+    let is_there = |pod: &Arc<Pod>| state.nodes.get(node_of(pod)).is_some_and(|node| is_control_plane(node));
+    if state.nodes.values().any(|node| is_control_plane(node)) {
+        let elsewhere = pods.iter().find(|pod| !is_there(pod));
         let node = elsewhere.map(|pod| node_of(pod));
         ensure!(node.is_none(), "a scheduler is on node {node:?}, which is not of the control plane");
     }
     Ok(())
 }
 
+/// Whether a node runs the cluster's own programs.
+pub(super) fn is_control_plane(node: &Node) -> bool {
+    node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(CONTROL_PLANE))
+}
+
 /// The number of nodes that schedulers are for: those of the control plane, else all.
 pub(super) fn nodes_for_schedulers(f: &Fixture) -> usize {
     let state = f.cluster().observer.now();
-    let labels = state.nodes.values().filter_map(|node| node.metadata.labels.as_ref());
-    match labels.filter(|labels| labels.contains_key(CONTROL_PLANE)).count() {
+    match state.nodes.values().filter(|node| is_control_plane(node)).count() {
         0 => state.nodes.len(),
         count => count,
     }
@@ -256,11 +255,15 @@ async fn workloads(f: &Fixture, of: Removed) -> Result<Vec<Target>> {
     }
 }
 
+/// Another log level than an object has.
+pub(super) fn other_level(object: &Value) -> LogLevel {
+    let now: LogLevel = serde_json::from_value(object["spec"]["logLevel"].clone()).unwrap_or_default();
+    if now == LogLevel::Trace { LogLevel::Debug } else { LogLevel::Trace }
+}
+
 async fn log_level(f: Fixture) -> Result {
     let nro = f.nro()?;
-    let now: LogLevel =
-        serde_json::from_value(f.read(&nro).await?["spec"]["logLevel"].clone()).unwrap_or_default();
-    let level = if now == LogLevel::Trace { LogLevel::Debug } else { LogLevel::Trace };
+    let level = other_level(&f.read(&nro).await?);
     f.set(&nro, "/spec/logLevel", Some(serde_json::to_value(level)?)).await?;
     let flag = format!("-v={}", level.verbosity());
     for set in f.exporter_sets().await? {

@@ -4,24 +4,23 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, DeleteParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 use topology::policy::{Policy, Scope};
 use topology::resource::ResourceName;
 
-use super::node_groups::{GROUPS, set_of, with_group};
+use super::node_groups::{set_of, with_group};
 use super::tls_compliance::{PROFILES, follow, serve};
 use crate::amounts::Amounts;
 use crate::facts::NodeFacts;
 use crate::fixture::Fixture;
-use crate::machines::{self, Told};
+use crate::machines::{self, PoolStatus};
 use crate::need::Need::{
     self, Aligning, Exec, Kind, Movable, Operator, Reconfigurable, Scheduler, SchedulerObject,
 };
 use crate::object::value;
-use crate::operator::AVAILABLE;
+use crate::operator::{AVAILABLE, GROUPS, uids};
 use crate::platform::{self, Platform};
 use crate::settled;
 use crate::spec::{Result, Skip, Spec};
@@ -65,7 +64,7 @@ pub(super) fn specs() -> Vec<Spec> {
 struct Kubelets<'f> {
     fixture: &'f Fixture,
     pool: String,
-    before: Told,
+    before: PoolStatus,
     config: Target,
     object: Value,
 }
@@ -160,8 +159,7 @@ async fn policy(f: Fixture) -> Result {
     for node in f.nodes() {
         reported(&f, &node.name, node.rules().policy, node.rules().scope).await?;
     }
-    let largest = f.nodes().iter().flat_map(|node| &node.topology.zones).flat_map(|zone| &zone.resources);
-    let largest = largest.filter(|resource| resource.name == ResourceName::CPU).map(|zone| zone.allocatable);
+    let largest = f.nodes().iter().map(NodeFacts::most_cpus);
     let cpus = largest.max().unwrap_or_default() * 3 / 2 / ResourceName::CPU.base_units();
     let cpus = cpus / f.facts().scale().cpus * f.facts().scale().cpus;
     let plan = f.pod("p").guaranteed(&Amounts::cpu_and_memory(cpus, 100 << 20));
@@ -177,13 +175,12 @@ async fn restart_scheduler(f: &Fixture) -> Result {
     let pods =
         Api::<k8s_openapi::api::core::v1::Pod>::namespaced(f.cluster().client.clone(), &deployment.namespace);
     let old = f.pods_of(&deployment).await?;
-    let uid = |metadata: &ObjectMeta| metadata.uid.clone().unwrap_or_default();
-    let uids: BTreeSet<String> = old.iter().map(|pod| uid(&pod.metadata)).collect();
+    let uids = uids(&old);
     for pod in &old {
         pods.delete(&pod.name_any(), &DeleteParams::default()).await?;
     }
     f.until("the scheduler's pods are gone", |state| {
-        let mut left = state.pods.values().filter(|pod| uids.contains(&uid(&pod.metadata)));
+        let mut left = state.pods.values().filter(|pod| uids.contains(&pod.metadata.uid));
         left.next().map_or(Ok(()), |pod| Err(format!("pod {} is there", pod.name_any())))
     })
     .await?;

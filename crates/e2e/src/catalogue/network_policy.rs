@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::Api;
 use kube::api::ApiResource;
-use runtime::client::Container;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -16,6 +15,7 @@ use crate::dial::{self, Outcome};
 use crate::fixture::{Fixture, PodRef};
 use crate::need::Need::{Aligning, Exec, Operator, SchedulerObject};
 use crate::placement;
+use crate::pods::first_container;
 use crate::spec::{Result, Skip, Spec};
 use crate::undo::Target;
 
@@ -116,14 +116,7 @@ async fn stand_in(f: &Fixture, name: &str) -> Result<(PodRef, Pod)> {
 }
 
 async fn dial(f: &Fixture, from: &Pod, to: SocketAddr) -> Result<Outcome> {
-    let (namespace, name) = (from.metadata.namespace.as_deref(), from.metadata.name.as_deref());
-    let spec = from.spec.as_ref().context("a pod without a spec")?;
-    let container = Container {
-        node: spec.node_name.as_deref().unwrap_or_default(),
-        namespace: namespace.unwrap_or_default(),
-        pod: name.unwrap_or_default(),
-        name: spec.containers.first().map(|container| &*container.name).unwrap_or_default(),
-    };
+    let container = first_container(from).context("a pod without a container")?;
     dial::from(&f.cluster().client, container, to).await
 }
 

@@ -9,19 +9,18 @@ use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
+use super::install::other_level;
 use crate::fixture::Fixture;
 use crate::machines::{self, MASTER, WORKER};
 use crate::need::Need::{self, Aligning, Masters, Movable, Operator};
 use crate::object::value;
-use crate::operator::{AVAILABLE, DEGRADED, of_set};
+use crate::operator::{AVAILABLE, DEGRADED, GROUPS, of_set};
 use crate::platform::{self, Platform};
 use crate::spec::{Result, Skip, Spec};
 use crate::undo::Target;
 
 /// The pool of these specs.
 const POOL: &str = "e2e-group";
-/// The groups in the operator's object.
-pub(super) const GROUPS: &str = "/spec/nodeGroups";
 /// A KubeletConfig's pool that does not exist.
 const NO_POOL: &str = "e2e-none";
 
@@ -116,8 +115,8 @@ async fn a_group_more(f: Fixture) -> Result {
     let nro = f.nro()?;
     f.make_pool(POOL).await?;
     let groups = with_group(&f, json!({ "poolName": POOL })).await?;
-    let before = f.read(&nro).await?["spec"]["logLevel"].clone();
-    let (level, verbosity) = if before == "Trace" { ("Debug", "-v=4") } else { ("Trace", "-v=6") };
+    let level = other_level(&f.read(&nro).await?);
+    let verbosity = format!("-v={}", level.verbosity());
     f.set(&nro, GROUPS, Some(json!(groups))).await?;
     f.set(&nro, "/spec/logLevel", Some(json!(level))).await?;
     f.condition(&nro, AVAILABLE).await?;

@@ -3,6 +3,7 @@
 use topology::resource::ResourceName;
 
 use crate::amounts::Amounts;
+use crate::facts::NodeFacts;
 use crate::fixture::Fixture;
 use crate::need::Need::{Aligning, Devices, Scheduler};
 use crate::padding::Left;
@@ -48,9 +49,7 @@ async fn deployment_with_node(f: Fixture) -> Result {
 
 async fn too_many_cpus(f: Fixture) -> Result {
     f.fill(f.others()).await?;
-    let zones = f.nodes().iter().flat_map(|node| &node.topology.zones).flat_map(|zone| &zone.resources);
-    let largest =
-        zones.filter(|resource| resource.name == ResourceName::CPU).map(|resource| resource.allocatable);
+    let largest = f.nodes().iter().map(NodeFacts::most_cpus);
     let cpus = largest.max().unwrap_or_default() / ResourceName::CPU.base_units() + f.facts().scale().cpus;
     let pod = f.create(f.pod("p").guaranteed(&Amounts::cpu_and_memory(cpus, 100 << 20))).await?;
     f.unschedulable(&pod).await?;
@@ -59,7 +58,7 @@ async fn too_many_cpus(f: Fixture) -> Result {
 
 /// Pods that take more than half of a zone: one fits each.
 async fn grows(f: Fixture) -> Result {
-    let smallest = f.nodes().iter().map(crate::facts::NodeFacts::smallest_zone).reduce(|a, b| a.min(&b));
+    let smallest = f.nodes().iter().map(NodeFacts::smallest_zone).reduce(|a, b| a.min(&b));
     let share = smallest.unwrap_or_default().part(2, 3, f.facts().scale().cpus);
     let nodes = f.nodes().len();
     let mut deployment = f.deployment(f.pod("p").guaranteed(&share), nodes).await?;

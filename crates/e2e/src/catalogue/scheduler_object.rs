@@ -12,10 +12,10 @@ use runtime::yaml::{Mode, read_str};
 use serde_json::{Value, json};
 
 use super::configuration::config_maps;
-use super::install::{CONTROL_PLANE, nodes_for_schedulers, unless, usual_replicas};
+use super::install::{is_control_plane, nodes_for_schedulers, unless, usual_replicas};
 use crate::fixture::Fixture;
 use crate::need::Need::SchedulerObject;
-use crate::operator::{AVAILABLE, node_of, selected};
+use crate::operator::{AVAILABLE, node_of, selected, uids};
 use crate::placement::refusal;
 use crate::spec::{Result, Skip, Spec};
 use crate::undo::Target;
@@ -73,10 +73,6 @@ pub(super) fn specs() -> Vec<Spec> {
         .chain(images)
         .map(|spec| spec.labels(&["disruptive"]).needs([SchedulerObject]))
         .collect()
-}
-
-fn uids(pods: &[Arc<Pod>]) -> BTreeSet<Option<String>> {
-    pods.iter().map(|pod| pod.metadata.uid.clone()).collect()
 }
 
 /// The ConfigMap with the schedulers' configuration: its key and text.
@@ -217,11 +213,8 @@ async fn one(f: Fixture) -> Result {
 async fn waits_for_node(f: Fixture) -> Result {
     let count = nodes_for_schedulers(&f);
     let state = f.cluster().observer.now();
-    let is_control_plane = state
-        .nodes
-        .values()
-        .any(|node| node.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(CONTROL_PLANE)));
-    let is_usable = is_control_plane || f.facts().nodes.len() == count;
+    let has_control_plane = state.nodes.values().any(|node| is_control_plane(node));
+    let is_usable = has_control_plane || f.facts().nodes.len() == count;
     if !(2..=MOST).contains(&count) || !is_usable {
         return Err(Skip(format!("two to {MOST} nodes for schedulers, all of which take pods")).into());
     }

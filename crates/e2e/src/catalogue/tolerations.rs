@@ -14,7 +14,7 @@ use crate::fixture::Fixture;
 use crate::need::Need::Operator;
 use crate::object::{self, value};
 use crate::observed::Observed;
-use crate::operator::{AVAILABLE, node_of, of_set};
+use crate::operator::{AVAILABLE, GROUP_CONFIG, node_of, of_set, uids};
 use crate::settled;
 use crate::spec::{Result, Skip, Spec};
 use crate::undo::Target;
@@ -185,10 +185,6 @@ fn tolerate(config: &mut Value, value: &str, effect: &str) {
     }
 }
 
-fn uids(pods: &[Arc<Pod>]) -> BTreeSet<Option<String>> {
-    pods.iter().map(|pod| pod.metadata.uid.clone()).collect()
-}
-
 async fn objected(f: Fixture, field: &'static str, value: &'static str) -> Result {
     let set = f.only_set().await?;
     f.complete(&set).await?;
@@ -203,7 +199,7 @@ async fn objected(f: Fixture, field: &'static str, value: &'static str) -> Resul
     let place = format!("tolerations[{}]", all.len());
     all.push(toleration);
     config[TOLERATIONS] = all.into();
-    let said = f.objection(&nro, "/spec/nodeGroups/0/config", config).await?;
+    let said = f.objection(&nro, GROUP_CONFIG, config).await?;
     for part in [&*place, field, value] {
         ensure!(said.message.contains(part), "{said:?} does not name {part}");
     }

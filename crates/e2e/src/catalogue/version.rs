@@ -1,10 +1,11 @@
 //! Versions of what is tested.
 
 use anyhow::{Context as _, ensure};
-use runtime::client::{Container, exec};
+use runtime::client::exec;
 
 use crate::fixture::Fixture;
 use crate::need::Need::{Exec, Operator};
+use crate::pods::first_container;
 use crate::spec::{Result, Spec};
 
 /// The largest answer.
@@ -31,14 +32,7 @@ async fn versions(f: Fixture) -> Result {
     ensure!(has_version(&server.git_version), "the API server says {:?}", server.git_version);
     let manager = f.manager().await?;
     let pod = f.pods_of(&manager).await?.into_iter().next().context("the operator has no pod")?;
-    let spec = pod.spec.clone().unwrap_or_default();
-    let container = spec.containers.first().context("the operator's pod has no container")?;
-    let container = Container {
-        node: spec.node_name.as_deref().unwrap_or_default(),
-        namespace: &manager.namespace,
-        pod: pod.metadata.name.as_deref().unwrap_or_default(),
-        name: &container.name,
-    };
+    let container = first_container(&pod).context("the operator's pod has no container")?;
     let mut said = Vec::new();
     for command in COMMANDS {
         match exec(&f.cluster().client, container, command, ANSWER_BYTES).await {

@@ -31,7 +31,7 @@ const SIGNATURES: [u16; 11] =
 
 /// A client's first message.
 #[derive(Clone, Copy, Debug)]
-pub struct Hello<'a> {
+pub struct ClientHello<'a> {
     /// The versions that the client has, best first.
     pub versions: &'a [u16],
     /// The suites that it has.
@@ -68,7 +68,7 @@ pub fn names(versions: &[u16]) -> String {
     versions.iter().map(name).collect::<Vec<_>>().join(" and ")
 }
 
-impl Hello<'_> {
+impl ClientHello<'_> {
     /// The record.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
@@ -190,7 +190,11 @@ mod tests {
     use crate::tls::profile;
 
     /// What a real server says.
-    fn answer(server: &[&'static SupportedProtocolVersion], suites: &[u16], hello: &Hello<'_>) -> Answer {
+    fn answer(
+        server: &[&'static SupportedProtocolVersion],
+        suites: &[u16],
+        hello: &ClientHello<'_>,
+    ) -> Answer {
         let mut provider = ring::default_provider();
         provider.cipher_suites.retain(|suite| suites.is_empty() || suites.contains(&suite.suite().into()));
         let signed = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -220,10 +224,10 @@ mod tests {
         let chosen = |version, suite| Answer::Chosen { version, suite };
         let (both, new): (&[_], &[_]) = (&[&LIB13, &LIB12], &[&LIB13]);
         let refused = |answer: Answer| matches!(answer, Answer::Refused { .. });
-        let ask = |server: &[&'static SupportedProtocolVersion],
-                   has: &[u16],
-                   versions: &[u16],
-                   suites: &[u16]| { answer(server, has, &Hello { versions, suites }) };
+        let ask =
+            |server: &[&'static SupportedProtocolVersion], has: &[u16], versions: &[u16], suites: &[u16]| {
+                answer(server, has, &ClientHello { versions, suites })
+            };
         assert_eq!(ask(both, &[0x1301, CHACHA], &[TLS13, TLS12], &all), chosen(TLS13, 0x1301));
         assert_eq!(ask(both, &[0x1301, CHACHA], &[TLS12], &all), chosen(TLS12, CHACHA));
         assert_eq!(ask(both, &[], &[TLS12], &[GCM256]), chosen(TLS12, GCM256));

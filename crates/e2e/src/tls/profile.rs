@@ -4,42 +4,41 @@
 //! a program makes of it: this is what programs are compared with.
 
 use anyhow::{Context as _, bail};
+use api::tls_profile::{TlsProfile, registered};
 use serde_json::Value;
 
 use super::hello::{TLS10, TLS11, TLS12, TLS13};
 use crate::spec::Result;
 
-/// Suites by OpenSSL's name, the registered name and the number. Modern has the first three, Intermediate the next six
-/// too, Old all but the last three.
-const SUITES: [(&str, &str, u16); 24] = [
-    ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256", 0x1301),
-    ("TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384", 0x1302),
-    ("TLS_CHACHA20_POLY1305_SHA256", "TLS_CHACHA20_POLY1305_SHA256", 0x1303),
-    ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", 0xc02b),
-    ("ECDHE-RSA-AES128-GCM-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", 0xc02f),
-    ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", 0xc02c),
-    ("ECDHE-RSA-AES256-GCM-SHA384", "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", 0xc030),
-    ("ECDHE-ECDSA-CHACHA20-POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca9),
-    ("ECDHE-RSA-CHACHA20-POLY1305", "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca8),
-    ("ECDHE-ECDSA-AES128-SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", 0xc023),
-    ("ECDHE-RSA-AES128-SHA256", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", 0xc027),
-    ("ECDHE-ECDSA-AES128-SHA", "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", 0xc009),
-    ("ECDHE-RSA-AES128-SHA", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", 0xc013),
-    ("ECDHE-ECDSA-AES256-SHA", "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA", 0xc00a),
-    ("ECDHE-RSA-AES256-SHA", "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", 0xc014),
-    ("AES128-GCM-SHA256", "TLS_RSA_WITH_AES_128_GCM_SHA256", 0x009c),
-    ("AES256-GCM-SHA384", "TLS_RSA_WITH_AES_256_GCM_SHA384", 0x009d),
-    ("AES128-SHA256", "TLS_RSA_WITH_AES_128_CBC_SHA256", 0x003c),
-    ("AES128-SHA", "TLS_RSA_WITH_AES_128_CBC_SHA", 0x002f),
-    ("AES256-SHA", "TLS_RSA_WITH_AES_256_CBC_SHA", 0x0035),
-    ("DES-CBC3-SHA", "TLS_RSA_WITH_3DES_EDE_CBC_SHA", 0x000a),
-    ("ECDHE-RSA-DES-CBC3-SHA", "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA", 0xc012),
-    ("ECDHE-RSA-RC4-SHA", "TLS_ECDHE_RSA_WITH_RC4_128_SHA", 0xc011),
-    ("RC4-SHA", "TLS_RSA_WITH_RC4_128_SHA", 0x0005),
+/// Numbers of suites by their registered names; the first three are those of TLS 1.3.
+const SUITES: [(&str, u16); 25] = [
+    ("TLS_AES_128_GCM_SHA256", 0x1301),
+    ("TLS_AES_256_GCM_SHA384", 0x1302),
+    ("TLS_CHACHA20_POLY1305_SHA256", 0x1303),
+    ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", 0xc02b),
+    ("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", 0xc02f),
+    ("TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", 0xc02c),
+    ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", 0xc030),
+    ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca9),
+    ("TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", 0xcca8),
+    ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256", 0xc023),
+    ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256", 0xc027),
+    ("TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA", 0xc009),
+    ("TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA", 0xc013),
+    ("TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA", 0xc00a),
+    ("TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", 0xc014),
+    ("TLS_RSA_WITH_AES_128_GCM_SHA256", 0x009c),
+    ("TLS_RSA_WITH_AES_256_GCM_SHA384", 0x009d),
+    ("TLS_RSA_WITH_AES_128_CBC_SHA256", 0x003c),
+    ("TLS_RSA_WITH_AES_128_CBC_SHA", 0x002f),
+    ("TLS_RSA_WITH_AES_256_CBC_SHA", 0x0035),
+    ("TLS_RSA_WITH_3DES_EDE_CBC_SHA", 0x000a),
+    ("TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA", 0xc012),
+    ("TLS_ECDHE_ECDSA_WITH_RC4_128_SHA", 0xc007),
+    ("TLS_ECDHE_RSA_WITH_RC4_128_SHA", 0xc011),
+    ("TLS_RSA_WITH_RC4_128_SHA", 0x0005),
 ];
 const MODERN: usize = 3;
-const INTERMEDIATE: usize = 9;
-const OLD: usize = 21;
 
 /// Versions by the names of flags and profiles.
 const VERSIONS: [(&str, u16); 4] =
@@ -57,7 +56,7 @@ pub struct Profile {
 /// The numbers of all suites that are known here.
 #[must_use]
 pub fn all() -> Vec<u16> {
-    SUITES.iter().map(|(.., number)| *number).collect()
+    SUITES.iter().map(|(_, number)| *number).collect()
 }
 
 /// The number of a version.
@@ -69,10 +68,10 @@ pub fn version(name: &str) -> Result<u16> {
     found.map(|(_, number)| *number).with_context(|| format!("{name:?} is no version of TLS"))
 }
 
-/// The number of a suite; `None`: it is not one that Go programs and we have.
+/// The number of a suite by either of its names; `None`: it is not one that Go programs and we have.
 fn suite(name: &str) -> Option<u16> {
-    let found = SUITES.iter().find(|(openssl, registered, _)| [*openssl, *registered].contains(&name));
-    found.map(|(.., number)| *number)
+    let name = registered(name)?;
+    SUITES.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
 }
 
 impl Profile {
@@ -81,14 +80,16 @@ impl Profile {
     /// # Errors
     /// When its type or version is unknown.
     pub fn of(stated: &Value) -> Result<Self> {
-        let (min_version, count) = match stated["type"].as_str() {
-            None | Some("" | "Intermediate") => (TLS12, INTERMEDIATE),
-            Some("Old") => (TLS10, OLD),
-            Some("Modern") => (TLS13, MODERN),
+        let profile = match stated["type"].as_str() {
+            None | Some("") => TlsProfile::intermediate(),
             Some("Custom") => return Self::custom(&stated["custom"]),
+            Some(kind @ ("Old" | "Intermediate" | "Modern")) => {
+                TlsProfile::predefined(Some(kind)).context("the profile's content is its own")?
+            }
             Some(other) => bail!("TLS profile {other:?} is unknown"),
         };
-        Ok(Self::sorted(min_version, SUITES.iter().take(count).map(|(.., number)| *number)))
+        let suites = profile.suites.iter().filter_map(|name| suite(name));
+        Ok(Self::sorted(version(profile.min_version)?, suites))
     }
 
     fn custom(custom: &Value) -> Result<Self> {
@@ -124,13 +125,15 @@ impl Profile {
     /// Suites before TLS 1.3 that the profile does not have.
     #[must_use]
     pub fn others(&self) -> Vec<u16> {
-        let older = SUITES.iter().skip(MODERN).map(|(.., number)| *number);
+        let older = SUITES.iter().skip(MODERN).map(|(_, number)| *number);
         older.filter(|number| !self.suites.contains(number)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::*;
@@ -141,16 +144,19 @@ mod tests {
             "minTLSVersion": "VersionTLS11", "ciphers": ["AES128-SHA", "TLS_AES_128_GCM_SHA256", "DHE-none"],
         } });
         for (stated, oldest, suites, others) in [
-            (Value::Null, TLS12, 9, 15),
-            (json!({ "type": "Intermediate" }), TLS12, 9, 15),
-            (json!({ "type": "Modern" }), TLS13, 3, 21),
-            (json!({ "type": "Old" }), TLS10, 21, 3),
-            (custom, TLS11, 2, 20),
+            (Value::Null, TLS12, 9, 16),
+            (json!({ "type": "Intermediate" }), TLS12, 9, 16),
+            (json!({ "type": "Modern" }), TLS13, 3, 22),
+            (json!({ "type": "Old" }), TLS10, 21, 4),
+            (custom, TLS11, 2, 21),
         ] {
             let profile = Profile::of(&stated).unwrap();
             let counts = (profile.min_version, profile.suites.len(), profile.others().len());
             assert_eq!(counts, (oldest, suites, others), "{stated}");
         }
+        let numbers: BTreeSet<u16> = all().into_iter().collect();
+        assert_eq!(numbers.len(), SUITES.len(), "each suite has a number of its own");
+        assert!(SUITES.iter().all(|(name, number)| suite(name) == Some(*number)));
         assert!(Profile::of(&json!({ "type": "New" })).is_err());
         assert!(Profile::of(&json!({ "type": "Custom", "custom": { "minTLSVersion": "1.2" } })).is_err());
     }
