@@ -11,6 +11,9 @@
 //! Reports are listed, by their metadata alone, when exporters have become ready or nodes have changed, and every few
 //! minutes: a report that was deleted is published anew without its owner. The reference names an owner and not a
 //! controller, which is the exporter.
+//!
+//! Without its NUMAResourcesOperator a report is garbage and is collected. An exporter that has not ended yet may
+//! publish it once more, without an owner. So the reports of the former nodes are looked at until exporters have ended.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,8 +35,8 @@ use tracing::{info, warn};
 
 use objects::applier::{Observer as _, Verb};
 
-use super::Applier;
 use super::rules::is_paused;
+use super::{Applier, Shared};
 use crate::cluster_state::{ClusterState, Node};
 use crate::desired::Owner;
 use crate::group::Groups;
@@ -58,6 +61,18 @@ struct Situation {
     nodes: BTreeSet<String>,
     /// Ready exporters.
     ready: i64,
+}
+
+/// Reports that exporters published after the garbage collection of those with an owner.
+#[must_use]
+pub fn late(reports: Vec<Report>, nodes: &BTreeSet<String>) -> Vec<Report> {
+    let late = |report: &Report| {
+        report.ours
+            && report.owners.is_empty()
+            && report.namespaces.is_empty()
+            && nodes.contains(&report.name)
+    };
+    reports.into_iter().filter(late).collect()
 }
 
 /// The fields of a report that are read.
@@ -180,6 +195,12 @@ pub(super) async fn run(applier: Applier, cancel: &CancellationToken) {
                 pace = Pace { done: Some(situation), due: Instant::now() + AGAIN };
                 continue;
             }
+            if applier.observer.shared.read(has_gone)
+                && let Some(former) = pace.done.take()
+            {
+                sweep(&applier, &former.nodes).await;
+                continue;
+            }
             tokio::select! {
                 () = applier.observer.shared.reconciled.notified() => tokio::time::sleep(GATHER).await,
                 () = tokio::time::sleep_until(pace.due), if pace.done.is_some() => {}
@@ -205,14 +226,60 @@ async fn settle(applier: &Applier, situation: &Situation) {
     }
 }
 
+/// Whether there is no NUMAResourcesOperator.
+fn has_gone(cluster: &ClusterState) -> bool {
+    !cluster.operators.contains_key(keys::OPERATOR)
+}
+
+/// Deletes late reports of former nodes. The pauses together are longer than the time in which exporters end.
+async fn sweep(applier: &Applier, nodes: &BTreeSet<String>) {
+    let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+    for _ in 0..TRIES {
+        if !stays_gone(&applier.observer.shared, backoff.next_delay()).await {
+            return;
+        }
+        match delete_late(applier, nodes).await {
+            Ok(()) => {}
+            Err(CallError::Cancelled) => return,
+            Err(CallError::Failed(error)) => warn!(error = brief(&error), "cannot delete reports"),
+        }
+    }
+}
+
+/// Waits for a pause; false: there is a NUMAResourcesOperator again.
+async fn stays_gone(shared: &Shared, pause: Duration) -> bool {
+    let back = async {
+        while shared.read(has_gone) {
+            shared.reconciled.notified().await;
+        }
+    };
+    tokio::time::timeout(pause, back).await.is_err()
+}
+
+async fn delete_late(applier: &Applier, nodes: &BTreeSet<String>) -> Result<(), CallError> {
+    let (kind, reports) = list(applier).await?;
+    for report in late(reports.unwrap_or_default(), nodes) {
+        info!(report.name, "deleting a report without an exporter");
+        match delete(applier, &kind, &report).await {
+            Err(CallError::Failed(error)) if is_not_found(&error) || is_conflict(&error) => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// The kind of reports, and all of them; `None`: the kind is not defined.
+async fn list(applier: &Applier) -> Result<(ObjectKind, Option<Vec<Report>>), CallError> {
+    let kind = ObjectKind::new(nrt::GROUP, nrt::VERSION, nrt::KIND, nrt::PLURAL);
+    let list = applier.api_server.list_metadata(&kind, None).await?;
+    Ok((kind, list.map(|list| list.iter().filter_map(Report::read).collect())))
+}
+
 /// Lists the reports and acts once. Returns whether nothing is left to do.
 async fn look(applier: &Applier, situation: &Situation) -> Result<bool, CallError> {
-    let kind = ObjectKind::new(nrt::GROUP, nrt::VERSION, nrt::KIND, nrt::PLURAL);
-    // Without the definition there are no reports.
-    let Some(list) = applier.api_server.list_metadata(&kind, None).await? else {
+    let (kind, Some(reports)) = list(applier).await? else {
         return Ok(situation.nodes.is_empty());
     };
-    let reports: Vec<Report> = list.iter().filter_map(Report::read).collect();
     let ours = reports.iter().filter(|report| report.ours);
     let there: BTreeSet<&str> = ours.map(|report| report.name.as_str()).collect();
     // An exporter that cannot publish yet is not ready; this looks again when it is.
@@ -295,6 +362,27 @@ mod tests {
         for (report, want) in table {
             let steps = decide(vec![report.clone()], &nodes, ("us", Some("ours")));
             assert_eq!(steps, Vec::from_iter(want(report)));
+        }
+    }
+
+    #[test]
+    fn late_reports_of_former_nodes_are_deleted() {
+        let report = |name: &str, ours, owners: &[&str], namespaces: &[&str]| Report {
+            name: name.to_owned(),
+            uid: String::new(),
+            owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
+            ours,
+            namespaces: namespaces.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let nodes: BTreeSet<String> = ["former".to_owned()].into();
+        for (report, is_late) in [
+            (report("former", true, &[], &[]), true),
+            (report("former", true, &["us"], &[]), false),
+            (report("former", true, &[], &["nfd"]), false),
+            (report("former", false, &[], &[]), false),
+            (report("other", true, &[], &[]), false),
+        ] {
+            assert_eq!(late(vec![report.clone()], &nodes).len(), usize::from(is_late), "{report:?}");
         }
     }
 
