@@ -27,6 +27,9 @@ const OPERATOR_GROUP: &str = "nodetopology.openshift.io";
 /// The scheduler of every cluster.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
+/// The most unused nodes that a line names.
+const MOST_UNUSED: usize = 3;
+
 /// A node that pods may be sent to.
 #[derive(Clone, Debug)]
 pub struct NodeFacts {
@@ -184,6 +187,26 @@ impl Facts {
         Ok(())
     }
 
+    /// The nodes in a line: how many admit pods by which policy and scope, and which are not used.
+    #[must_use]
+    pub fn nodes_line(&self) -> String {
+        let mut alike = BTreeMap::<(&str, &str), usize>::new();
+        for rules in self.nodes.iter().map(NodeFacts::rules) {
+            *alike.entry((rules.policy.as_str(), rules.scope.as_str())).or_default() += 1;
+        }
+        let used = alike.iter().map(|((policy, scope), count)| format!("{count} {policy} (scope {scope})"));
+        let mut line = format!("nodes: {}", used.collect::<Vec<_>>().join(", "));
+        let unused = self.unused.iter().take(MOST_UNUSED).map(|(node, reason)| format!("{node}: {reason}"));
+        let unused = unused.collect::<Vec<_>>().join(", ");
+        if !unused.is_empty() {
+            line += &format!("; not used: {unused}");
+        }
+        match self.unused.len().saturating_sub(MOST_UNUSED) {
+            0 => line,
+            more => format!("{line}, and {more} more"),
+        }
+    }
+
     /// The kinds of the API server, as `plural.group`; those of the core group are not listed.
     ///
     /// # Errors
@@ -339,6 +362,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::need::Need;
 
     #[test]
     fn the_default_scheduler_preempts_and_another_if_it_is_told_to() {
@@ -360,5 +384,48 @@ mod tests {
             facts.scheduler_object = Some(Singleton { resource, object });
             assert_eq!(facts.preempts(), wanted, "{tested:?} {mode}");
         }
+    }
+
+    /// A node with two zones.
+    fn node(name: &str, policy: &str, scope: &str) -> NodeFacts {
+        let attribute = |name: &str, value: &str| json!({ "name": name, "value": value });
+        let attributes =
+            [attribute("topologyManagerPolicy", policy), attribute("topologyManagerScope", scope)];
+        let zone = |zone| json!({ "name": format!("node-{zone}"), "type": "Node", "resources": [] });
+        let report = json!({
+            "apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology",
+            "metadata": { "name": name }, "attributes": attributes, "zones": [zone(0), zone(1)],
+        });
+        let report: NodeResourceTopology = serde_json::from_value(report).unwrap();
+        let (topology, _) = api::convert::node_topology(&report).unwrap();
+        let (allocatable, base_load) = Default::default();
+        NodeFacts { name: name.to_owned(), topology, allocatable, base_load }
+    }
+
+    #[test]
+    fn a_line_tells_a_single_node_and_mixed_policies() {
+        let none = Facts::new(BTreeSet::new());
+        assert_eq!(none.require_nodes().unwrap_err().to_string(), "no node can be used: there are no nodes");
+        let mut facts = Facts { nodes: vec![node("a", "single-numa-node", "pod")], ..none };
+        assert_eq!(facts.nodes_line(), "nodes: 1 single-numa-node (scope pod)");
+        let skipped = |facts: &Facts, needs: &[Need]| Need::groups(needs, None, facts).unwrap_err();
+        assert_eq!(
+            skipped(&facts, &[Need::Aligning(2)]),
+            "2 nodes with policy single-numa-node and two zones or more; there are 1"
+        );
+        facts.nodes.push(node("b", "restricted", "container"));
+        facts.nodes.push(node("c", "single-numa-node", "pod"));
+        let cordoned = ["d", "e", "f", "g", "h"].map(|name| (name.to_owned(), "it is cordoned".to_owned()));
+        facts.unused = cordoned.into();
+        assert_eq!(
+            facts.nodes_line(),
+            "nodes: 1 restricted (scope container), 2 single-numa-node (scope pod); not used: \
+             d: it is cordoned, e: it is cordoned, f: it is cordoned, and 2 more"
+        );
+        assert!(Need::groups(&[Need::Aligning(2)], None, &facts).is_ok());
+        assert_eq!(
+            skipped(&facts, &[Need::Scope(Scope::Container)]),
+            "nodes with topology manager scope container"
+        );
     }
 }

@@ -74,6 +74,7 @@ impl Session {
             operator::settle(cluster).await;
         }
         cluster.facts.require_nodes()?;
+        progress.step(&cluster.facts.nodes_line());
         let verdict = Verdict::begin(cluster).await?;
         if plan.devices != Devices::Absent {
             progress.step("deploying devices that pin pods to zones");
