@@ -30,13 +30,15 @@ pub enum Command {
     /// Print the manifests that deploy would install; needs no cluster
     Render(Box<render::Args>),
     /// Install or update exporter and scheduler
+    #[command(visible_alias = "install")]
     Deploy(Box<deploy::Args>),
     /// Remove everything that deploy made, and nothing else
+    #[command(visible_alias = "uninstall")]
     Remove(Box<deploy::RemoveArgs>),
     /// Check the cluster, install, wait, and check again
     Setup(Box<deploy::SetupArgs>),
-    /// Check a cluster for NUMA-aware scheduling and explain every problem
-    #[command(visible_alias = "doctor")]
+    /// Diagnose a cluster and explain every problem
+    #[command(visible_aliases = ["check", "doctor"])]
     Validate(Box<validate::cli::Args>),
     /// Print the platform and version of a cluster
     Detect(Box<detect::Args>),

@@ -328,7 +328,7 @@ pub enum Error {
         reason: String,
     },
     /// No file was given, and there is neither a kubeconfig nor a pod's service account.
-    #[error("no kubernetes configuration: {0}")]
+    #[error("no cluster: {0}")]
     NotFound(String),
     /// The configuration was read, but its certificates or credentials cannot be used.
     #[error("kubernetes configuration is not usable: {0}")]

@@ -1,5 +1,7 @@
 //! The binary: its own name or a subcommand becomes an entry point of one of the crates. No logic lives here.
 
+mod help;
+
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -7,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches as _, Parser, Subcommand};
 use deployer::cli::render::RenderTarget;
 use exporter::compat::{Ending, Environment, Note, Peer, Start};
 use runtime::stdout::print;
@@ -18,21 +20,8 @@ use topology::fingerprint::Fingerprint;
 /// NUMA-aware scheduling for Kubernetes: pods are placed where the kubelet can really align them.
 #[derive(Parser)]
 #[command(name = "tholepin", version, arg_required_else_help = true, propagate_version = true)]
-#[command(
-    after_help = "In place of other programs, with their flags, files and variables (as a subcommand, or under their name):\n  \
-    resource-topology-exporter, rte    as that exporter 0.25, also as the operand of numaresources-operator\n  \
-    nfd-topology-updater               as that updater 0.20\n  \
-    kube-scheduler                     as that scheduler 1.36, with the NUMA plugin\n  \
-    deployer                           as that installer 0.24\n  \
-    numaresources-operator             as that operator 5.0\n  \
-    deviceplugin, sample-device-plugin as that plugin 0.2\n  \
-    nrovalidate, pfpsyncchk, schedlogs, lsplatform, catkubeletconfmap, make-job-foreach-ds, watchnrtattr,\n    \
-    lstopics, mkginkgolabelfilter, envsubst, buildhelper, getdigests, verify-commit, gather\n                                       \
-    as those tools of numaresources-operator 5.0\n\n\
-    Examples:\n  tholepin deploy --wait\n  tholepin test\n  tholepin validate\n  tholepin simulate\n  tholepin scheduler --kubeconfig ~/.kube/config\n  \
-    tholepin exporter --hostname worker-0\n  tholepin rte --dump-config=.andexit\n  \
-    kubectl get pods -A --no-headers | tholepin fingerprint"
-)]
+#[command(after_help = "tholepin compatibility lists the other programs that this one stands in for.\n\n\
+    Examples:\n  tholepin simulate\n  tholepin deploy --wait\n  tholepin test\n  tholepin validate")]
 struct Cli {
     #[command(subcommand)]
     entry: Entry,
@@ -46,7 +35,7 @@ enum Entry {
     Exporter(Box<exporter::Args>),
     /// Schedule pods onto nodes whose kubelets can align them
     Scheduler(Box<scheduler::args::Args>),
-    /// Install and maintain what NUMAResourcesOperator and NUMAResourcesScheduler objects describe
+    /// Install and maintain what NUMAResources objects describe
     Operator(Box<operator::cli::Args>),
     /// Register the devices of this node with its kubelet
     DevicePlugin(Box<deviceplugin::Args>),
@@ -78,12 +67,14 @@ enum Entry {
     Dial(e2e::dial::Args),
     /// Collect the data for a support case into a folder
     MustGather(Box<support::mustgather::Args>),
-    /// Compute the fingerprint of the pods on standard input, one `namespace name` per line
+    /// Compute the fingerprint of the pods on standard input (lines of `namespace name`)
     #[command(
         after_help = "Lines with fewer than two words and lines that begin with # are skipped.\n\nExample:\n  \
         kubectl get pods -A --no-headers | tholepin fingerprint"
     )]
     Fingerprint,
+    /// Print the names of other programs that this one stands in for
+    Compatibility,
     /// Print shell completions
     #[command(after_help = "Example:\n  source <(tholepin completion bash)")]
     Completion {
@@ -130,7 +121,8 @@ const CHANGING: [&str; 3] = ["deploy", "remove", "setup"];
 /// Reads the command line, or ends the process. A word that is no command leads to one that changes a cluster only if
 /// both begin alike: `status` is no slip of `setup`. No word leads to one that help does not show.
 fn parse(words: &[OsString]) -> Cli {
-    Cli::try_parse_from(words).unwrap_or_else(|mut error| {
+    let matches = help::grouped(Cli::command()).try_get_matches_from(words);
+    matches.and_then(|matches| Cli::from_arg_matches(&matches)).unwrap_or_else(|mut error| {
         let given = match error.get(ContextKind::InvalidSubcommand) {
             Some(ContextValue::String(given)) => given.get(..2).unwrap_or_default().to_owned(),
             _ => exit(&error),
@@ -325,6 +317,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::Pause { time } => pause(time),
         Entry::Dial(args) => with_signals(async |_| e2e::dial::run(args).await),
         Entry::Fingerprint => fingerprint(),
+        Entry::Compatibility => {
+            print(&help::compatibility())?;
+            Ok(ExitCode::SUCCESS)
+        }
         Entry::Completion { shell } => {
             // A writer that fails makes the generator panic, and pipes are closed early.
             let mut script = Vec::new();

@@ -58,7 +58,7 @@ pub(super) fn absent(files: &[PathBuf]) -> Option<String> {
     let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let places =
         if files.is_empty() { "no home directory".to_owned() } else { format!("no {}", files.join(", ")) };
-    missing.then(|| format!("{places} and no service account of a pod; set KUBECONFIG or name a file"))
+    missing.then(|| format!("{places}, no pod's account; set KUBECONFIG or give --kubeconfig FILE"))
 }
 
 #[cfg(test)]
@@ -95,8 +95,7 @@ mod tests {
     #[test]
     fn without_any_configuration_one_line_says_so() {
         let missing = PathBuf::from("/nowhere/.kube/config");
-        let wanted =
-            "no /nowhere/.kube/config and no service account of a pod; set KUBECONFIG or name a file";
+        let wanted = "no /nowhere/.kube/config, no pod's account; set KUBECONFIG or give --kubeconfig FILE";
         if !Path::new(SERVICE_ACCOUNT).exists() {
             assert_eq!(absent(&[missing]).as_deref(), Some(wanted));
         }
