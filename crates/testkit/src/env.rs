@@ -252,13 +252,19 @@ pub fn find() -> Result<Binaries, SkipReason> {
     search(assets.as_deref(), &cache_dir().ok_or(SkipReason::NoCache)?)
 }
 
-/// The folder of built programs, one per release: `tholepin/testenv/<release>` in `XDG_CACHE_HOME`, or in `~/.cache`.
+/// The folder of everything that tests keep: `tholepin` in `XDG_CACHE_HOME`, or in `~/.cache`.
 #[must_use]
-pub fn cache_dir() -> Option<PathBuf> {
+pub fn cache_root() -> Option<PathBuf> {
     // The XDG specification: a relative path counts as unset.
     let absolute = |key| std::env::var_os(key).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(base.join("tholepin/testenv").join(KUBERNETES_VERSION))
+    Some(base.join("tholepin"))
+}
+
+/// The folder of built programs, one per release: `testenv/<release>` in [`cache_root`].
+#[must_use]
+pub fn cache_dir() -> Option<PathBuf> {
+    Some(cache_root()?.join("testenv").join(KUBERNETES_VERSION))
 }
 
 /// The `tholepin` binary to test: what [`THOLEPIN`] names, or the one cargo built beside the running test.

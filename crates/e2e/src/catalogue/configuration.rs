@@ -246,11 +246,17 @@ async fn added_and_removed(f: Fixture) -> Result {
     let nro = f.nro()?;
     let groups = f.read(&nro).await?["spec"]["nodeGroups"].as_array().cloned().unwrap_or_default();
     let configs = [
-        json!({ "podsFingerprinting": "Enabled", "infoRefreshMode": "Periodic", "infoRefreshPause": "Enabled" }),
-        json!({ "podsFingerprinting": "Disabled", "infoRefreshMode": "Events" }),
+        (
+            json!({
+                "podsFingerprinting": "Enabled", "infoRefreshMode": "Periodic", "infoRefreshPeriod": "23s",
+                "infoRefreshPause": "Enabled",
+            }),
+            &["--pods-fingerprint-method=all", "--sleep-interval=23s", "--no-publish"][..],
+        ),
+        (json!({ "podsFingerprinting": "Disabled", "infoRefreshMode": "Events" }), &[]),
     ];
     let mut added = None;
-    for config in configs {
+    for (config, flags) in configs {
         let selector = json!({ "matchLabels": { "e2e.tholepin.dev/none": "none" } });
         let group = json!({ "poolName": EMPTY_POOL, "nodeSelector": selector, "config": config });
         let all = std::iter::once(group).chain(groups.clone()).collect();
@@ -271,6 +277,11 @@ async fn added_and_removed(f: Fixture) -> Result {
         sets.retain(|set| set.name != workers.name);
         ensure!(sets.len() == 1, "the group has {} DaemonSets", sets.len());
         added = sets.pop();
+        let set = f.read(added.as_ref().context("no group was added")?).await?;
+        let args = &set["spec"]["template"]["spec"]["containers"][0]["args"];
+        let is_there = |flag: &&str| args.as_array().is_some_and(|args| args.iter().any(|arg| arg == *flag));
+        let missing = flags.iter().find(|flag| !is_there(flag));
+        ensure!(missing.is_none(), "the group's exporters lack {missing:?}: they have {args}");
     }
     let added = added.context("no group was added")?;
     let pods = f.complete(&added).await?;

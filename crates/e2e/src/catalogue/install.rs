@@ -106,6 +106,13 @@ async fn exporters(f: Fixture) -> Result {
             silent.map_or(Ok(()), |node| Err(format!("node {node} has no report")))
         })
         .await?;
+        let state = f.cluster().observer.now();
+        for (node, report) in state.reports.iter().filter(|(node, _)| nodes.contains(*node)) {
+            let zones = &report.zones;
+            let lacking = zones.iter().find(|zone| zone.costs.len() != zones.len());
+            let name = lacking.map(|zone| &zone.name);
+            ensure!(name.is_none(), "node {node}: zone {name:?} does not have its distance to each zone");
+        }
     }
     Ok(())
 }

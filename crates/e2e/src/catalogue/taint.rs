@@ -13,7 +13,7 @@ pub(super) fn specs() -> Vec<Spec> {
         Spec::new(
             "47594",
             1,
-            "a pod that tolerates the taint of all nodes runs where a zone has room",
+            "of pods on tainted nodes only the one that tolerates the taint runs, where a zone has room",
             tolerated,
         )
         .labels(&["scheduler", "disruptive"])
@@ -30,6 +30,9 @@ async fn tolerated(f: Fixture) -> Result {
         f.changes().taint(&node.name, KEY, "true", "NoSchedule").await?;
     }
     let before = f.free(&target).await?;
+    let refused = f.create(f.pod("refused").guaranteed(&amounts)).await?;
+    f.unschedulable(&refused).await?;
+    f.delete(&refused).await?;
     let pod = f.create(f.pod("tolerating").guaranteed(&amounts).tolerates(KEY)).await?;
     f.runs_on(&pod, &target).await?;
     f.accounted(&target, &before, std::slice::from_ref(&pod)).await?;

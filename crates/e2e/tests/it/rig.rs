@@ -85,6 +85,17 @@ pub(crate) fn programs() -> Option<(testkit::env::Rig, PathBuf)> {
 /// workers, whose kubelets a fake of the Machine Config Operator changes; on HyperShift with two workers of a NodePool.
 pub(crate) fn play(platform: Platform, body: impl AsyncFnOnce(Rig) + Send) {
     let Some((rig, program)) = programs() else { return };
+    let image = image(&program);
+    play_image((rig, program), platform, image, body);
+}
+
+/// The same with a stack of this image, which the suite of the program tests.
+pub(crate) fn play_image(
+    (rig, program): (testkit::env::Rig, PathBuf),
+    platform: Platform,
+    image: Image,
+    body: impl AsyncFnOnce(Rig) + Send,
+) {
     net::private(async |network| {
         let began = Instant::now();
         let mut control =
@@ -96,7 +107,7 @@ pub(crate) fn play(platform: Platform, body: impl AsyncFnOnce(Rig) + Send) {
         let builder = nodes(Cluster::builder().control(control), platform);
         let policies = std::env::var_os(POLICIES).is_some_and(|value| !value.is_empty());
         let builder = builder.network_policies(policies);
-        let builder = builder.installable(network, images(&program, platform));
+        let builder = builder.installable(network, images(image, platform));
         let cluster = Arc::new(builder.start(&rig).await.unwrap());
         let admin = cluster.client().await.unwrap();
         let _mco = match platform {
@@ -116,11 +127,15 @@ pub(crate) fn play(platform: Platform, body: impl AsyncFnOnce(Rig) + Send) {
     .unwrap();
 }
 
-/// One image for everything, and one that waits.
-fn images(program: &Path, platform: Platform) -> Images {
-    let image = Image::program(program)
+/// The image with a program as everything that the stack has.
+pub(crate) fn image(program: &Path) -> Image {
+    Image::program(program)
         .file(program, "/bin/resource-topology-exporter")
-        .file(program, "/bin/kube-scheduler");
+        .file(program, "/bin/kube-scheduler")
+}
+
+/// One image for everything, and one that waits.
+fn images(image: Image, platform: Platform) -> Images {
     // Security context constraints would choose a user of the namespace.
     let image = if platform.is_openshift() { image.user(1000, 1000) } else { image };
     Images::new().with(IMAGE, image).with(PAUSE, Image::pause())
@@ -223,7 +238,7 @@ impl Rig {
         api.patch(object.name(), &params, &Patch::Apply(object.body())).await.unwrap();
     }
 
-    fn api(&self, kind: &str) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
         let gvk = GroupVersionKind::gvk("nodetopology.openshift.io", "v1", kind);
         let plural = format!("{}s", kind.to_lowercase());
         Api::all_with(self.admin.clone(), &ApiResource::from_gvk_with_plural(&gvk, &plural))
@@ -239,7 +254,7 @@ impl Rig {
     }
 
     /// The pods and how far they are, for debugging.
-    async fn pods(&self) -> Vec<String> {
+    pub(crate) async fn pods(&self) -> Vec<String> {
         let pods: Api<k8s_openapi::api::core::v1::Pod> = Api::all(self.admin.clone());
         let pods = pods.list(&Default::default()).await.unwrap();
         let line =
