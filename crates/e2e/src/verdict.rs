@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::DynamicObject;
 use runtime::output::one_line;
@@ -79,12 +80,19 @@ impl Verdict {
         wrong.extend(
             changed.map(|(node, _)| format!("labels, taints or cordon of node {node} are not as before")),
         );
-        if let Some((_, name)) = state.pods.keys().find(|(namespace, _)| namespace == NAMESPACE) {
-            wrong.push(format!("pod {name} is left"));
+        if let Some(pod) = state.pods.values().find(|pod| is_left(pod)) {
+            wrong.push(format!("pod {} is left", pod.metadata.name.as_deref().unwrap_or_default()));
         }
         wrong.extend(said(logs::of_stack(cluster, self.began).await));
         wrong
     }
+}
+
+/// Whether a pod is of a spec. The devices' pods are there only where they are to stay.
+fn is_left(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    let is_of_devices = labels.and_then(|all| all.get("app")).is_some_and(|app| app == devices::NAME);
+    pod.metadata.namespace.as_deref() == Some(NAMESPACE) && !is_of_devices
 }
 
 /// What the stack should not have logged: requests that were denied, and warnings of the scheduler that are not about

@@ -90,6 +90,12 @@ const LONG: &[Long] = &[
         "-p e2e --test it -- suite::our_stack_passes",
         "interrupted: 20 ",
     ),
+    long(
+        "defects",
+        &[("E2E_DEFECTS", "")],
+        "-p e2e --test it -- defects::found --include-ignored",
+        "defects: ",
+    ),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
 ];
 

@@ -42,7 +42,7 @@ pub(super) fn specs() -> Vec<Spec> {
         Spec::new(
             "48598",
             2,
-            "the operator's schedulers are complete, and as many as there should be",
+            "the operator's schedulers are complete, as many as there should be, and bind pods",
             schedulers,
         )
         .needs([SchedulerObject]),
@@ -129,6 +129,7 @@ async fn schedulers(f: Fixture) -> Result {
     let asked = f.read(&nrs).await?["spec"]["replicas"].as_i64();
     let wanted = asked.unwrap_or(usual_replicas(&f));
     ensure!(i64::try_from(pods.len()) == Ok(wanted), "{} schedulers run, not {wanted}", pods.len());
+    ensure!(wanted == 0 || f.facts().scheduler.is_some(), "the schedulers have not bound a pod of the suite");
     let state = f.cluster().observer.now();
     let is_there = |pod: &Arc<Pod>| state.nodes.get(node_of(pod)).is_some_and(|node| is_control_plane(node));
     if state.nodes.values().any(|node| is_control_plane(node)) {

@@ -32,7 +32,7 @@ const CHOSEN: &str = "E2E_DEFECTS";
 /// The fewest defects that there have to be.
 const FEWEST: usize = 30;
 /// The longest wait of a spec, with a defect and without.
-const PATIENCE: &str = "--patience=20s";
+const PATIENCE: &str = "--patience=15s";
 /// The longest wait until the stack is complete.
 const LIMIT: Duration = Duration::from_secs(90);
 /// The most characters of what a spec said.
@@ -125,7 +125,7 @@ struct Run {
 /// Runs the specs with these ids.
 async fn specs(rig: &Rig, ids: &[&str]) -> Run {
     let lines = format!("\\] ({}) ", ids.join("|"));
-    let words = ["e2e", PATIENCE, "--spec-timeout=2m", "--keep-devices", "--output=json", "--focus", &lines];
+    let words = ["e2e", PATIENCE, "--spec-timeout=2m", "--output=json", "--focus", &lines];
     let ended = rig.run(&words).await;
     let result: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
     let cases = result["specs"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -135,7 +135,7 @@ async fn specs(rig: &Rig, ids: &[&str]) -> Run {
         code: ended.code,
         passed: cases.iter().filter(|case| case["ending"] == "passed").count(),
         failed: failed.map(|case| (text(&case["id"]), text(&case["reason"]).chars().take(MOST).collect())),
-        said: ended.stderr,
+        said: format!("{}\nverdicts: {}", ended.stderr, result["verdicts"]),
     }
 }
 

@@ -224,7 +224,7 @@ pub(super) const DEFECTS: &[Defect] = &[
         find: "if let Some(resource) = node.shortages(view, &spec.needs).next() {",
         replace: "if DEFECT_IS_ON && spec.needs.qos == Qos::BestEffort {\nreturn Err(Reason::StaleTopology);\n}\n\
                   if let Some(resource) = node.shortages(view, &spec.needs).next() {",
-        specs: &["48685"],
+        specs: &["48598"],
     },
     Defect {
         name: "taints-ignored",
@@ -296,8 +296,8 @@ pub(super) const DEFECTS: &[Defect] = &[
         name: "fingerprint-method-ignored",
         program: Operator,
         file: "crates/operator/src/numaresourcesoperator/args.rs",
-        find: "Some(PodsFingerprinting::Enabled) => &[",
-        replace: "Some(PodsFingerprinting::Enabled) if !DEFECT_IS_ON => &[",
+        find: "match config.pods_fingerprinting {",
+        replace: "match config.pods_fingerprinting.filter(|one| !DEFECT_IS_ON || *one == PodsFingerprinting::Disabled) {",
         specs: &["84312"],
     },
     Defect {
