@@ -126,12 +126,14 @@ pub(super) const DEFECTS: &[Defect] = &[
         specs: &["85770"],
     },
     Defect {
-        name: "last-release-missed",
+        name: "releases-missed",
         program: Exporter,
         file: "crates/exporter/src/scan_loop.rs",
         find: "let noticed_at = self.first_change.take().unwrap_or(started);",
-        replace: "if DEFECT_IS_ON && scan.listed.holders.is_empty() && self.outputs.desired.borrow().is_some() {\n\
-                  return Outcome::Same { held: false };\n}\n\
+        replace: "static MOST: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);\n\
+                  let holders = scan.listed.holders.len();\n\
+                  let fewer = MOST.fetch_max(holders, std::sync::atomic::Ordering::Relaxed) > holders;\n\
+                  if DEFECT_IS_ON && fewer {\nreturn Outcome::Same { held: true };\n}\n\
                   let noticed_at = self.first_change.take().unwrap_or(started);",
         specs: &["47594"],
     },
