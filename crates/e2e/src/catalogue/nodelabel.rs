@@ -70,10 +70,16 @@ async fn labelled(f: Fixture, by: By) -> Result {
     let amounts = f.amounts("16 16Gi")?;
     f.require_zones(&amounts)?;
     let pointer = format!("/metadata/labels/{}", KEY.replace('/', "~1"));
-    for node in f.nodes() {
+    for node in f.others() {
         f.changes().set(&Target::node(&node.name), &pointer, Some("medium".into())).await?;
     }
     f.pad(f.others(), Left(&[f.amounts("12 12Gi")?])).await?;
+    if by != By::Preferred {
+        let early = f.create(by.apply(f.pod("early").guaranteed(&amounts))).await?;
+        f.unschedulable(&early).await?;
+        f.delete(&early).await?;
+    }
+    f.changes().set(&Target::node(&target), &pointer, Some("medium".into())).await?;
     let before = f.free(&target).await?;
     let pods = f.deployment(by.apply(f.pod("p").guaranteed(&amounts)), 1).await?.running(1).await?;
     for pod in &pods {

@@ -199,7 +199,7 @@ pub(super) const DEFECTS: &[Defect] = &[
         program: Scheduler,
         file: "crates/topology/src/admit.rs",
         find: "need.amount = needs.pod_scope_whole_cpu;",
-        replace: "need.amount = if DEFECT_IS_ON { need.amount } else { needs.pod_scope_whole_cpu };",
+        replace: "need.amount = if DEFECT_IS_ON { (need.amount + 999) / 1000 * 1000 } else { needs.pod_scope_whole_cpu };",
         specs: &["74256"],
     },
     Defect {
