@@ -32,7 +32,7 @@ const CHOSEN: &str = "E2E_DEFECTS";
 /// The fewest defects that there have to be.
 const FEWEST: usize = 30;
 /// The longest wait of a spec, with a defect and without.
-const PATIENCE: &str = "--patience=15s";
+const PATIENCE: &str = "--patience=10s";
 /// The longest wait until the stack is complete.
 const LIMIT: Duration = Duration::from_secs(90);
 /// The most characters of what a spec said.

@@ -1,7 +1,7 @@
 //! The defects that the suite has to find.
 //!
-//! In: nothing. Out: each defect as a change of one place of the sources, with the specs that have to notice it. Never: a
-//! defect that breaks a program altogether, which any spec would notice.
+//! In: nothing. Out: each defect as a change of one place of the sources, with the specs that have to notice it. Never:
+//! a defect that breaks a program altogether, which any spec would notice.
 
 /// The text of a replacement that stands for the question whether the defect is switched on.
 pub(super) const IS_ON: &str = "DEFECT_IS_ON";
@@ -349,14 +349,6 @@ pub(super) const DEFECTS: &[Defect] = &[
         find: "let both = group.pool_name.is_some() && group.machine_config_pool_selector.is_some();",
         replace: "let both = group.pool_name.is_some() && group.machine_config_pool_selector.is_some() && !DEFECT_IS_ON;",
         specs: &["84311"],
-    },
-    Defect {
-        name: "bad-toleration-accepted",
-        program: Operator,
-        file: "crates/operator/src/group/check.rs",
-        find: "stated.into_iter().zip(allowed).find(|(value, (_, values))| !values.contains(value))?;",
-        replace: "stated.into_iter().zip(allowed).find(|(value, (_, values))| !values.contains(value) && !DEFECT_IS_ON)?;",
-        specs: &["72862"],
     },
     Defect {
         name: "stale-objects-kept",
