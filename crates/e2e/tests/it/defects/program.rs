@@ -23,9 +23,10 @@ pub(super) fn root() -> PathBuf {
 pub(super) fn place(defect: &Defect, text: &str) -> Range<usize> {
     let Defect { name, file, find, .. } = defect;
     let mut places = text.match_indices(find).map(|(at, found)| at..at + found.len());
-    let place = places.next().unwrap_or_else(|| panic!("{name}: {file} has no {find:?}"));
+    let place = places.next();
+    assert!(place.is_some(), "{name}: {file} has no {find:?}");
     assert_eq!(places.next(), None, "{name}: {file} has {find:?} twice");
-    place
+    place.unwrap()
 }
 
 /// The defects by file.
