@@ -7,13 +7,14 @@ mod common;
 mod quick;
 
 pub use common::CommonArgs;
+use common::{Mode, Specs};
 pub use quick::{QuickArgs, run as run_quick};
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use api::goduration::GoDuration;
-use clap::builder::FalseyValueParser;
+use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use regex_lite::Regex;
 use runtime::output::Format;
 use runtime::stderr;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Settings;
 use crate::label_filter::LabelFilter;
+use crate::machines::WORKER;
 use crate::report::{Case, Ending};
 use crate::runner::{Devices, Plan};
 use crate::selection::Selection;
@@ -37,7 +39,8 @@ use crate::{catalogue, compat};
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  tholepin e2e --list\n  tholepin e2e --tier-up-to 1\n  \
     tholepin e2e --label-filter 'feature:tmpol && !devices' --junit e2e.xml\n  \
-    tholepin e2e --focus 4757 --keep-going=false\n  tholepin e2e --scheduler-name default-scheduler -o json")]
+    tholepin e2e --focus 4757 --keep-going=false\n  \
+    tholepin e2e --setup --teardown --tier-up-to 0\n  tholepin e2e --scheduler-name default-scheduler -o json")]
 pub struct Args {
     /// Print the chosen specs, a line each, and do nothing
     #[arg(long)]
@@ -45,6 +48,19 @@ pub struct Args {
     /// Look at the cluster and say which of the chosen specs would be skipped, and why
     #[arg(long, conflicts_with = "list", env = "DRY_RUN", value_parser = FalseyValueParser::new())]
     dry_run: bool,
+    /// Make the stack first where the operator's objects are missing, and leave it, the suite's namespace and devices
+    #[arg(long, env = "SETUP", value_parser = FalseyValueParser::new())]
+    setup: bool,
+    /// Remove at the end what --setup has made, now or before
+    #[arg(long, env = "TEARDOWN", value_parser = FalseyValueParser::new())]
+    teardown: bool,
+    /// Run no spec: only --setup, or only --teardown
+    #[arg(long)]
+    no_run_tests: bool,
+    /// The role of the nodes that exporters are for, with --setup
+    #[arg(long, value_name = "ROLE", env = "E2E_NODE_ROLE", default_value = WORKER,
+        value_parser = NonEmptyStringValueParser::new())]
+    node_role: String,
     /// Run only specs whose line matches (regular expression; several: any of them)
     #[arg(long, value_name = "REGEX", value_parser = regex, env = "E2E_SERIAL_FOCUS")]
     focus: Vec<Regex>,
@@ -118,8 +134,22 @@ impl Args {
         }
     }
 
+    fn mode(&self) -> anyhow::Result<Mode> {
+        let specs = match (self.dry_run, self.no_run_tests || compat::runs_no_tests()) {
+            (true, _) => Specs::Foreseen,
+            (false, true) => Specs::LeftOut,
+            (false, false) => Specs::Run,
+        };
+        let changes = self.setup || self.teardown;
+        anyhow::ensure!(!self.dry_run || !changes, "--dry-run goes without --setup and --teardown");
+        anyhow::ensure!(specs != Specs::LeftOut || changes, "--no-run-tests needs --setup or --teardown");
+        let setup = self.setup.then(|| self.node_role.clone());
+        Ok(Mode { setup, specs, teardown: self.teardown })
+    }
+
     fn plan(&self) -> Plan {
-        let is_kept = self.keep_devices || compat::keeps_devices();
+        let is_set_up = self.setup && !self.teardown;
+        let is_kept = is_set_up || self.keep_devices || compat::keeps_devices();
         let devices = if is_kept { Devices::Kept } else { Devices::Removed };
         Plan {
             settings: Settings {
@@ -151,7 +181,7 @@ pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCod
         return Ok(ExitCode::SUCCESS);
     }
     compat::unused().for_each(stderr::line);
-    let tested = args.common.test(&args.plan(), |_| specs.clone(), args.dry_run, &token).await?;
+    let tested = args.common.test(&args.plan(), |_| specs.clone(), &args.mode()?, &token).await?;
     if !args.dry_run {
         return args.common.write(&tested);
     }

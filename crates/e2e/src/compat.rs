@@ -25,6 +25,17 @@ pub fn unused() -> impl Iterator<Item = String> {
     set.map(|(name, instead)| format!("{name} has no effect: {instead}"))
 }
 
+/// Whether a variable asks to run no spec.
+#[must_use]
+pub fn runs_no_tests() -> bool {
+    std::env::var("RUN_TESTS").is_ok_and(|value| is_no(&value))
+}
+
+/// A word that says no.
+fn is_no(word: &str) -> bool {
+    ["0", "f", "false", "n", "no", "off"].contains(&word.to_ascii_lowercase().as_str())
+}
+
 /// Whether a variable asks to leave the devices, whatever its value.
 #[must_use]
 pub fn keeps_devices() -> bool {

@@ -24,6 +24,8 @@ use crate::{rights, settled};
 /// The group of the operator's kinds.
 const OPERATOR_GROUP: &str = "nodetopology.openshift.io";
 
+/// The label of nodes that run the cluster's own programs.
+pub const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// The scheduler of every cluster.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 

@@ -15,6 +15,7 @@ pub mod diagnosis;
 pub mod dial;
 pub mod facts;
 pub mod fixture;
+pub mod installation;
 pub mod label_filter;
 pub mod lanes;
 pub mod lock;

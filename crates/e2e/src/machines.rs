@@ -86,7 +86,7 @@ pub fn role(pool: &str) -> String {
 }
 
 /// The label of a pool by which KubeletConfigs select it.
-fn pool_label(pool: &str) -> String {
+pub(crate) fn pool_label(pool: &str) -> String {
     format!("pools.operator.{GROUP}/{pool}")
 }
 

@@ -57,6 +57,23 @@ pub async fn until<T>(
     }
 }
 
+/// Waits until an object is gone, or another one has its name.
+///
+/// # Errors
+/// When it stays.
+pub async fn gone(
+    cluster: &Cluster,
+    (target, uid): (&Target, &str),
+    limit: Duration,
+) -> std::result::Result<(), Timeout> {
+    let what = format!("{} {} is gone", target.kind, target.name);
+    until(cluster, target, (&what, limit), |found| match found {
+        Some(found) if found.metadata.uid.as_deref() == Some(uid) => Err("it is still there".to_owned()),
+        _ => Ok(()),
+    })
+    .await
+}
+
 /// The object as JSON, with which pointers work.
 #[must_use]
 pub fn value(object: &DynamicObject) -> Value {
@@ -83,12 +100,8 @@ impl Fixture {
     /// # Errors
     /// When it stays.
     pub async fn gone(&self, target: &Target, uid: &str) -> Result {
-        let what = format!("{} {} is gone", target.kind, target.name);
-        self.until_object(target, &what, |found| match found {
-            Some(found) if found.metadata.uid.as_deref() == Some(uid) => Err("it is still there".to_owned()),
-            _ => Ok(()),
-        })
-        .await
+        let cluster = self.cluster();
+        Ok(gone(cluster, (target, uid), cluster.settings.patience).await?)
     }
 
     /// The object now, as JSON.

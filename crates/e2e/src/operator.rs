@@ -27,7 +27,7 @@ use crate::undo::Target;
 /// The labels of the operator's own Deployment and pods.
 pub const OPERATOR_LABELS: &str = "app=numaresources-operator,control-plane=controller-manager";
 /// A rollout replaces one pod after the other, so it may take longer than one condition.
-const ROLLOUT: u32 = 3;
+pub(crate) const ROLLOUT: u32 = 3;
 /// The node groups.
 pub const GROUPS: &str = "/spec/nodeGroups";
 /// The configuration of the only node group.
@@ -118,7 +118,7 @@ pub fn complete(object: &Value) -> std::result::Result<i64, String> {
 }
 
 /// The DaemonSets that a NUMAResourcesOperator's status names.
-fn sets(operator: &Value) -> Vec<Target> {
+pub(crate) fn sets(operator: &Value) -> Vec<Target> {
     let status = &operator["status"];
     let list = |field: &str| status[field].as_array().cloned().unwrap_or_default();
     // The first list has those that are not ready too; not every version of the operator writes it.
@@ -132,6 +132,11 @@ fn sets(operator: &Value) -> Vec<Target> {
 fn deployment(scheduler: &Value) -> Option<Target> {
     let (namespace, name) = pair(&scheduler["status"]["deployment"])?;
     Some(Target::of(&ApiResource::erase::<Deployment>(&()), &namespace, &name))
+}
+
+/// The workloads that the status of either object names.
+pub(crate) fn workloads(object: &Value) -> impl Iterator<Item = Target> {
+    sets(object).into_iter().chain(deployment(object))
 }
 
 /// Namespace and name.
@@ -180,7 +185,7 @@ impl Stack {
             if AVAILABLE.of(&now).is_ok() {
                 stack.objects.push(target);
             }
-            workloads.extend(sets(&now).into_iter().chain(deployment(&now)));
+            workloads.extend(self::workloads(&now));
         }
         for (target, now) in try_join_all(workloads.into_iter().map(read)).await? {
             if let Some(pods) = now.and_then(|now| complete(&now).ok()) {
@@ -228,7 +233,7 @@ pub async fn settle(cluster: &Cluster) {
         let Ok(now) = object::until(cluster, &target, ("Available", limit), test).await else {
             continue;
         };
-        for workload in sets(&now).into_iter().chain(deployment(&now)) {
+        for workload in workloads(&now) {
             let test = |found: Option<&_>| there(found).and_then(|now| complete(&now));
             _ = object::until(cluster, &workload, ("complete", limit), test).await;
         }

@@ -17,6 +17,7 @@ use crate::cluster::Settings;
 use crate::diagnosis;
 use crate::facts::{Facts, NodeFacts};
 use crate::fixture::Fixture;
+use crate::installation::either;
 use crate::lanes::{Lanes, NodeRequest, Turn};
 use crate::need::Need;
 use crate::report::{Case, Ending};
@@ -93,14 +94,13 @@ impl Runner {
         progress: &dyn Progress,
     ) -> anyhow::Result<Self> {
         progress.step("looking at the cluster");
-        let mut session = Session::open(clients, &plan, &token).await?;
+        let kinds = Facts::kinds(&clients.1).await?;
+        Facts::require_reports(&kinds)?;
+        let mut session = Session::open(clients, (&plan.settings, kinds), &token).await?;
         match session.prepare(&plan, progress).await {
             Ok(verdict) => Ok(Self { session, plan, verdict, token }),
             // Nothing is left of a run that did not begin.
-            Err(error) => match session.close(progress).await {
-                Ok(()) => Err(error),
-                Err(left) => Err(anyhow::anyhow!("{error:#}; and then: {left:#}")),
-            },
+            Err(error) => Err(either(error, session.close(progress).await)),
         }
     }
 
@@ -201,15 +201,15 @@ impl Runner {
 
     /// Takes everything away, and says what is wrong as a whole.
     async fn finish(self, progress: &dyn Progress) -> anyhow::Result<Vec<String>> {
-        progress.step("taking everything away");
         let is_lost = self.session.lock.is_lost();
         let cluster = Arc::clone(&self.session.cluster);
         if self.plan.devices == Devices::Kept {
-            self.session.lock.release().await;
+            self.session.leave().await;
         } else {
+            progress.step("taking everything away");
             self.session.close(progress).await?;
         }
-        let mut wrong = self.verdict.end(&cluster).await;
+        let mut wrong = self.verdict.end(&cluster, self.plan.devices).await;
         if is_lost {
             wrong.push("the run lost its lease: another run may have been under way".to_owned());
         }

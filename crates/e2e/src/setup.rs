@@ -3,6 +3,7 @@
 //! In: a client. Out: an empty namespace of the suite that no other run uses, devices in the reports, the schedulers
 //! that bind pods. Never: something of an earlier run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::{Cluster, NAMESPACE};
+use crate::cluster::{Cluster, NAMESPACE, Settings};
 use crate::facts::{DEFAULT_SCHEDULER, Facts};
 use crate::fixture::{gone_already, sweep};
 use crate::lock::Lock;
@@ -41,21 +42,23 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins to watch the cluster, and takes the suite's namespace. Clients: one for watches, one for requests.
+    /// Begins to watch a cluster with these kinds, and takes the suite's namespace. Clients: one for watches, one for
+    /// requests.
     ///
     /// # Errors
-    /// When nothing can be tested: no reports, missing rights, another run.
+    /// When nothing can be done: missing rights, another run.
     pub async fn open(
         (watches, client): (Client, Client),
-        plan: &Plan,
+        (settings, kinds): (&Settings, BTreeSet<String>),
         token: &CancellationToken,
     ) -> anyhow::Result<Self> {
-        let settings = plan.settings.clone();
-        let kinds = Facts::kinds(&client).await?;
-        Facts::require_reports(&kinds)?;
+        let settings = settings.clone();
         rights::require(&client).await?;
         let observer = Observer::start(&watches);
-        observer.synced(settings.patience).await?;
+        // Reports are not listed before their kind is there.
+        if Facts::require_reports(&kinds).is_ok() {
+            observer.synced(settings.patience).await?;
+        }
         let lock = enter(&client, settings.patience, token).await?;
         let undo = Arc::new(Undo::open(&client, NAMESPACE).await?);
         let cluster = Cluster { client, watches, observer, facts: Facts::new(kinds), settings, undo };
@@ -67,8 +70,8 @@ impl Session {
     /// # Errors
     /// When no node can be used, or the scheduler that the plan names binds no pod.
     pub async fn prepare(&mut self, plan: &Plan, progress: &dyn Progress) -> anyhow::Result<Verdict> {
+        let undone = self.clean(progress).await?;
         let cluster = Arc::get_mut(&mut self.cluster).context("the cluster is in use already")?;
-        let undone = clean(cluster, progress).await?;
         cluster.facts = Facts::gather(&cluster.client, &cluster.observer, cluster.settings.patience).await?;
         if undone > 0 {
             operator::settle(cluster).await;
@@ -85,13 +88,35 @@ impl Session {
         Ok(verdict)
     }
 
+    /// Takes away what the suite has made, and undoes what it has changed; says how many changes.
+    ///
+    /// # Errors
+    /// When something stays.
+    pub async fn clean(&self, progress: &dyn Progress) -> anyhow::Result<usize> {
+        let cluster = &self.cluster;
+        let left = cluster.undo.pending().await;
+        if left > 0 {
+            progress.step(&format!("undoing {left} changes"));
+        }
+        let all = format!("{RUN_LABEL}=e2e");
+        sweep(cluster, &all).await?;
+        cluster.undo.all().await?;
+        machines::sweep(cluster, &all).await?;
+        Ok(left)
+    }
+
+    /// Lets go of the cluster; the namespace with all that is in it stays.
+    pub async fn leave(self) {
+        self.lock.release().await;
+    }
+
     /// Takes everything away: what specs have left, the namespace, the lease.
     ///
     /// # Errors
     /// When something stays.
     pub async fn close(self, progress: &dyn Progress) -> anyhow::Result<()> {
+        self.clean(progress).await?;
         let Self { cluster, lock } = self;
-        clean(&cluster, progress).await?;
         let namespaces = Api::<Namespace>::all(cluster.client.clone());
         gone_already(namespaces.delete(NAMESPACE, &DeleteParams::default()).await)?;
         lock.release().await;
@@ -111,19 +136,6 @@ async fn enter(client: &Client, patience: Duration, token: &CancellationToken) -
             State::Vanishing | State::Absent => lock.release().await,
         }
     }
-}
-
-/// Takes away what the suite has made, and undoes what it has changed; says how many changes.
-async fn clean(cluster: &Cluster, progress: &dyn Progress) -> anyhow::Result<usize> {
-    let left = cluster.undo.pending().await;
-    if left > 0 {
-        progress.step(&format!("undoing {left} changes"));
-    }
-    let all = format!("{RUN_LABEL}=e2e");
-    sweep(cluster, &all).await?;
-    cluster.undo.all().await?;
-    machines::sweep(cluster, &all).await?;
-    Ok(left)
 }
 
 /// How far the suite's namespace is.

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
 use kube::api::DynamicObject;
+use kube::{Api, ResourceExt as _};
 use runtime::output::one_line;
 use serde_json::Value;
 use topology::zone::Free;
@@ -20,6 +20,7 @@ use crate::facts::Singleton;
 use crate::fixture::difference_of;
 use crate::logs::{self, Severity};
 use crate::observed::Observed;
+use crate::runner::Devices;
 use crate::settled;
 
 /// The most lines of logs.
@@ -47,8 +48,8 @@ impl Verdict {
         Ok(Self { free, objects, nodes: marks(&cluster.observer.now()), began: Timestamp::now() })
     }
 
-    /// What is wrong now.
-    pub async fn end(self, cluster: &Cluster) -> Vec<String> {
+    /// What is wrong now; `kept` says what became of the suite's devices.
+    pub async fn end(self, cluster: &Cluster, kept: Devices) -> Vec<String> {
         let state = cluster.observer.now();
         let mut wrong: Vec<String> = state
             .rejected
@@ -80,19 +81,18 @@ impl Verdict {
         wrong.extend(
             changed.map(|(node, _)| format!("labels, taints or cordon of node {node} are not as before")),
         );
-        if let Some(pod) = state.pods.values().find(|pod| is_left(pod)) {
-            wrong.push(format!("pod {} is left", pod.metadata.name.as_deref().unwrap_or_default()));
-        }
+        wrong.extend(left(&state, kept).map(|name| format!("pod {name} is left")));
         wrong.extend(said(logs::of_stack(cluster, self.began).await));
         wrong
     }
 }
 
-/// Whether a pod is of a spec. The devices' pods are there only where they are to stay.
-fn is_left(pod: &Pod) -> bool {
-    let labels = pod.metadata.labels.as_ref();
-    let is_of_devices = labels.and_then(|all| all.get("app")).is_some_and(|app| app == devices::NAME);
-    pod.metadata.namespace.as_deref() == Some(NAMESPACE) && !is_of_devices
+/// A pod in the suite's namespace that should not be there.
+fn left(state: &Observed, kept: Devices) -> Option<&str> {
+    let is_kept =
+        |pod: &Pod| kept == Devices::Kept && pod.labels().get("app").is_some_and(|app| app == devices::NAME);
+    let mut left = state.pods.iter().filter(|((namespace, _), pod)| namespace == NAMESPACE && !is_kept(pod));
+    left.next().map(|((_, name), _)| &**name)
 }
 
 /// What the stack should not have logged: requests that were denied, and warnings of the scheduler that are not about
@@ -122,4 +122,28 @@ pub(crate) fn marks(state: &Observed) -> BTreeMap<String, Value> {
         (name.clone(), value)
     });
     marks.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn of_the_suites_pods_only_devices_that_are_kept_may_be_left() {
+        let mut state = Observed::default();
+        let mut add = |namespace: &str, name: &str, app: &str| {
+            let mut pod = Pod::default();
+            pod.metadata.labels = Some([("app".to_owned(), app.to_owned())].into());
+            state.pods.insert((namespace.to_owned(), name.to_owned()), Arc::new(pod));
+        };
+        add("other", "a", "a");
+        add(NAMESPACE, "b", devices::NAME);
+        let of = |kept| left(&state, kept).map(str::to_owned);
+        assert_eq!(of(Devices::Removed).as_deref(), Some("b"));
+        assert_eq!(of(Devices::Kept), None);
+        state.pods.insert((NAMESPACE.to_owned(), "c".to_owned()), Arc::default());
+        assert_eq!(left(&state, Devices::Kept), Some("c"));
+    }
 }

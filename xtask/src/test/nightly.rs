@@ -87,7 +87,7 @@ const LONG: &[Long] = &[
     long(
         "e2e-interruptions",
         &[("E2E_INTERRUPTIONS", "20")],
-        "-p e2e --test it -- suite::our_stack_passes",
+        "-p e2e --test it -- suite::our_stack_passes suite::made_and_removed",
         "interrupted: 20 ",
     ),
     long(

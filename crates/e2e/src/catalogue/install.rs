@@ -1,28 +1,20 @@
 //! The stack as the operator installs it, removes it and makes it anew.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use api::numaresources::LogLevel;
-use k8s_openapi::api::admissionregistration::v1::{
-    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
-};
-use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod, Service, ServiceAccount};
-use k8s_openapi::api::networking::v1::NetworkPolicy;
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use kube::api::{ApiResource, ListParams};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::Value;
 
+use crate::facts::CONTROL_PLANE;
 use crate::fixture::Fixture;
+use crate::installation::owned;
 use crate::need::Need::{Operator, SchedulerObject};
 use crate::operator::{AVAILABLE, Wanted, node_of};
 use crate::spec::{Result, Skip, Spec};
 use crate::undo::Target;
 
-/// The label of nodes that run the cluster's own programs.
-const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 /// The kind of definitions.
 const DEFINITION: (&str, &str, &str) =
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions");
@@ -188,44 +180,6 @@ async fn own_image(f: Fixture) -> Result {
     Ok(())
 }
 
-/// Everything that an object controls, by kind and name, with its UID.
-async fn owned(
-    f: &Fixture,
-    uid: &str,
-    namespace: &str,
-) -> Result<BTreeMap<(String, String), (Target, String)>> {
-    let namespaced = [
-        ApiResource::erase::<DaemonSet>(&()),
-        ApiResource::erase::<Deployment>(&()),
-        ApiResource::erase::<ConfigMap>(&()),
-        ApiResource::erase::<Service>(&()),
-        ApiResource::erase::<ServiceAccount>(&()),
-        ApiResource::erase::<Role>(&()),
-        ApiResource::erase::<RoleBinding>(&()),
-        ApiResource::erase::<NetworkPolicy>(&()),
-    ];
-    let of_cluster = [
-        ApiResource::erase::<ClusterRole>(&()),
-        ApiResource::erase::<ClusterRoleBinding>(&()),
-        ApiResource::erase::<ValidatingAdmissionPolicy>(&()),
-        ApiResource::erase::<ValidatingAdmissionPolicyBinding>(&()),
-    ];
-    let namespaced = namespaced.into_iter().map(|kind| (kind, namespace));
-    let mut owned = BTreeMap::new();
-    for (kind, namespace) in namespaced.chain(of_cluster.into_iter().map(|kind| (kind, ""))) {
-        let all = Target::of(&kind, namespace, "").api(&f.cluster().client);
-        for object in all.list(&ListParams::default()).await? {
-            let is_own = object.metadata.owner_references.iter().flatten().any(|owner| owner.uid == uid);
-            let (Some(name), Some(own), true) = (object.metadata.name, object.metadata.uid, is_own) else {
-                continue;
-            };
-            let target = Target::of(&kind, namespace, &name);
-            owned.insert((kind.kind.clone(), name), (target, own));
-        }
-    }
-    Ok(owned)
-}
-
 async fn made_anew(f: Fixture, removed: Removed) -> Result {
     let target = match removed {
         Removed::Operator => f.nro()?,
@@ -235,7 +189,7 @@ async fn made_anew(f: Fixture, removed: Removed) -> Result {
     let workloads = workloads(&f, removed).await?;
     let namespace = workloads.first().context("it has no workload")?.namespace.clone();
     let uid = f.uid(&target).await?;
-    let before = owned(&f, &uid, &namespace).await?;
+    let before = owned(f.cluster(), &uid, &namespace).await?;
     ensure!(!before.is_empty(), "{} controls nothing", target.kind);
     let mark = f.changes().mark().await;
     f.changes().delete(&target).await?;
@@ -248,7 +202,7 @@ async fn made_anew(f: Fixture, removed: Removed) -> Result {
     for workload in &workloads {
         f.complete(workload).await?;
     }
-    let after = owned(&f, &f.uid(&target).await?, &namespace).await?;
+    let after = owned(f.cluster(), &f.uid(&target).await?, &namespace).await?;
     let missing = before.keys().find(|name| !after.contains_key(*name));
     ensure!(missing.is_none(), "{missing:?} did not come again");
     let further = after.keys().find(|name| !before.contains_key(*name));

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use api::goduration::GoDuration;
 use futures::future::join_all;
+use kube::Client;
 use runtime::client::{Connection, Options};
 use runtime::output::{Format, OutputArgs, one_line};
 use runtime::stderr;
@@ -19,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Settings;
 use crate::facts::Facts;
+use crate::installation::{self, either};
 use crate::pods::Images;
 use crate::report::{self, Case, Counts, Document, junit};
 use crate::runner::{Plan, Progress, Runner};
@@ -75,6 +77,29 @@ pub struct CommonArgs {
     pub output: OutputArgs<Format>,
 }
 
+/// What is done on each cluster.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mode {
+    /// The stack is made first where there is none, with exporters for nodes of this role.
+    pub(super) setup: Option<String>,
+    /// What becomes of the specs.
+    pub(super) specs: Specs,
+    /// What a setup has made is removed at the end.
+    pub(super) teardown: bool,
+}
+
+/// What becomes of the specs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Specs {
+    /// They are run.
+    #[default]
+    Run,
+    /// It is said which would be skipped.
+    Foreseen,
+    /// They are left out.
+    LeftOut,
+}
+
 /// A cluster that was tested.
 pub(super) struct Tested {
     /// The name of the cluster, where one was given.
@@ -106,7 +131,7 @@ impl CommonArgs {
         Settings { patience: self.patience, rollout: self.patience, images, target_node: None }
     }
 
-    /// Runs on each cluster the specs that `choose` has for it; a dry run says which would be skipped.
+    /// Runs on each cluster the specs that `choose` has for it, as the mode says.
     ///
     /// # Errors
     /// When a cluster cannot be tested at all, in one line.
@@ -114,7 +139,7 @@ impl CommonArgs {
         &self,
         plan: &Plan,
         choose: impl Fn(&Facts) -> Vec<Spec>,
-        dry_run: bool,
+        mode: &Mode,
         token: &CancellationToken,
     ) -> anyhow::Result<Vec<Tested>> {
         let contexts: Vec<Option<&str>> = match &*self.context {
@@ -123,7 +148,7 @@ impl CommonArgs {
         };
         let choose = &choose;
         let tests = contexts.into_iter().map(|context| async move {
-            let tested = self.one(context, plan.clone(), choose, dry_run, token).await;
+            let tested = self.one(context, plan.clone(), choose, mode, token).await;
             // With several clusters an error has to say which.
             match context.filter(|_| self.context.len() > 1) {
                 Some(context) => tested.with_context(|| format!("context {context}")),
@@ -138,7 +163,7 @@ impl CommonArgs {
         context: Option<&str>,
         plan: Plan,
         choose: impl Fn(&Facts) -> Vec<Spec>,
-        dry_run: bool,
+        mode: &Mode,
         token: &CancellationToken,
     ) -> anyhow::Result<Tested> {
         let began = Instant::now();
@@ -151,13 +176,22 @@ impl CommonArgs {
         let connection = Connection::open(&options).await?;
         let clients = (connection.watch_client()?, connection.client_with_timeout(REQUEST_TIMEOUT)?);
         let lines = self.lines(context.as_deref());
-        let runner = Runner::prepare(clients, plan, token.clone(), &lines).await?;
-        let specs = choose(runner.facts());
-        let (cases, verdicts) = if dry_run {
-            let cases = specs.iter().map(|spec| runner.foreseen(spec)).collect();
-            runner.run(&[], &lines).await.map(|(_, verdicts)| (cases, verdicts))?
-        } else {
-            runner.run(&specs, &lines).await?
+        let settings = plan.settings.clone();
+        let tested = async {
+            if let Some(role) = &mode.setup {
+                installation::make(clients.clone(), (&settings, role), token, &lines).await?;
+            }
+            Box::pin(tested(clients.clone(), (plan, mode), choose, token, &lines)).await
+        };
+        let tested = tested.await;
+        // Also after an interruption or a setup that has failed.
+        let removed = match mode.teardown {
+            true => installation::remove(clients, &settings, &lines).await,
+            false => Ok(()),
+        };
+        let (specs, cases, verdicts) = match (tested, removed) {
+            (Ok(tested), removed) => removed.map(|()| tested)?,
+            (Err(error), removed) => return Err(either(error, removed)),
         };
         Ok(Tested { context, specs, cases, verdicts, seconds: began.elapsed().as_secs_f64() })
     }
@@ -212,6 +246,29 @@ impl Tested {
             specs: &self.cases,
         }
     }
+}
+
+/// The specs of a cluster, how they ended, and what is wrong as a whole.
+async fn tested(
+    clients: (Client, Client),
+    (plan, mode): (Plan, &Mode),
+    choose: impl Fn(&Facts) -> Vec<Spec>,
+    token: &CancellationToken,
+    lines: &Lines,
+) -> anyhow::Result<(Vec<Spec>, Vec<Case>, Vec<String>)> {
+    // Nothing is looked at by a mere teardown, whose cluster may be broken.
+    if mode.specs == Specs::LeftOut && mode.setup.is_none() {
+        return Ok(<_>::default());
+    }
+    let runner = Runner::prepare(clients, plan, token.clone(), lines).await?;
+    let specs = if mode.specs == Specs::LeftOut { Vec::new() } else { choose(runner.facts()) };
+    let (cases, verdicts) = if mode.specs == Specs::Foreseen {
+        let cases = specs.iter().map(|spec| runner.foreseen(spec)).collect();
+        runner.run(&[], lines).await.map(|(_, verdicts)| (cases, verdicts))?
+    } else {
+        runner.run(&specs, lines).await?
+    };
+    Ok((specs, cases, verdicts))
 }
 
 impl Lines {

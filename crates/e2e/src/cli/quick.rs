@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::common::CommonArgs;
+use super::common::{CommonArgs, Mode};
 use crate::quick;
 use crate::runner::{Devices, Plan};
 
@@ -43,5 +43,5 @@ pub async fn run(args: QuickArgs, token: CancellationToken) -> anyhow::Result<Ex
         devices: Devices::Absent,
         kubelet_root: String::new(),
     };
-    common.write(&common.test(&plan, quick::specs, false, &token).await?)
+    common.write(&common.test(&plan, quick::specs, &Mode::default(), &token).await?)
 }

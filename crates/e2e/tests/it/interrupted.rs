@@ -46,7 +46,7 @@ fn share(round: u32) -> f64 {
 }
 
 /// What lasts of every object. Other clients' marks on fields are no content.
-async fn content(rig: &Rig) -> Dump {
+pub(crate) async fn content(rig: &Rig) -> Dump {
     let mut objects = dump::dump(&rig.admin).await.unwrap();
     for object in objects.values_mut() {
         object["metadata"].as_object_mut().and_then(|metadata| metadata.remove("managedFields"));

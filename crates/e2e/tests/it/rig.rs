@@ -81,9 +81,20 @@ pub(crate) fn programs() -> Option<(testkit::env::Rig, PathBuf)> {
     Some((rig, program?))
 }
 
-/// Plays `body` in a cluster: on Kubernetes with two nodes of each scope; on OpenShift with a tainted master and two
-/// workers, whose kubelets a fake of the Machine Config Operator changes; on HyperShift with two workers of a NodePool.
+/// Plays `body` in a cluster with the stack; see [`play_operator`].
 pub(crate) fn play(platform: Platform, body: impl AsyncFnOnce(Rig) + Send) {
+    play_operator(platform, async |rig| {
+        let began = Instant::now();
+        rig.install_stack().await;
+        println!("rig: with the stack after {:?} more", began.elapsed());
+        body(rig).await;
+    });
+}
+
+/// Plays `body` in a cluster with the operator and none of its objects: on Kubernetes with two nodes of each scope; on
+/// OpenShift with a tainted master and two workers, whose kubelets a fake of the Machine Config Operator changes; on
+/// HyperShift with two workers of a NodePool.
+pub(crate) fn play_operator(platform: Platform, body: impl AsyncFnOnce(Rig) + Send) {
     let Some((rig, program)) = programs() else { return };
     let image = image(&program);
     play_image((rig, program), platform, image, body);
@@ -119,9 +130,8 @@ pub(crate) fn play_image(
             }
         };
         let rig = Rig { _mco, cluster, admin, platform, program };
+        rig.install_operator().await;
         println!("rig: a cluster in {:?}", began.elapsed());
-        rig.install().await;
-        println!("rig: with the stack in {:?}", began.elapsed());
         body(rig).await;
     })
     .unwrap();
@@ -204,7 +214,7 @@ impl Rig {
         command
     }
 
-    async fn install(&self) {
+    async fn install_operator(&self) {
         for definition in [api::crd::operator_crd(), api::crd::scheduler_crd()] {
             install_crds(&self.admin, &serde_json::to_string(&definition).unwrap()).await.unwrap();
         }
@@ -214,6 +224,9 @@ impl Rig {
         for object in manifests::objects(&options) {
             self.apply(&object).await;
         }
+    }
+
+    async fn install_stack(&self) {
         let group = match self.platform {
             Platform::Kubernetes => json!({ "poolName": POOL, "nodeSelector": {} }),
             Platform::OpenShift => json!({ "poolName": "worker" }),

@@ -1,24 +1,22 @@
 //! Our stack passes our suite: tier 0, or what `E2E_ARGS` says.
 
 use deployer::platform::Platform;
+use testkit::dump::{self, Dump};
 
 use super::interrupted;
-use super::rig::{Rig, play};
+use super::rig::{Rig, play, play_operator};
 
 /// `E2E_ARGS='--focus 85792' cargo xtask test -p e2e --test it -- suite --nocapture` runs what it is told.
 /// `E2E_INTERRUPTIONS=20` ends so many runs instead. Without both: tier 0, the quick test, one interruption.
 #[test]
 fn our_stack_passes() {
-    play(Platform::Kubernetes, async |rig| {
-        let told = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        match (told("E2E_ARGS"), told("E2E_INTERRUPTIONS")) {
-            (_, Some(count)) => interrupted::many(&rig, count.parse().unwrap()).await,
-            (Some(arguments), None) => passes(&rig, &arguments).await,
-            (None, None) => {
-                passes(&rig, "--tier-up-to=0").await;
-                quick_test(&rig).await;
-                interrupted::many(&rig, 1).await;
-            }
+    play(Platform::Kubernetes, async |rig| match (told("E2E_ARGS"), told("E2E_INTERRUPTIONS")) {
+        (_, Some(count)) => interrupted::many(&rig, count.parse().unwrap()).await,
+        (Some(arguments), None) => passes(&rig, &arguments).await,
+        (None, None) => {
+            passes(&rig, "--tier-up-to=0").await;
+            quick_test(&rig).await;
+            interrupted::many(&rig, 1).await;
         }
     });
 }
@@ -36,6 +34,62 @@ fn openshift() {
 #[ignore = "`cargo xtask nightly e2e` runs it"]
 fn hypershift() {
     play(Platform::HyperShift, async |rig| passes(&rig, "--label-filter=hypershift").await);
+}
+
+/// The stack is made where there is none, passes, and goes with all that came with it. It takes a minute, so it is
+/// tried only where `E2E_INTERRUPTIONS` says something.
+#[test]
+fn made_and_removed() {
+    if told("E2E_INTERRUPTIONS").is_none() {
+        return;
+    }
+    play_operator(Platform::Kubernetes, async |rig| {
+        dump::settled(&rig.admin).await.unwrap();
+        let before = interrupted::content(&rig).await;
+        expect(&rig, "--focus 48685", 1).await;
+        expect(&rig, "--setup --no-run-tests", 0).await;
+        let made = interrupted::content(&rig).await;
+        for object in MADE {
+            assert!(made.contains_key(object), "{object} is missing");
+        }
+        // It is there already, and stays after a run that removes its own namespace.
+        expect(&rig, "--setup --focus 48685", 0).await;
+        expect(&rig, "--focus 47574", 0).await;
+        expect(&rig, "--teardown --no-run-tests", 0).await;
+        same_as(&rig, &before).await;
+        expect(&rig, "--setup --teardown --focus 48685", 0).await;
+        same_as(&rig, &before).await;
+        println!("installation: made twice and removed, the cluster as before");
+    });
+}
+
+/// What a setup makes.
+const MADE: [&str; 4] = [
+    "NUMAResourcesOperator.nodetopology.openshift.io numaresourcesoperator",
+    "NUMAResourcesScheduler.nodetopology.openshift.io numaresourcesscheduler",
+    "Namespace. tholepin-e2e",
+    "DaemonSet.apps tholepin-e2e/numacell",
+];
+
+async fn expect(rig: &Rig, arguments: &str, code: i32) {
+    let words: Vec<&str> = ["e2e"].into_iter().chain(arguments.split_whitespace()).collect();
+    let ended = rig.run(&words).await;
+    println!("{}\n{}", ended.stderr, ended.stdout);
+    assert_eq!(ended.code, Some(code), "{arguments}");
+}
+
+/// The cluster is as it was, object by object, once controllers are at rest.
+async fn same_as(rig: &Rig, before: &Dump) {
+    dump::settled(&rig.admin).await.unwrap();
+    let mut after = interrupted::content(rig).await;
+    // The operator never deletes the definition of reports, which other programs share.
+    after.retain(|name, _| !name.ends_with(".topology.node.k8s.io") || before.contains_key(name));
+    let differences = dump::difference(before, &after);
+    assert_eq!(differences, [""; 0]);
+}
+
+fn told(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 async fn passes(rig: &Rig, arguments: &str) {
