@@ -96,6 +96,7 @@ const LONG: &[Long] = &[
         "-p e2e --test it -- defects::found --include-ignored",
         "defects: ",
     ),
+    long("e2e-lag", &[("E2E_LAG", "10s")], "-p e2e --test it -- suite::lagging_exporters", "e2e-lag: "),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
 ];
 

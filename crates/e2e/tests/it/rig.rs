@@ -31,6 +31,8 @@ const IMAGE: &str = "tholepin:test";
 const PAUSE: &str = "pause";
 /// The variable that puts network policies in force; not by default, since a start may then take a minute.
 const POLICIES: &str = "E2E_NETWORK_POLICIES";
+/// The variable that lets exporters publish by a timer only, so often.
+pub(crate) const LAG: &str = "E2E_LAG";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The platform's version.
 const VERSION: &str = "4.99.3";
@@ -47,6 +49,11 @@ pub(crate) struct Rig {
     pub(crate) admin: Client,
     platform: Platform,
     program: PathBuf,
+}
+
+/// What a variable of the rig says.
+pub(crate) fn told(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// How a command ended.
@@ -116,8 +123,7 @@ pub(crate) fn play_image(
             control.api_server_flags = vec![plugins.to_owned()];
         }
         let builder = nodes(Cluster::builder().control(control), platform);
-        let policies = std::env::var_os(POLICIES).is_some_and(|value| !value.is_empty());
-        let builder = builder.network_policies(policies);
+        let builder = builder.network_policies(told(POLICIES).is_some());
         let builder = builder.installable(network, images(image, platform));
         let cluster = Arc::new(builder.start(&rig).await.unwrap());
         let admin = cluster.client().await.unwrap();
@@ -142,6 +148,8 @@ pub(crate) fn image(program: &Path) -> Image {
     Image::program(program)
         .file(program, "/bin/resource-topology-exporter")
         .file(program, "/bin/kube-scheduler")
+        .file(program, "/bin/numaresources-operator")
+        .file(program, "/bin/lsplatform")
 }
 
 /// One image for everything, and one that waits.
@@ -227,11 +235,14 @@ impl Rig {
     }
 
     async fn install_stack(&self) {
-        let group = match self.platform {
+        let mut group = match self.platform {
             Platform::Kubernetes => json!({ "poolName": POOL, "nodeSelector": {} }),
             Platform::OpenShift => json!({ "poolName": "worker" }),
             Platform::HyperShift => json!({ "poolName": POOL }),
         };
+        if let Some(period) = told(LAG) {
+            group["config"] = json!({ "infoRefreshMode": "Periodic", "infoRefreshPeriod": period });
+        }
         self.ask("NUMAResourcesOperator", json!({ "nodeGroups": [group] })).await;
         self.ask("NUMAResourcesScheduler", json!({ "replicas": 1 })).await;
         let began = Instant::now();
