@@ -3,6 +3,7 @@
 //! In: nothing. Out: the specs in the order in which they run. Never: two specs with one id.
 
 mod configuration;
+mod exporters;
 mod fundamentals;
 mod hostlevel;
 mod install;
@@ -25,6 +26,7 @@ mod taint;
 mod tls_compliance;
 mod tmpol;
 mod tolerations;
+mod tools;
 mod unschedulable;
 mod version;
 mod workload_overhead;
@@ -55,6 +57,8 @@ const FEATURES: &[(&str, Specs)] = &[
     ("introspection", introspection::specs),
     ("config", version::specs),
     ("metrics", metrics::specs),
+    ("rte", exporters::specs),
+    ("tools", tools::specs),
     ("config", configuration::specs),
     ("schedrst", scheduler_removal::specs),
     ("nonrt", no_report::specs),

@@ -15,7 +15,7 @@ use crate::spec::{Result, Spec};
 /// The operator's port.
 const OPERATOR: u16 = 8080;
 /// The exporters' port.
-const EXPORTER: u16 = 2112;
+pub(super) const EXPORTER: u16 = 2112;
 /// The largest answer.
 const METRICS_BYTES: usize = 4 << 20;
 /// The time between two looks: no watch tells of metrics.
@@ -74,11 +74,11 @@ async fn of_exporter(f: Fixture) -> Result {
 
 /// A sample in the text format.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Line<'a> {
-    name: &'a str,
+pub(super) struct Line<'a> {
+    pub(super) name: &'a str,
     /// As they are, without braces.
     labels: &'a str,
-    value: f64,
+    pub(super) value: f64,
 }
 
 impl<'a> Line<'a> {
@@ -94,20 +94,20 @@ impl<'a> Line<'a> {
 }
 
 impl Fixture {
-    /// Waits until a pod's metrics have a line.
-    async fn measured(
+    /// Waits until a pod's metrics have a line, and returns its value.
+    pub(super) async fn measured(
         &self,
         pod: &Pod,
         port: u16,
         what: &str,
         is_there: impl Fn(&Line<'_>) -> bool,
-    ) -> Result {
+    ) -> Result<f64> {
         let ends = Instant::now() + self.cluster().settings.patience;
         let name = pod.metadata.name.clone().unwrap_or_default();
         loop {
             let text = self.metrics(pod, port).await?;
-            if text.lines().filter_map(Line::parse).any(|line| is_there(&line)) {
-                return Ok(());
+            if let Some(line) = text.lines().filter_map(Line::parse).find(|line| is_there(line)) {
+                return Ok(line.value);
             }
             if Instant::now() > ends {
                 bail!("pod {name}: its {} lines at port {port} do not have {what}", text.lines().count());
