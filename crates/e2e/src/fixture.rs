@@ -20,12 +20,12 @@ use topology::zone::Free;
 use crate::amounts::Amounts;
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::facts::{Facts, NodeFacts};
-use crate::machines::{self, Snapshot};
+use crate::machines::{self, Reach, Snapshot};
 use crate::observed::Observed;
 use crate::operator::Stack;
 use crate::pods::{PodPlan, RUN_LABEL, SPEC_LABEL};
 use crate::settled;
-use crate::spec::{Result, Skip};
+use crate::spec::{Result, Skip, Spec};
 use crate::undo::{Changes, Target};
 
 /// Kinds that specs make in the suite's namespace, as group and version, kind and plural. Owners come first.
@@ -74,14 +74,18 @@ impl Fixture {
     ///
     /// # Errors
     /// When one is not in time.
-    pub async fn begin(cluster: &Arc<Cluster>, spec: &str, nodes: Vec<NodeFacts>) -> Result<Self> {
+    pub async fn begin(cluster: &Arc<Cluster>, spec: &Spec, nodes: Vec<NodeFacts>) -> Result<Self> {
         let mut before = BTreeMap::new();
         for node in &nodes {
             before.insert(node.name.clone(), free(cluster, &node.name).await?);
         }
-        let stack = Stack::now(cluster).await?;
-        let machines = Snapshot::take(cluster).await?;
-        let (cluster, spec) = (Arc::clone(cluster), slug(spec));
+        let reach = match spec.is_alone() {
+            true => Reach::Cluster,
+            false => Reach::Nodes(before.keys().cloned().collect()),
+        };
+        let stack = Stack::reached(cluster, &reach).await?;
+        let machines = Snapshot::take(cluster, &reach).await?;
+        let (cluster, spec) = (Arc::clone(cluster), slug(&spec.id));
         let (numbers, began) = (Mutex::new(0), Timestamp::now());
         Ok(Self(Arc::new(Inner { cluster, spec, nodes, before, stack, machines, numbers, began })))
     }

@@ -58,13 +58,34 @@ pub struct PoolStatus {
     pub is_done: bool,
 }
 
-/// Pools and nodes before a spec.
+/// Pools and nodes before a spec, as far as the spec may change them.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The pools that were up to date.
     pools: BTreeMap<String, PoolStatus>,
     /// Labels, taints and cordons of nodes.
     marks: BTreeMap<String, Value>,
+}
+
+/// How far the changes of a spec reach. Others change the rest of the cluster meanwhile, and put it back in their own
+/// time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Anywhere: nothing runs beside the spec.
+    Cluster,
+    /// To its own nodes: labels and taints, but no pool.
+    Nodes(BTreeSet<String>),
+}
+
+impl Reach {
+    /// Whether the spec may change a node.
+    #[must_use]
+    pub fn has(&self, node: &str) -> bool {
+        match self {
+            Self::Cluster => true,
+            Self::Nodes(nodes) => nodes.contains(node),
+        }
+    }
 }
 
 /// A MachineConfigPool.
@@ -209,21 +230,36 @@ impl PoolStatus {
 }
 
 impl Snapshot {
-    /// Pools and nodes now.
+    /// Pools and nodes now, where a spec reaches them.
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn take(cluster: &Cluster) -> Result<Self> {
+    pub async fn take(cluster: &Cluster, reach: &Reach) -> Result<Self> {
         if cluster.facts.pools.is_empty() {
             return Ok(Self::default());
         }
-        let pools = pool("").api(&cluster.client).list(&ListParams::default()).await;
-        let told = pools.context("listing MachineConfigPools")?.items.into_iter();
-        let told = told.map(|pool| (pool.name_any(), PoolStatus::of(&pool)));
-        Ok(Self {
-            pools: told.filter(|(_, told)| told.is_done).collect(),
-            marks: marks(&cluster.observer.now()),
-        })
+        let mut snapshot =
+            Self { pools: BTreeMap::new(), marks: Self::marks(&cluster.observer.now(), reach) };
+        if *reach == Reach::Cluster {
+            let pools = pool("").api(&cluster.client).list(&ListParams::default()).await;
+            let told = pools.context("listing MachineConfigPools")?.items.into_iter();
+            let told = told.map(|pool| (pool.name_any(), PoolStatus::of(&pool)));
+            snapshot.pools = told.filter(|(_, told)| told.is_done).collect();
+        }
+        Ok(snapshot)
+    }
+
+    fn marks(state: &Observed, reach: &Reach) -> BTreeMap<String, Value> {
+        let mut marks = marks(state);
+        marks.retain(|node, _| reach.has(node));
+        marks
+    }
+
+    /// The first node whose labels, taints or cordon are not as they were.
+    fn difference(&self, state: &Observed) -> Option<String> {
+        let now = marks(state);
+        let (node, before) = self.marks.iter().find(|(node, before)| now.get(*node) != Some(before))?;
+        Some(format!("node {node}: {:?}, not {before}", now.get(node)))
     }
 
     /// Waits until pools, nodes and the kubelets' settings are as they were.
@@ -240,19 +276,10 @@ impl Snapshot {
             })
             .await?;
         }
-        if self.pools.is_empty() {
-            return Ok(());
-        }
         let patience = cluster.settings.patience;
-        let same = |state: &Observed| {
-            let now = marks(state);
-            let other = self.marks.iter().find(|(node, before)| now.get(*node) != Some(before));
-            other.map_or(Ok(()), |(node, before)| {
-                Err(format!("node {node}: {:?}, not {before}", now.get(node)))
-            })
-        };
+        let same = |state: &Observed| self.difference(state).map_or(Ok(()), Err);
         cluster.observer.until("labels and taints of nodes are as before", patience, same).await?;
-        for node in &cluster.facts.nodes {
+        for node in cluster.facts.nodes.iter().filter(|node| self.marks.contains_key(&node.name)) {
             let what = format!("the kubelet of node {} has its settings again", node.name);
             let same = |state: &Observed| match settled::settled(state, &node.name)?.rules {
                 rules if rules == node.rules() => Ok(()),
@@ -384,6 +411,35 @@ mod tests {
             "status": { "configuration": { "name": "r-1" }, "conditions": conditions,
                 "machineCount": 2, "updatedMachineCount": 2, "readyMachineCount": 2 },
         }))
+    }
+
+    /// Another spec has tainted node `b`, and takes the taint back after this one has begun.
+    #[test]
+    fn a_spec_on_its_own_nodes_is_not_blamed_for_those_of_others() {
+        let state = |tainted: &[&str]| {
+            let mut state = Observed::default();
+            for name in ["a", "b"] {
+                let taints = tainted.contains(&name).then(|| json!([{ "key": "k", "effect": "NoSchedule" }]));
+                let node = json!({ "metadata": { "name": name }, "spec": { "taints": taints } });
+                state.nodes.insert(name.to_owned(), Arc::new(serde_json::from_value(node).unwrap()));
+            }
+            state
+        };
+        let differs = |reach: &Reach, tainted: &[&str]| {
+            let marks = Snapshot::marks(&state(&["b"]), reach);
+            Snapshot { marks, ..Snapshot::default() }.difference(&state(tainted)).is_some()
+        };
+        let own = Reach::Nodes(["a".to_owned()].into());
+        for (reach, tainted, wanted) in [
+            (&own, &["b"][..], false),
+            (&own, &[], false),
+            (&own, &["a", "b"], true),
+            (&Reach::Cluster, &["b"], false),
+            (&Reach::Cluster, &[], true),
+            (&Reach::Cluster, &["a", "b"], true),
+        ] {
+            assert_eq!(differs(reach, tainted), wanted, "{reach:?} {tainted:?}");
+        }
     }
 
     #[test]

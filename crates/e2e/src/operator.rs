@@ -18,6 +18,7 @@ use serde_json::Value;
 use crate::cluster::Cluster;
 use crate::facts::Singleton;
 use crate::fixture::Fixture;
+use crate::machines::Reach;
 use crate::object::{self, generation, value};
 use crate::observed::Observed;
 use crate::placement::state_of;
@@ -165,11 +166,23 @@ async fn manager(cluster: &Cluster) -> Result<Option<Target>> {
 }
 
 impl Stack {
+    /// What is whole now, where a spec reaches it. Only a spec that is alone changes the stack; beside others the numbers
+    /// of pods follow their taints.
+    ///
+    /// # Errors
+    /// When the API server does not answer.
+    pub async fn reached(cluster: &Cluster, reach: &Reach) -> Result<Self> {
+        match reach {
+            Reach::Cluster => Self::now(cluster).await,
+            Reach::Nodes(_) => Ok(Self::default()),
+        }
+    }
+
     /// What is whole now: objects that are Available, and their workloads that are complete.
     ///
     /// # Errors
     /// When the API server does not answer.
-    pub async fn now(cluster: &Cluster) -> Result<Self> {
+    async fn now(cluster: &Cluster) -> Result<Self> {
         let client = &cluster.client;
         let read = async |target: Target| {
             let found = target.api(client).get_opt(&target.name).await?;
@@ -188,7 +201,9 @@ impl Stack {
             workloads.extend(self::workloads(&now));
         }
         for (target, now) in try_join_all(workloads.into_iter().map(read)).await? {
-            if let Some(pods) = now.and_then(|now| complete(&now).ok()) {
+            // The pods of a node whose taint has just gone are not counted yet.
+            let counted = now.filter(|now| now["status"]["numberMisscheduled"].as_i64().unwrap_or(0) == 0);
+            if let Some(pods) = counted.and_then(|now| complete(&now).ok()) {
                 stack.workloads.push((target, pods));
             }
         }
@@ -200,8 +215,8 @@ impl Stack {
     /// # Errors
     /// When it is not in time.
     pub async fn restored(&self, cluster: &Cluster) -> Result {
-        // Most specs leave it alone, and a watch for each part takes longer than a look.
-        if Self::now(cluster).await? == *self {
+        // Many specs leave it alone, and a watch for each part takes longer than a look.
+        if *self == Self::default() || Self::now(cluster).await? == *self {
             return Ok(());
         }
         let patience = cluster.settings.patience * ROLLOUT;

@@ -228,7 +228,7 @@ impl Runner {
     async fn attempt(&self, spec: &Spec, body: &Body, nodes: &[String]) -> Ending {
         let facts = &self.session.cluster.facts;
         let nodes = nodes.iter().filter_map(|name| facts.nodes.iter().find(|node| node.name == *name));
-        let fixture = match Fixture::begin(&self.session.cluster, &spec.id, nodes.cloned().collect()).await {
+        let fixture = match Fixture::begin(&self.session.cluster, spec, nodes.cloned().collect()).await {
             Ok(fixture) => fixture,
             Err(error) => return failed(format!("before the spec: {error:#}"), String::new()),
         };
