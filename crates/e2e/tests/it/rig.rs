@@ -31,7 +31,7 @@ const IMAGE: &str = "tholepin:test";
 const PAUSE: &str = "pause";
 /// The variable that puts network policies in force; not by default, since a start may then take a minute.
 const POLICIES: &str = "E2E_NETWORK_POLICIES";
-/// The variable that lets exporters publish by a timer only, so often.
+/// The variable that lets exporters hear of no file events, with the period of their timer.
 pub(crate) const LAG: &str = "E2E_LAG";
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The platform's version.

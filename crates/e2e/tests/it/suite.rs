@@ -89,8 +89,8 @@ async fn same_as(rig: &Rig, before: &Dump) {
     assert_eq!(differences, [""; 0]);
 }
 
-/// Specs wait for settled reports, so they pass beside exporters that publish each `E2E_LAG` only; but for those that
-/// are about fresh reports. Tiers 0 and 1, or what `E2E_ARGS` says.
+/// Specs wait for settled reports, so they pass beside exporters that hear of no file events and whose timer has the
+/// period `E2E_LAG`; but for those that are about fresh reports. Tiers 0 and 1, or what `E2E_ARGS` says.
 #[test]
 fn lagging_exporters() {
     let Some(lag) = told(LAG) else { return };
@@ -110,7 +110,7 @@ fn lagging_exporters() {
         let is_late = |spec: &&&Value| spec["reason"].as_str().unwrap().starts_with("longer than ");
         let late = failed.iter().filter(is_late).count();
         println!(
-            "e2e-lag: reports each {lag}: {} specs: {} passed, {} skipped, {} failed ({}), {late} hung, in {:.0} s",
+            "e2e-lag: no events, a timer of {lag}: {} specs: {} passed, {} skipped, {} failed ({}), {late} hung, in {:.0} s",
             specs.len(),
             passed.len(),
             skipped.len(),
