@@ -166,8 +166,8 @@ async fn manager(cluster: &Cluster) -> Result<Option<Target>> {
 }
 
 impl Stack {
-    /// What is whole now, where a spec reaches it. Only a spec that is alone changes the stack; beside others the numbers
-    /// of pods follow their taints.
+    /// What is whole now, where a spec reaches it. Only a spec that is alone changes the stack; beside others the
+    /// numbers of pods follow their taints.
     ///
     /// # Errors
     /// When the API server does not answer.
