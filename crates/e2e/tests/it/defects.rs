@@ -21,11 +21,12 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use testkit::cri::Image;
 use tokio::time::Instant;
 
 use super::rig::{self, Rig, play_image, programs};
 use program::{SWITCH, by_file, root, with_defects};
-use table::{DEFECTS, Defect, IS_ON, Program};
+use table::{DEFECTS, Defect, IS_ON, LAGGING, Program};
 
 /// The variable that names the defects to try, by words; not set: all.
 const CHOSEN: &str = "E2E_DEFECTS";
@@ -64,12 +65,25 @@ fn each_defect_has_its_place() {
 fn found() {
     let Some(real) = programs() else { return };
     let defects = chosen();
-    let broken = program::build();
     let folder = tempfile::tempdir().unwrap();
     let switch = folder.path().join("defect");
-    fs::write(&switch, "").unwrap();
-    let image = rig::image(&broken).file(&switch, SWITCH);
+    let image = image(&switch, "");
     play_image(real, Platform::Kubernetes, image, async |rig| find(&rig, &switch, &defects).await);
+}
+
+/// Plays `body` in a cluster whose exporters publish when their timer says so.
+pub(crate) fn play_lagging(body: impl AsyncFnOnce(Rig) + Send) {
+    let Some(real) = programs() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let image = image(&folder.path().join("defect"), LAGGING.name);
+    play_image(real, Platform::Kubernetes, image, body);
+}
+
+/// The image of the program with defects; the file `switch` names the one that is on.
+fn image(switch: &Path, on: &str) -> Image {
+    let broken = program::build();
+    fs::write(switch, on).unwrap();
+    rig::image(&broken).file(switch, SWITCH)
 }
 
 /// The defects to try.

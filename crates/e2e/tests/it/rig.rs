@@ -78,7 +78,7 @@ pub(crate) async fn run(mut command: Command) -> Ended {
 }
 
 /// The rig's programs, and the program under test.
-pub(crate) fn programs() -> Option<(testkit::env::Rig, PathBuf)> {
+pub(crate) fn programs() -> Option<Programs> {
     let rig = env::rig().ok()?;
     let program = env::tholepin();
     if program.is_none() {
@@ -88,9 +88,24 @@ pub(crate) fn programs() -> Option<(testkit::env::Rig, PathBuf)> {
     Some((rig, program?))
 }
 
+/// The rig's programs, and the program that runs the suite.
+type Programs = (testkit::env::Rig, PathBuf);
+
 /// Plays `body` in a cluster with the stack; see [`play_operator`].
 pub(crate) fn play(platform: Platform, body: impl AsyncFnOnce(Rig) + Send) {
-    play_operator(platform, async |rig| {
+    let Some(programs) = programs() else { return };
+    let image = image(&programs.1);
+    play_image(programs, platform, image, body);
+}
+
+/// The same with a stack of this image, which the suite of the program tests.
+pub(crate) fn play_image(
+    programs: Programs,
+    platform: Platform,
+    image: Image,
+    body: impl AsyncFnOnce(Rig) + Send,
+) {
+    start(programs, platform, image, async |rig| {
         let began = Instant::now();
         rig.install_stack().await;
         println!("rig: with the stack after {:?} more", began.elapsed());
@@ -102,18 +117,12 @@ pub(crate) fn play(platform: Platform, body: impl AsyncFnOnce(Rig) + Send) {
 /// OpenShift with a tainted master and two workers, whose kubelets a fake of the Machine Config Operator changes; on
 /// HyperShift with two workers of a NodePool.
 pub(crate) fn play_operator(platform: Platform, body: impl AsyncFnOnce(Rig) + Send) {
-    let Some((rig, program)) = programs() else { return };
-    let image = image(&program);
-    play_image((rig, program), platform, image, body);
+    let Some(programs) = programs() else { return };
+    let image = image(&programs.1);
+    start(programs, platform, image, body);
 }
 
-/// The same with a stack of this image, which the suite of the program tests.
-pub(crate) fn play_image(
-    (rig, program): (testkit::env::Rig, PathBuf),
-    platform: Platform,
-    image: Image,
-    body: impl AsyncFnOnce(Rig) + Send,
-) {
+fn start((rig, program): Programs, platform: Platform, image: Image, body: impl AsyncFnOnce(Rig) + Send) {
     net::private(async |network| {
         let began = Instant::now();
         let mut control =

@@ -4,6 +4,7 @@ use deployer::platform::Platform;
 use serde_json::{Value, json};
 use testkit::dump::{self, Dump};
 
+use super::defects::play_lagging;
 use super::interrupted;
 use super::rig::{LAG, Rig, play, play_operator, told};
 
@@ -89,12 +90,12 @@ async fn same_as(rig: &Rig, before: &Dump) {
     assert_eq!(differences, [""; 0]);
 }
 
-/// Specs wait for settled reports, so they pass beside exporters that hear of no file events and whose timer has the
-/// period `E2E_LAG`; but for those that are about fresh reports. Tiers 0 and 1, or what `E2E_ARGS` says.
+/// Specs wait for settled reports, so they pass beside exporters that publish each `E2E_LAG`, but for those that are
+/// about fresh reports. Tiers 0 and 1, or what `E2E_ARGS` says.
 #[test]
 fn lagging_exporters() {
     let Some(lag) = told(LAG) else { return };
-    play(Platform::Kubernetes, async |rig| {
+    play_lagging(async |rig| {
         let arguments = told("E2E_ARGS").unwrap_or_else(|| "--tier-up-to=1".to_owned());
         let words: Vec<&str> =
             ["e2e", "-o", "json"].into_iter().chain(arguments.split_whitespace()).collect();
@@ -110,7 +111,8 @@ fn lagging_exporters() {
         let is_late = |spec: &&&Value| spec["reason"].as_str().unwrap().starts_with("longer than ");
         let late = failed.iter().filter(is_late).count();
         println!(
-            "e2e-lag: no events, a timer of {lag}: {} specs: {} passed, {} skipped, {} failed ({}), {late} hung, in {:.0} s",
+            "e2e-lag: {} specs with reports each {lag}: {} passed, {} skipped, {} failed ({}), {late} hung, \
+             in {:.0} s",
             specs.len(),
             passed.len(),
             skipped.len(),

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::table::{DEFECTS, Defect, IS_ON};
+use super::table::{DEFECTS, Defect, IS_ON, LAGGING};
 
 /// The file in a container that names the defect that is on.
 pub(super) const SWITCH: &str = "/etc/tholepin-defect";
@@ -32,7 +32,7 @@ pub(super) fn place(defect: &Defect, text: &str) -> Range<usize> {
 /// The defects by file.
 pub(super) fn by_file() -> BTreeMap<&'static str, Vec<&'static Defect>> {
     let mut files = BTreeMap::<_, Vec<_>>::new();
-    for defect in DEFECTS {
+    for defect in DEFECTS.iter().chain([&LAGGING]) {
         files.entry(defect.file).or_default().push(defect);
     }
     files

@@ -32,6 +32,16 @@ pub(super) struct Defect {
 
 use Program::{Exporter, Operator, Scheduler};
 
+/// Exporters that look when their timer says so, and at no other time, as RTE does. It is no defect.
+pub(super) const LAGGING: Defect = Defect {
+    name: "lagging",
+    program: Exporter,
+    file: "crates/exporter/src/compat/rte/to_settings.rs",
+    find: "release: RELEASE,",
+    replace: "release: if DEFECT_IS_ON { Duration::ZERO } else { RELEASE },",
+    specs: &[],
+};
+
 /// All defects; those of one program stand together, so that few pods start anew between two.
 pub(super) const DEFECTS: &[Defect] = &[
     Defect {
