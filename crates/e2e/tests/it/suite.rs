@@ -1,5 +1,6 @@
-//! Our stack passes our suite: tier 0, or what `E2E_ARGS` says.
+//! Our stack passes our suite: tiers 0 and 1, or what `E2E_ARGS` says.
 
+use api::goduration::GoDuration;
 use deployer::platform::Platform;
 use serde_json::{Value, json};
 use testkit::dump::{self, Dump};
@@ -9,25 +10,26 @@ use super::interrupted;
 use super::rig::{LAG, Rig, play, play_operator, told};
 
 /// `E2E_ARGS='--focus 85792' cargo xtask test -p e2e --test it -- suite --nocapture` runs what it is told.
-/// `E2E_INTERRUPTIONS=20` ends so many runs instead. Without both: tier 0, the quick test, one interruption.
+/// `E2E_INTERRUPTIONS=20` ends so many runs instead. Without both: tiers 0 and 1, the quick test, one interruption.
 #[test]
 fn our_stack_passes() {
     play(Platform::Kubernetes, async |rig| match (told("E2E_ARGS"), told("E2E_INTERRUPTIONS")) {
         (_, Some(count)) => interrupted::many(&rig, count.parse().unwrap()).await,
         (Some(arguments), None) => passes(&rig, &arguments).await,
         (None, None) => {
-            passes(&rig, "--tier-up-to=0").await;
+            passes(&rig, "--tier-up-to=1").await;
             quick_test(&rig).await;
             interrupted::many(&rig, 1).await;
         }
     });
 }
 
-/// The specs that need OpenShift's kinds: tier 0, or what `E2E_OPENSHIFT_ARGS` says. The others reboot nodes.
+/// The specs that need OpenShift's kinds: tiers 0 and 1, or what `E2E_OPENSHIFT_ARGS` says. The others reboot nodes.
 #[test]
 fn openshift() {
     let told = std::env::var("E2E_OPENSHIFT_ARGS");
-    let told = told.unwrap_or_else(|_| "--label-filter=tier0&&feature:tlscompliance".to_owned());
+    let told = told
+        .unwrap_or_else(|_| "--label-filter=(tier0||tier1)&&(feature:tlscompliance||openshift)".to_owned());
     play(Platform::OpenShift, async |rig| passes(&rig, &told).await);
 }
 
@@ -110,15 +112,20 @@ fn lagging_exporters() {
         };
         let is_late = |spec: &&&Value| spec["reason"].as_str().unwrap().starts_with("longer than ");
         let late = failed.iter().filter(is_late).count();
+        let period = GoDuration::parse_std(&lag).unwrap().as_secs_f64();
+        let seconds = |value: &Value| value["seconds"].as_f64().unwrap();
+        let waited: Vec<&Value> = passed.iter().copied().filter(|spec| seconds(spec) >= period).collect();
+        println!("waited for reports: {}", ids(&waited).join(" "));
         println!(
-            "e2e-lag: {} specs with reports each {lag}: {} passed, {} skipped, {} failed ({}), {late} hung, \
-             in {:.0} s",
+            "e2e-lag: {} specs with reports each {lag}: {} passed, {} of them in {lag} or more; {} skipped, {} failed \
+             ({}), {late} hung, in {:.0} s",
             specs.len(),
             passed.len(),
+            waited.len(),
             skipped.len(),
             failed.len(),
             ids(&failed).join(" "),
-            run["seconds"].as_f64().unwrap(),
+            seconds(&run),
         );
         assert_eq!(late, 0);
         assert_eq!(of("notTried").len(), 0);
