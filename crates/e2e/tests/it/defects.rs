@@ -32,8 +32,9 @@ use table::{DEFECTS, Defect, IS_ON, LAGGING, Program};
 const CHOSEN: &str = "E2E_DEFECTS";
 /// The fewest defects that there have to be.
 const FEWEST: usize = 30;
-/// The longest wait of a spec, with a defect and without.
-const PATIENCE: &str = "--patience=10s";
+/// The longest wait of a spec: with a defect, which many notice only by waiting in vain, and without.
+const PATIENCE: &str = "--patience=15s";
+const PATIENCE_WITHOUT: &str = "--patience=60s";
 /// The longest wait until the stack is complete.
 const LIMIT: Duration = Duration::from_secs(90);
 /// The most characters of what a spec said.
@@ -98,7 +99,7 @@ fn chosen() -> Vec<&'static Defect> {
 /// Runs the specs without defects, then those of each defect with it.
 async fn find(rig: &Rig, switch: &Path, defects: &[&Defect]) {
     let ids: BTreeSet<&str> = defects.iter().flat_map(|defect| defect.specs).copied().collect();
-    let healthy = specs(rig, &ids.iter().copied().collect::<Vec<_>>()).await;
+    let healthy = specs(rig, &ids.iter().copied().collect::<Vec<_>>(), PATIENCE_WITHOUT).await;
     assert_eq!(healthy.code, Some(0), "without a defect: {}", healthy.said);
     assert_eq!(healthy.passed, ids.len(), "without a defect: {}", healthy.said);
     let mut missed = Vec::new();
@@ -110,7 +111,7 @@ async fn find(rig: &Rig, switch: &Path, defects: &[&Defect]) {
         start_anew(rig, &programs).await;
         before = Some(defect.program);
         let took = began.elapsed().as_secs();
-        let run = specs(rig, defect.specs).await;
+        let run = specs(rig, defect.specs, PATIENCE).await;
         let all = began.elapsed().as_secs();
         match run.failed.filter(|_| run.code == Some(2)) {
             Some((id, said)) => {
@@ -137,9 +138,9 @@ struct Run {
 }
 
 /// Runs the specs with these ids.
-async fn specs(rig: &Rig, ids: &[&str]) -> Run {
+async fn specs(rig: &Rig, ids: &[&str], patience: &str) -> Run {
     let lines = format!("\\] ({}) ", ids.join("|"));
-    let words = ["e2e", PATIENCE, "--spec-timeout=2m", "--output=json", "--focus", &lines];
+    let words = ["e2e", patience, "--spec-timeout=2m", "--output=json", "--focus", &lines];
     let ended = rig.run(&words).await;
     let result: Value = serde_json::from_str(&ended.stdout).unwrap_or_default();
     let cases = result["specs"].as_array().map(Vec::as_slice).unwrap_or_default();
