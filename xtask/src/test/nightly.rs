@@ -87,8 +87,14 @@ const LONG: &[Long] = &[
     long(
         "e2e-interruptions",
         &[("E2E_INTERRUPTIONS", "20")],
-        "-p e2e --test it -- suite::our_stack_passes suite::made_and_removed",
+        "-p e2e --test it -- suite::our_stack_passes",
         "interrupted: 20 ",
+    ),
+    long(
+        "e2e-setup",
+        &[("E2E_INTERRUPTIONS", "1")],
+        "-p e2e --test it -- suite::made_and_removed",
+        "installation: ",
     ),
     long(
         "defects",

@@ -13,6 +13,7 @@ use deployer::platform::Platform;
 use e2e::placement::state_of;
 use fakes::openshift::mco::Mco;
 use fakes::openshift::{self, Flavour};
+use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, Client};
 use objects::Object;
@@ -240,6 +241,19 @@ impl Rig {
         options.common.images.tholepin = IMAGE.to_owned();
         for object in manifests::objects(&options) {
             self.apply(&object).await;
+        }
+    }
+
+    /// Waits until the operator's pod is ready.
+    pub(crate) async fn operator_is_ready(&self) {
+        let deployments = Api::<Deployment>::all(self.admin.clone());
+        let began = Instant::now();
+        let is_ready = |one: &Deployment| {
+            one.status.as_ref().is_some_and(|status| status.ready_replicas.is_some_and(|ready| ready > 0))
+        };
+        while !deployments.list(&Default::default()).await.unwrap().iter().any(is_ready) {
+            assert!(began.elapsed() < PATIENCE, "no operator: {:#?}", self.pods().await);
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 

@@ -48,6 +48,7 @@ fn made_and_removed() {
         return;
     }
     play_operator(Platform::Kubernetes, async |rig| {
+        rig.operator_is_ready().await;
         dump::settled(&rig.admin).await.unwrap();
         let before = interrupted::content(&rig).await;
         expect(&rig, "--focus 48685", 1).await;
