@@ -10,7 +10,7 @@ use testkit::cluster::install_crds;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::net;
 
-use super::rig::{command, programs, run};
+use super::rig::{command, programs, run, until};
 
 /// Exit code and the last line on standard error.
 async fn tried(program: &Path, kubeconfig: &Path, words: &[&str]) -> (Option<i32>, String) {
@@ -27,12 +27,17 @@ async fn expect(program: &Path, kubeconfig: &Path, line: &str) {
     }
 }
 
-/// A node that is ready, without a kubelet.
+/// A node that is ready, without a kubelet; returns when the control plane has noticed.
 async fn add_node(client: &Client, name: &str) {
     let conditions = json!([{ "type": "Ready", "status": "True" }]);
     let node = json!({ "metadata": { "name": name }, "status": { "conditions": conditions } });
     let nodes = Api::<Node>::all(client.clone());
     nodes.create(&PostParams::default(), &serde_json::from_value(node).unwrap()).await.unwrap();
+    // The API server taints each new node.
+    let has_no_taint = async || {
+        nodes.get(name).await.unwrap().spec.is_none_or(|spec| spec.taints.is_none_or(|all| all.is_empty()))
+    };
+    assert!(until(has_no_taint).await, "node {name} keeps its taint");
 }
 
 #[test]

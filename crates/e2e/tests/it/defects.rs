@@ -11,7 +11,6 @@ mod table;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use deployer::platform::Platform;
 use e2e::catalogue;
@@ -35,8 +34,6 @@ const FEWEST: usize = 30;
 /// The longest wait of a spec: with a defect, which many notice only by waiting in vain, and without.
 const PATIENCE: &str = "--patience=15s";
 const PATIENCE_WITHOUT: &str = "--patience=60s";
-/// The longest wait until the stack is complete.
-const LIMIT: Duration = Duration::from_secs(90);
 /// The most characters of what a spec said.
 const MOST: usize = 120;
 /// The user's objects that the operator works for.
@@ -169,13 +166,14 @@ async fn start_anew(rig: &Rig, programs: &BTreeSet<Program>) {
             let object = rig.api(kind).get(&kind.to_lowercase()).await.unwrap();
             object.data["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty())
         };
-        until(rig, async || has_conditions(&KINDS[0]).await && has_conditions(&KINDS[1]).await).await;
-        until(rig, async || is_complete(rig).await).await;
+        let both = async || has_conditions(&KINDS[0]).await && has_conditions(&KINDS[1]).await;
+        rig.until("the operator writes both statuses", both).await;
+        rig.until("the stack is complete", async || is_complete(rig).await).await;
     }
     for program in programs.iter().filter(|program| **program != Program::Operator) {
         replace(rig, *program).await;
     }
-    until(rig, async || is_complete(rig).await).await;
+    rig.until("the stack is complete", async || is_complete(rig).await).await;
 }
 
 /// Deletes the pods of a program, and waits until none of them is left.
@@ -198,7 +196,8 @@ async fn replace(rig: &Rig, program: Program) {
         let pods = Api::<Pod>::namespaced(rig.admin.clone(), &namespace);
         pods.delete(&pod.metadata.name.unwrap_or_default(), &Default::default()).await.unwrap();
     }
-    until(rig, async || listed().await.iter().all(|pod| !old.contains(&uid(pod)))).await;
+    let is_gone = async || listed().await.iter().all(|pod| !old.contains(&uid(pod)));
+    rig.until("the old pods are gone", is_gone).await;
 }
 
 /// Whether all pods of workloads are there and ready, and none else.
@@ -210,13 +209,4 @@ async fn is_complete(rig: &Rig) -> bool {
     let deployments = deployments.items.iter().map(|one| serde_json::to_value(one).unwrap());
     pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_none())
         && sets.chain(deployments).all(|workload| complete(&workload).is_ok())
-}
-
-/// Waits until a condition holds.
-async fn until(rig: &Rig, holds: impl AsyncFn() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < LIMIT, "the stack does not settle: {:#?}", rig.pods().await);
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
 }

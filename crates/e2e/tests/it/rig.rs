@@ -34,7 +34,8 @@ const PAUSE: &str = "pause";
 const POLICIES: &str = "E2E_NETWORK_POLICIES";
 /// The variable that lets exporters hear of no file events, with the period of their timer.
 pub(crate) const LAG: &str = "E2E_LAG";
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait for a condition.
+const PATIENCE: Duration = Duration::from_secs(90);
 /// The platform's version.
 const VERSION: &str = "4.99.3";
 /// The pool of the workers, where there is no MachineConfigPool.
@@ -76,6 +77,18 @@ pub(crate) async fn run(mut command: Command) -> Ended {
     let output = tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+/// Whether a condition comes to hold in time.
+pub(crate) async fn until(holds: impl AsyncFn() -> bool) -> bool {
+    let began = Instant::now();
+    while !holds().await {
+        if began.elapsed() >= PATIENCE {
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    true
 }
 
 /// The rig's programs, and the program under test.
@@ -247,14 +260,11 @@ impl Rig {
     /// Waits until the operator's pod is ready.
     pub(crate) async fn operator_is_ready(&self) {
         let deployments = Api::<Deployment>::all(self.admin.clone());
-        let began = Instant::now();
         let is_ready = |one: &Deployment| {
             one.status.as_ref().is_some_and(|status| status.ready_replicas.is_some_and(|ready| ready > 0))
         };
-        while !deployments.list(&Default::default()).await.unwrap().iter().any(is_ready) {
-            assert!(began.elapsed() < PATIENCE, "no operator: {:#?}", self.pods().await);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let listed = async || deployments.list(&Default::default()).await.unwrap();
+        self.until("the operator is ready", async || listed().await.iter().any(is_ready)).await;
     }
 
     async fn install_stack(&self) {
@@ -268,11 +278,12 @@ impl Rig {
         }
         self.ask("NUMAResourcesOperator", json!({ "nodeGroups": [group] })).await;
         self.ask("NUMAResourcesScheduler", json!({ "replicas": 1 })).await;
-        let began = Instant::now();
-        while self.is_missing().await {
-            assert!(began.elapsed() < PATIENCE, "no reports, or no scheduler: {:#?}", self.pods().await);
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        self.until("there are reports and a scheduler", async || !self.is_missing().await).await;
+    }
+
+    /// Waits until a condition of the stack holds.
+    pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
+        assert!(until(holds).await, "not so after {PATIENCE:?}: {what}: {:#?}", self.pods().await);
     }
 
     async fn apply(&self, object: &Object) {
