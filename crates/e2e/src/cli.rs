@@ -7,7 +7,7 @@ mod common;
 mod quick;
 
 pub use common::CommonArgs;
-use common::{Mode, Specs};
+use common::{Execution, Mode};
 pub use quick::{QuickArgs, run as run_quick};
 
 use std::process::ExitCode;
@@ -135,16 +135,19 @@ impl Args {
     }
 
     fn mode(&self) -> anyhow::Result<Mode> {
-        let specs = match (self.dry_run, self.no_run_tests || compat::runs_no_tests()) {
-            (true, _) => Specs::Foreseen,
-            (false, true) => Specs::LeftOut,
-            (false, false) => Specs::Run,
+        let execution = match (self.dry_run, self.no_run_tests || compat::runs_no_tests()) {
+            (true, _) => Execution::DryRun,
+            (false, true) => Execution::None,
+            (false, false) => Execution::Full,
         };
         let changes = self.setup || self.teardown;
         anyhow::ensure!(!self.dry_run || !changes, "--dry-run goes without --setup and --teardown");
-        anyhow::ensure!(specs != Specs::LeftOut || changes, "--no-run-tests needs --setup or --teardown");
+        anyhow::ensure!(
+            execution != Execution::None || changes,
+            "--no-run-tests needs --setup or --teardown"
+        );
         let setup = self.setup.then(|| self.node_role.clone());
-        Ok(Mode { setup, specs, teardown: self.teardown })
+        Ok(Mode { setup, execution, teardown: self.teardown })
     }
 
     fn plan(&self) -> Plan {

@@ -360,6 +360,7 @@ pub fn requested(state: &Observed, node: &str) -> Amounts {
 
 #[cfg(test)]
 mod tests {
+    use api::keys;
     use kube::api::GroupVersionKind;
     use serde_json::json;
 
@@ -391,8 +392,7 @@ mod tests {
     /// A node with two zones.
     fn node(name: &str, policy: &str, scope: &str) -> NodeFacts {
         let attribute = |name: &str, value: &str| json!({ "name": name, "value": value });
-        let attributes =
-            [attribute("topologyManagerPolicy", policy), attribute("topologyManagerScope", scope)];
+        let attributes = [attribute(keys::ATTRIBUTE_POLICY, policy), attribute(keys::ATTRIBUTE_SCOPE, scope)];
         let zone = |zone| json!({ "name": format!("node-{zone}"), "type": "Node", "resources": [] });
         let report = json!({
             "apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology",

@@ -25,6 +25,12 @@ pub enum Platform {
 }
 
 impl Platform {
+    /// Whether the platform has OpenShift's kinds.
+    #[must_use]
+    pub fn is_openshift(self) -> bool {
+        self != Self::Kubernetes
+    }
+
     /// The platform of a cluster with these kinds.
     ///
     /// # Errors

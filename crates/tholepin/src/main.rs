@@ -121,8 +121,10 @@ const CHANGING: [&str; 3] = ["deploy", "remove", "setup"];
 /// Reads the command line, or ends the process. A word that is no command leads to one that changes a cluster only if
 /// both begin alike: `status` is no slip of `setup`. No word leads to one that help does not show.
 fn parse(words: &[OsString]) -> Cli {
-    let matches = help::grouped(Cli::command()).try_get_matches_from(words);
-    matches.and_then(|matches| Cli::from_arg_matches(&matches)).unwrap_or_else(|mut error| {
+    // Help in groups costs each command's definition, which daemons need not pay at their start.
+    let matches = || help::grouped(Cli::command()).try_get_matches_from(words);
+    let again = |_| matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    Cli::try_parse_from(words).or_else(again).unwrap_or_else(|mut error| {
         let given = match error.get(ContextKind::InvalidSubcommand) {
             Some(ContextValue::String(given)) => given.get(..2).unwrap_or_default().to_owned(),
             _ => exit(&error),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
+use api::keys;
 use api::nrt::attribute;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
@@ -14,11 +15,10 @@ use crate::fixture::Fixture;
 use crate::need::Need::{Aligning, Operator, Scheduler, SchedulerObject};
 use crate::object::value;
 use crate::operator::{AVAILABLE, GROUPS, node_of, of_set};
-use crate::platform::Platform;
 use crate::spec::{Result, Skip, Spec};
 
 /// The attributes of a report, and the fields of a kubelet's configuration.
-const ALIGNMENT: [&str; 2] = ["topologyManagerPolicy", "topologyManagerScope"];
+const ALIGNMENT: [&str; 2] = [keys::ATTRIBUTE_POLICY, keys::ATTRIBUTE_SCOPE];
 /// The label of exporters' configurations.
 const OF_OPERATOR: &str = api::numaresources::keys::LABEL_OPERATOR;
 /// The largest configuration of a kubelet.
@@ -57,11 +57,6 @@ pub(super) fn specs() -> Vec<Spec> {
         .needs([Operator]),
     ];
     specs.into_iter().map(|spec| spec.labels(&["disruptive"])).collect()
-}
-
-/// Whether the platform has OpenShift's kinds.
-fn is_openshift(f: &Fixture) -> bool {
-    f.facts().platform != Platform::Kubernetes
 }
 
 /// Each report is compared with the kubelet itself where it may be asked, and with its exporter's configuration where
@@ -138,7 +133,7 @@ async fn related(f: Fixture) -> Result {
         of_operator.push(reference("", "namespaces", "", &set.namespace));
         of_operator.push(reference("apps", "daemonsets", &set.namespace, &set.name));
     }
-    if is_openshift(&f) {
+    if f.facts().platform.is_openshift() {
         let machine = "machineconfiguration.openshift.io";
         of_operator.extend(["kubeletconfigs", "machineconfigs"].map(|kind| reference(machine, kind, "", "")));
     }
@@ -183,7 +178,7 @@ async fn group(f: Fixture) -> Result {
     );
     ensure!(name.is_empty() || reported["selector"] == name, "the group is called {}", reported["selector"]);
     let mut configurations = vec![&reported["config"]];
-    if is_openshift(&f) {
+    if f.facts().platform.is_openshift() {
         let pool = &status["machineconfigpools"][0];
         ensure!(name.is_empty() || pool["name"] == name, "the pool is called {}", pool["name"]);
         configurations.push(&pool["config"]);
@@ -240,7 +235,7 @@ async fn named_twice(f: Fixture) -> Result {
 /// The group has a node selector that no node meets, and comes first, since one without a selector must be the last.
 async fn added_and_removed(f: Fixture) -> Result {
     let workers = f.only_set().await?;
-    if is_openshift(&f) {
+    if f.facts().platform.is_openshift() {
         return Err(Skip("node groups with a nodeSelector, which OpenShift's have not".to_owned()).into());
     }
     let nro = f.nro()?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, ensure};
+use api::keys;
 use api::nrt::{NodeResourceTopology, Zone, attribute};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
@@ -12,6 +13,7 @@ use topology::fingerprint::{Fingerprint, Method};
 
 use super::configuration::config_maps;
 use super::metrics::EXPORTER;
+use crate::facts::NodeFacts;
 use crate::fixture::{Fixture, gone_already};
 use crate::need::Need::{Aligning, Fingerprint as HasFingerprint, Operator};
 use crate::operator::{node_of, of_set};
@@ -113,11 +115,16 @@ async fn covers(f: Fixture) -> Result {
 }
 
 async fn zones(f: Fixture) -> Result {
+    each_report(&f, |_, report| check(report))
+}
+
+/// Checks the report of each node.
+fn each_report(f: &Fixture, check: impl Fn(&NodeFacts, &NodeResourceTopology) -> Result) -> Result {
     let state = f.cluster().observer.now();
     for node in f.nodes() {
         let name = &node.name;
         let report = state.reports.get(name).with_context(|| format!("node {name} has no report"))?;
-        check(report).with_context(|| format!("the report of node {name}"))?;
+        check(node, report).with_context(|| format!("the report of node {name}"))?;
     }
     Ok(())
 }
@@ -146,19 +153,16 @@ fn check(report: &NodeResourceTopology) -> Result {
 }
 
 async fn attributes(f: Fixture) -> Result {
-    let state = f.cluster().observer.now();
-    for node in f.nodes() {
-        let name = &node.name;
-        let report = state.reports.get(name).with_context(|| format!("node {name} has no report"))?;
+    each_report(&f, |node, report| {
         let rules = node.rules();
-        for (attribute, wanted) in
-            [("topologyManagerPolicy", rules.policy.as_str()), ("topologyManagerScope", rules.scope.as_str())]
-        {
+        let wanted =
+            [(keys::ATTRIBUTE_POLICY, rules.policy.as_str()), (keys::ATTRIBUTE_SCOPE, rules.scope.as_str())];
+        for (attribute, wanted) in wanted {
             let found = attribute::get(&report.attributes, attribute);
-            ensure!(found == Some(wanted), "node {name}: {attribute} is {found:?}, not {wanted:?}");
+            ensure!(found == Some(wanted), "{attribute} is {found:?}, not {wanted:?}");
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 async fn conditions(f: Fixture) -> Result {

@@ -82,22 +82,22 @@ pub struct CommonArgs {
 pub(super) struct Mode {
     /// The stack is made first where there is none, with exporters for nodes of this role.
     pub(super) setup: Option<String>,
-    /// What becomes of the specs.
-    pub(super) specs: Specs,
+    /// How far the specs are executed.
+    pub(super) execution: Execution,
     /// What a setup has made is removed at the end.
     pub(super) teardown: bool,
 }
 
-/// What becomes of the specs.
+/// How far specs are executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Specs {
+pub(super) enum Execution {
     /// They are run.
     #[default]
-    Run,
+    Full,
     /// It is said which would be skipped.
-    Foreseen,
+    DryRun,
     /// They are left out.
-    LeftOut,
+    None,
 }
 
 /// A cluster that was tested.
@@ -257,12 +257,12 @@ async fn tested(
     lines: &Lines,
 ) -> anyhow::Result<(Vec<Spec>, Vec<Case>, Vec<String>)> {
     // Nothing is looked at by a mere teardown, whose cluster may be broken.
-    if mode.specs == Specs::LeftOut && mode.setup.is_none() {
+    if mode.execution == Execution::None && mode.setup.is_none() {
         return Ok(<_>::default());
     }
     let runner = Runner::prepare(clients, plan, token.clone(), lines).await?;
-    let specs = if mode.specs == Specs::LeftOut { Vec::new() } else { choose(runner.facts()) };
-    let (cases, verdicts) = if mode.specs == Specs::Foreseen {
+    let specs = if mode.execution == Execution::None { Vec::new() } else { choose(runner.facts()) };
+    let (cases, verdicts) = if mode.execution == Execution::DryRun {
         let cases = specs.iter().map(|spec| runner.foreseen(spec)).collect();
         runner.run(&[], lines).await.map(|(_, verdicts)| (cases, verdicts))?
     } else {

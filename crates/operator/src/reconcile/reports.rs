@@ -328,15 +328,19 @@ async fn delete(applier: &Applier, kind: &ObjectKind, report: &Report) -> Result
 mod tests {
     use super::*;
 
-    #[test]
-    fn reports_of_former_nodes_are_deleted() {
-        let report = |name: &str, owners: &[&str]| Report {
+    /// A report of our exporter.
+    fn report(name: &str, owners: &[&str]) -> Report {
+        Report {
             name: name.to_owned(),
             uid: format!("uid of {name}"),
             owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
             ours: true,
             namespaces: BTreeSet::new(),
-        };
+        }
+    }
+
+    #[test]
+    fn reports_of_former_nodes_are_deleted() {
         let nfds = |name: &str, owners: &[&str]| Report { ours: false, ..report(name, owners) };
         let of_both = |name: &str, namespace: &str| Report {
             namespaces: [namespace.to_owned()].into(),
@@ -367,20 +371,15 @@ mod tests {
 
     #[test]
     fn late_reports_of_former_nodes_are_deleted() {
-        let report = |name: &str, ours, owners: &[&str], namespaces: &[&str]| Report {
-            name: name.to_owned(),
-            uid: String::new(),
-            owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
-            ours,
-            namespaces: namespaces.iter().map(|&name| name.to_owned()).collect(),
-        };
+        let foreign = Report { ours: false, ..report("former", &[]) };
+        let nfds = Report { namespaces: ["nfd".to_owned()].into(), ..report("former", &[]) };
         let nodes: BTreeSet<String> = ["former".to_owned()].into();
         for (report, is_late) in [
-            (report("former", true, &[], &[]), true),
-            (report("former", true, &["us"], &[]), false),
-            (report("former", true, &[], &["nfd"]), false),
-            (report("former", false, &[], &[]), false),
-            (report("other", true, &[], &[]), false),
+            (report("former", &[]), true),
+            (report("former", &["us"]), false),
+            (nfds, false),
+            (foreign, false),
+            (report("other", &[]), false),
         ] {
             assert_eq!(late(vec![report.clone()], &nodes).len(), usize::from(is_late), "{report:?}");
         }
