@@ -4,6 +4,8 @@
 
 #[path = "it/bad_cluster.rs"]
 mod bad_cluster;
+#[path = "it/contexts.rs"]
+mod contexts;
 #[path = "it/defects.rs"]
 mod defects;
 #[path = "it/interrupted.rs"]

@@ -96,6 +96,7 @@ const LONG: &[Long] = &[
         "-p e2e --test it -- suite::made_and_removed",
         "installation: ",
     ),
+    long("e2e-contexts", &[], "-p e2e --test it -- contexts:: --include-ignored", "contexts: "),
     long(
         "defects",
         &[("E2E_DEFECTS", "")],

@@ -19,7 +19,7 @@ use kube::{Api, Client};
 use objects::Object;
 use operator::manifests;
 use serde_json::{Value, json};
-use testkit::cluster::{Builder, Cluster, install_crds};
+use testkit::cluster::{Cluster, install_crds};
 use testkit::controlplane::ControlPlaneOptions;
 use testkit::cri::{Image, Images};
 use testkit::kubelet::KubeletOptions;
@@ -30,6 +30,8 @@ use topology::policy::{Policy, Scope};
 
 const IMAGE: &str = "tholepin:test";
 const PAUSE: &str = "pause";
+/// The images that nodes have.
+pub(crate) const IMAGES: [&str; 4] = ["--image", IMAGE, "--pause-image", PAUSE];
 /// The variable that puts network policies in force; not by default, since a start may then take a minute.
 const POLICIES: &str = "E2E_NETWORK_POLICIES";
 /// The variable that lets exporters hear of no file events, with the period of their timer.
@@ -119,12 +121,24 @@ pub(crate) fn play_image(
     image: Image,
     body: impl AsyncFnOnce(Rig) + Send,
 ) {
-    start(programs, platform, image, async |rig| {
+    start(programs, platform, kubelets(platform), image, with_stack(body));
+}
+
+/// The same on plain Kubernetes, with a node for each of these kubelets.
+pub(crate) fn play_kubelets(kubelets: Vec<KubeletOptions>, body: impl AsyncFnOnce(Rig) + Send) {
+    let Some(programs) = programs() else { return };
+    let image = image(&programs.1);
+    start(programs, Platform::Kubernetes, kubelets, image, with_stack(body));
+}
+
+/// The body that installs the stack first.
+fn with_stack(body: impl AsyncFnOnce(Rig) + Send) -> impl AsyncFnOnce(Rig) + Send {
+    async move |rig: Rig| {
         let began = Instant::now();
         rig.install_stack().await;
         println!("rig: with the stack after {:?} more", began.elapsed());
         body(rig).await;
-    });
+    }
 }
 
 /// Plays `body` in a cluster with the operator and none of its objects: on Kubernetes with two nodes of each scope; on
@@ -133,10 +147,16 @@ pub(crate) fn play_image(
 pub(crate) fn play_operator(platform: Platform, body: impl AsyncFnOnce(Rig) + Send) {
     let Some(programs) = programs() else { return };
     let image = image(&programs.1);
-    start(programs, platform, image, body);
+    start(programs, platform, kubelets(platform), image, body);
 }
 
-fn start((rig, program): Programs, platform: Platform, image: Image, body: impl AsyncFnOnce(Rig) + Send) {
+fn start(
+    (rig, program): Programs,
+    platform: Platform,
+    kubelets: Vec<KubeletOptions>,
+    image: Image,
+    body: impl AsyncFnOnce(Rig) + Send,
+) {
     net::private(async |network| {
         let began = Instant::now();
         let mut control =
@@ -145,7 +165,10 @@ fn start((rig, program): Programs, platform: Platform, image: Image, body: impl 
             let plugins = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement";
             control.api_server_flags = vec![plugins.to_owned()];
         }
-        let builder = nodes(Cluster::builder().control(control), platform);
+        let nodes = kubelets.into_iter().map(|kubelet| (machine(), kubelet));
+        let builder = nodes.fold(Cluster::builder().control(control), |builder, (machine, kubelet)| {
+            builder.node(machine, kubelet)
+        });
         let builder = builder.network_policies(told(POLICIES).is_some());
         let builder = builder.installable(network, images(image, platform));
         let cluster = Arc::new(builder.start(&rig).await.unwrap());
@@ -182,13 +205,14 @@ fn images(image: Image, platform: Platform) -> Images {
     Images::new().with(IMAGE, image).with(PAUSE, Image::pause())
 }
 
-fn nodes(builder: Builder, platform: Platform) -> Builder {
+/// The nodes' kubelets.
+fn kubelets(platform: Platform) -> Vec<KubeletOptions> {
     let worker = |options: &KubeletOptions| {
         let labels = [("node-role.kubernetes.io/worker", ""), (openshift::NODE_POOL, POOL)];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         KubeletOptions { labels: labels.into(), ..options.clone() }
     };
-    let options = match platform {
+    match platform {
         Platform::Kubernetes => [Scope::Container, Scope::Container, Scope::Pod, Scope::Pod]
             .map(|scope| KubeletOptions { scope, ..KubeletOptions::default() })
             .to_vec(),
@@ -198,8 +222,7 @@ fn nodes(builder: Builder, platform: Platform) -> Builder {
             vec![base.clone().master(), worker(&base), worker(&base)]
         }
         Platform::HyperShift => vec![worker(&KubeletOptions::default()); 2],
-    };
-    options.into_iter().fold(builder, |builder, options| builder.node(machine(), options))
+    }
 }
 
 /// Makes the cluster one of OpenShift, and its workers aligned. Nothing runs yet that a reboot would end.
@@ -241,7 +264,7 @@ impl Rig {
     /// The program with these arguments, as an administrator of the cluster.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = command(&self.program, self.cluster.control().kubeconfig(), words);
-        command.args(["--image", IMAGE, "--pause-image", PAUSE]);
+        command.args(IMAGES);
         command
     }
 
