@@ -15,14 +15,13 @@ mod values;
 
 pub use values::cidr;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use tokio_util::sync::CancellationToken;
 
 use crate::part::Component;
-use crate::{session, validate};
+use crate::validate;
 
 /// The commands.
 #[derive(Clone, Debug, Subcommand)]
@@ -48,30 +47,6 @@ pub enum Command {
     Crds,
     /// Print the version
     Version(render::VersionArgs),
-}
-
-/// The flags that name a cluster.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Cluster")]
-pub struct ClusterArgs {
-    /// Kubeconfig [default: KUBECONFIG, then ~/.kube/config, then the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
-}
-
-impl ClusterArgs {
-    /// The same for `session::connect`.
-    #[must_use]
-    pub fn options(&self) -> runtime::client::Options {
-        runtime::client::Options {
-            kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
-            user_agent: session::user_agent(),
-        }
-    }
 }
 
 /// The components that were named; all of them if none was.

@@ -15,4 +15,4 @@ pub mod platform;
 mod progress;
 mod session;
 pub mod validate;
-mod version;
+pub mod version;

@@ -82,12 +82,12 @@ fn namespaces(options: &Options) -> (&str, &str) {
 fn part(options: &Options, component: Component) -> Result<Part, Error> {
     let objects = match component {
         Component::Api => vec![Object::new(&api::crd::nrt_crd())],
-        Component::TopologyUpdater => match options.updater.kind {
+        Component::Exporter => match options.updater.kind {
             Updater::Tholepin => exporter::objects(options)?,
             Updater::Rte => rte::objects(options),
             Updater::Nfd => nfd::objects(options)?,
         },
-        Component::SchedulerPlugin => match options.scheduler.kind {
+        Component::Scheduler => match options.scheduler.kind {
             Scheduler::Tholepin => scheduler::objects(options)?,
             Scheduler::Plugin => plugin::objects(options)?,
         },

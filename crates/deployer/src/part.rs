@@ -10,6 +10,10 @@ use objects::Object;
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`].
 pub const MANAGER: &str = "tholepin-deployer";
+/// The label of the whole that an object is part of.
+const PART_OF: &str = "app.kubernetes.io/part-of";
+/// The value of [`PART_OF`].
+const PRODUCT: &str = "tholepin";
 /// The label with the [`Component`] that an object belongs to.
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 
@@ -19,9 +23,11 @@ pub enum Component {
     /// The CustomResourceDefinition of NodeResourceTopology.
     Api,
     /// The program that publishes NodeResourceTopology objects.
-    TopologyUpdater,
+    #[value(alias = "topology-updater")]
+    Exporter,
     /// The scheduler that reads them.
-    SchedulerPlugin,
+    #[value(alias = "scheduler-plugin")]
+    Scheduler,
 }
 
 /// The objects of one component, in the order of installation.
@@ -33,15 +39,15 @@ pub struct Part {
 
 impl Component {
     /// All components, in the order of installation.
-    pub const ALL: [Self; 3] = [Self::Api, Self::TopologyUpdater, Self::SchedulerPlugin];
+    pub const ALL: [Self; 3] = [Self::Api, Self::Exporter, Self::Scheduler];
 
     /// The name on the command line and in labels.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Api => "api",
-            Self::TopologyUpdater => "topology-updater",
-            Self::SchedulerPlugin => "scheduler-plugin",
+            Self::Exporter => "exporter",
+            Self::Scheduler => "scheduler",
         }
     }
 }
@@ -53,10 +59,12 @@ impl fmt::Display for Component {
 }
 
 impl Part {
-    /// The part of a component; adds the labels [`MANAGED_BY`] and [`COMPONENT`] to the objects.
+    /// The part of a component; adds the labels [`MANAGED_BY`], [`PART_OF`] and [`COMPONENT`] to the objects.
     pub fn new(component: Component, objects: impl IntoIterator<Item = Object>) -> Self {
-        let mark =
-            |object: Object| object.labelled(MANAGED_BY, MANAGER).labelled(COMPONENT, component.name());
+        let mark = |object: Object| {
+            let ours = object.labelled(MANAGED_BY, MANAGER).labelled(PART_OF, PRODUCT);
+            ours.labelled(COMPONENT, component.name())
+        };
         Self { component, objects: objects.into_iter().map(mark).collect() }
     }
 

@@ -51,10 +51,10 @@ fn zone() -> jiff::tz::TimeZone {
 fn tag(component: Component, updater: Updater) -> &'static str {
     match (component, updater) {
         (Component::Api, _) => "API",
-        (Component::SchedulerPlugin, _) => "SCD",
-        (Component::TopologyUpdater, Updater::Rte) => "RTE",
-        (Component::TopologyUpdater, Updater::Nfd) => "NFD",
-        (Component::TopologyUpdater, Updater::Tholepin) => "EXP",
+        (Component::Scheduler, _) => "SCD",
+        (Component::Exporter, Updater::Rte) => "RTE",
+        (Component::Exporter, Updater::Nfd) => "NFD",
+        (Component::Exporter, Updater::Tholepin) => "EXP",
     }
 }
 
@@ -62,8 +62,8 @@ fn tag(component: Component, updater: Updater) -> &'static str {
 fn spoken(component: Component) -> &'static str {
     match component {
         Component::Api => "API",
-        Component::TopologyUpdater => "topology updater",
-        Component::SchedulerPlugin => "scheduler plugin",
+        Component::Exporter => "topology updater",
+        Component::Scheduler => "scheduler plugin",
     }
 }
 

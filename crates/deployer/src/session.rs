@@ -23,10 +23,8 @@ pub(crate) struct Clients {
     pub(crate) changes: Client,
 }
 
-/// The `User-Agent` of our requests.
-pub(crate) fn user_agent() -> String {
-    format!("tholepin-deployer/{}", env!("CARGO_PKG_VERSION"))
-}
+/// Our name in the `User-Agent` of requests.
+pub(crate) const PROGRAM: &str = "deployer";
 
 /// Prepares clients; nothing is sent yet.
 ///

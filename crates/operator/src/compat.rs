@@ -18,7 +18,7 @@ use anyhow::Context as _;
 use deployer::detect::{self, ClusterInfo, PlatformSpec};
 use deployer::manifests::text::render_objects;
 use hardware::process::{BINDING, PATIENCE};
-use runtime::client::{Connection, Options};
+use runtime::client::{ClusterArgs, Connection, Options};
 use runtime::goflag::{self, FlagSet, KLOG, Outcome, Parsed};
 use runtime::stdout::print;
 use runtime::{http, log};
@@ -93,11 +93,8 @@ pub fn start(
     }
     let mut notes = notes(&flags);
     let platform = platform(&flags, &mut notes).map_err(failed)?;
-    let cluster = Options {
-        kubeconfig: text(&flags, "kubeconfig").map(PathBuf::from),
-        context: None,
-        user_agent: format!("tholepin-operator/{}", env!("CARGO_PKG_VERSION")),
-    };
+    let kubeconfig = text(&flags, "kubeconfig").map(PathBuf::from);
+    let cluster = ClusterArgs { kubeconfig, ..ClusterArgs::default() }.options("operator");
     let environment = environment(&flags, platform.clone(), variable);
     let action = if on("detect-platform-only") {
         Action::Detect(cluster, platform)

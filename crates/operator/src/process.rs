@@ -58,6 +58,7 @@ pub async fn run(settings: Settings, level: log::Handle, token: CancellationToke
         kubeconfig: settings.kubeconfig.clone(),
         context: settings.context.clone(),
         user_agent: format!("tholepin-operator/{}", env!("CARGO_PKG_VERSION")),
+        ..Options::default()
     };
     let connection = Connection::open(&options).await?;
     let mut process = Process {

@@ -6,10 +6,12 @@
 
 mod answer;
 mod exec;
+mod flags;
 mod kubeconfig;
 
 pub use answer::{Answer, Request as RawRequest, ask};
 pub use exec::{Container, exec};
+pub use flags::ClusterArgs;
 
 use axum::http::{HeaderValue, Request, header::USER_AGENT};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -36,6 +38,8 @@ pub struct Options {
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig. `None`: its current context.
     pub context: Option<String>,
+    /// The longest time of a request that is no watch. `None`: the caller's.
+    pub request_timeout: Option<Duration>,
     /// The `User-Agent` header, by which audit logs and API priority rules tell clients apart.
     pub user_agent: String,
 }
@@ -74,6 +78,7 @@ impl Default for KubeletTrust {
 #[derive(Debug, Clone)]
 pub struct Connection {
     config: Config,
+    request_timeout: Option<Duration>,
 }
 
 impl Connection {
@@ -93,7 +98,7 @@ impl Connection {
         }
         config.default_retry = false;
         config.reset_reader_on_write = true;
-        Ok(Self { config })
+        Ok(Self { config, request_timeout: options.request_timeout })
     }
 
     /// The configuration for a kubelet's own port, which takes the same requests and tokens as an API server.
@@ -120,7 +125,7 @@ impl Connection {
         let value = HeaderValue::from_str(user_agent).map_err(|_| Error::UserAgent(user_agent.to_owned()))?;
         config.headers.push((USER_AGENT, value));
         config.default_retry = false;
-        Ok(Self { config })
+        Ok(Self { config, request_timeout: None })
     }
 
     /// A client for watches and other reads: a response may take long, but 150 s of silence end it.
@@ -132,12 +137,12 @@ impl Connection {
     }
 
     /// A client for calls that must not hang (bind, lease, publish): a call fails when connecting, sending or receiving
-    /// takes longer than `timeout`.
+    /// takes longer than `timeout`, or than the options' own limit.
     ///
     /// # Errors
     /// When the credentials or certificates of the configuration are not usable.
     pub fn client_with_timeout(&self, timeout: Duration) -> Result<Client, Error> {
-        self.client(timeout)
+        self.client(self.request_timeout.unwrap_or(timeout))
     }
 
     /// The namespace of the kubeconfig's context, or of the pod of this process.
@@ -436,7 +441,7 @@ mod tests {
             let _ = rustls::crypto::ring::default_provider().install_default();
             let mut config = Config::new(url.parse().unwrap());
             config.accept_invalid_certs = accept;
-            let connection = Connection { config };
+            let connection = Connection { config, request_timeout: None };
             assert_eq!(connection.with_read_timeout(WATCH_SILENCE).root_cert, wanted, "{url} {accept}");
             // The machine of the test may have no authorities.
             assert!(wanted.is_none() || connection.watch_client().is_ok(), "{url} {accept}");

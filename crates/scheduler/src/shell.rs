@@ -62,7 +62,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     }
     let kubeconfig = args.kubeconfig(&file);
     let user_agent = format!("tholepin-scheduler/{}", env!("CARGO_PKG_VERSION"));
-    let connection = Connection::open(&Options { kubeconfig, context: None, user_agent }).await?;
+    let connection = Connection::open(&Options { kubeconfig, user_agent, ..Options::default() }).await?;
 
     let mut registry = Registry::default();
     registry.register_collector(Box::new(process_metrics::ProcessCollector));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::Client;
-use runtime::client::{Connection, Options};
+use runtime::client::{ClusterArgs, Connection};
 use runtime::goflag::{Flag, FlagSet, Kind, Parsed};
 use runtime::stderr;
 pub use runtime::stdout::print;
@@ -63,12 +63,9 @@ impl Call {
 /// # Errors
 /// When no usable configuration is found.
 pub async fn connect(tool: &str, flags: &Parsed) -> anyhow::Result<Connection> {
-    let options = Options {
-        kubeconfig: flags.text("kubeconfig").filter(|path| !path.is_empty()).map(PathBuf::from),
-        user_agent: format!("tholepin-{tool}/{}", env!("CARGO_PKG_VERSION")),
-        ..Options::default()
-    };
-    Ok(Connection::open(&options).await?)
+    let kubeconfig = flags.text("kubeconfig").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let cluster = ClusterArgs { kubeconfig, ..ClusterArgs::default() };
+    Ok(Connection::open(&cluster.options(tool)).await?)
 }
 
 /// As [`connect`], with a client for short calls.

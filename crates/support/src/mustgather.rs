@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use api::goduration::GoDuration;
 use kube::Client;
-use runtime::client::{self, Connection, Options};
+use runtime::client::{self, ClusterArgs, Connection};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -57,12 +57,6 @@ pub struct Args {
     /// Folder to create; an existing one must be empty
     #[arg(long, value_name = "DIR", default_value = "must-gather")]
     pub dest_dir: PathBuf,
-    /// Kubeconfig file [default: KUBECONFIG, ~/.kube/config, then the pod's service account]
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
     /// Further namespaces to collect, besides those of operator, exporters and schedulers
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     pub namespace: Vec<String>,
@@ -72,6 +66,8 @@ pub struct Args {
     /// Time after which to stop with the data collected so far
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = GoDuration::positive)]
     pub timeout: Duration,
+    #[command(flatten)]
+    cluster: ClusterArgs,
 }
 
 /// The shared state of a collection.
@@ -103,11 +99,10 @@ pub async fn gather(call: &Call, stop: CancellationToken) -> anyhow::Result<Exit
     }
     let args = Args {
         dest_dir: GATHERED.into(),
-        kubeconfig: None,
-        context: None,
         namespace: Vec::new(),
         log_limit: 10,
         timeout: Duration::from_secs(600),
+        cluster: ClusterArgs::default(),
     };
     collect(&args, false, stop).await?;
     Ok(ExitCode::SUCCESS)
@@ -115,12 +110,7 @@ pub async fn gather(call: &Call, stop: CancellationToken) -> anyhow::Result<Exit
 
 /// Collects into the folder; whether the result is complete.
 async fn collect(args: &Args, fresh: bool, stop: CancellationToken) -> anyhow::Result<bool> {
-    let options = Options {
-        kubeconfig: args.kubeconfig.clone(),
-        context: args.context.clone(),
-        user_agent: format!("tholepin-must-gather/{}", env!("CARGO_PKG_VERSION")),
-    };
-    let connection = Connection::open(&options).await?;
+    let connection = Connection::open(&args.cluster.options("must-gather")).await?;
     let client = connection.client_with_timeout(REQUEST_TIMEOUT)?;
     let version = client::get_text(&client, "/version", 1 << 20).await;
     let version = version

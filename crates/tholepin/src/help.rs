@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use clap::Command;
 use clap::builder::StyledStr;
+use deployer::version::VERSION;
 
 /// Headings with the names of commands.
 const GROUPS: [(&str, &[&str]); 5] = [
@@ -34,8 +35,9 @@ const PEERS: [(&str, &str); 9] = [
     ("verify-commit, gather", TOOLS),
 ];
 
-/// The definition, whose help has the commands in groups.
-pub(crate) fn grouped(mut command: Command) -> Command {
+/// The definition, whose help has the commands in groups, and which shows one version, whichever command is asked.
+pub(crate) fn grouped(command: Command) -> Command {
+    let mut command = uniform(command.version(VERSION.as_str()));
     // Its own commands (`help`) are there only then.
     command.build();
     let styles = command.get_styles().clone();
@@ -58,6 +60,12 @@ pub(crate) fn grouped(mut command: Command) -> Command {
          {{options}}{{after-help}}"
     );
     command.help_template(StyledStr::from(template))
+}
+
+/// Shows the program's version, and no values of the environment.
+fn uniform(command: Command) -> Command {
+    let command = command.display_name("tholepin").mut_args(|arg| arg.hide_env_values(true));
+    command.mut_subcommands(uniform)
 }
 
 /// The groups, and one of all commands that none of them has.

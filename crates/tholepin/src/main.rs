@@ -1,5 +1,6 @@
 //! The binary: its own name or a subcommand becomes an entry point of one of the crates. No logic lives here.
 
+mod completion;
 mod help;
 
 use std::ffi::OsString;
@@ -76,7 +77,8 @@ enum Entry {
     /// Print the names of other programs that this one stands in for
     Compatibility,
     /// Print shell completions
-    #[command(after_help = "Example:\n  source <(tholepin completion bash)")]
+    #[command(after_help = "Examples:\n  source <(tholepin completion bash)\n\nAs a plugin: \
+        ln -s tholepin kubectl-tholepin; ln -s tholepin kubectl_complete-tholepin")]
     Completion {
         /// The shell
         shell: clap_complete::Shell,
@@ -97,12 +99,19 @@ fn main() -> ExitCode {
         Some((Program::Support(tool), rest)) => (tool.failure(), "error: ", support_as(tool, rest)),
         Some((Program::Operator, rest)) => (ExitCode::FAILURE, "error: ", operate_as(rest)),
         Some((Program::DevicePlugin, rest)) => (ExitCode::FAILURE, "error: ", plug_in_as(rest)),
+        None if completion::is_asked(&words) => (ExitCode::FAILURE, "error: ", candidates(&words)),
         None => (ExitCode::FAILURE, "error: ", run(parse(&words))),
     };
     result.unwrap_or_else(|error| {
         stderr::line(format_args!("{prefix}{error:#}"));
         failure
     })
+}
+
+/// Prints the candidates that kubectl has asked for.
+fn candidates(words: &[OsString]) -> anyhow::Result<ExitCode> {
+    print(&completion::answer(Cli::command(), words)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Ends the process as clap does.
@@ -122,7 +131,11 @@ const CHANGING: [&str; 3] = ["deploy", "remove", "setup"];
 /// both begin alike: `status` is no slip of `setup`. No word leads to one that help does not show.
 fn parse(words: &[OsString]) -> Cli {
     // Help in groups costs each command's definition, which daemons need not pay at their start.
-    let matches = || help::grouped(Cli::command()).try_get_matches_from(words);
+    let command = || match completion::plugin_name(words) {
+        Some(name) => Cli::command().bin_name(name),
+        None => Cli::command(),
+    };
+    let matches = || help::grouped(command()).try_get_matches_from(words);
     let again = |_| matches().and_then(|matches| Cli::from_arg_matches(&matches));
     Cli::try_parse_from(words).or_else(again).unwrap_or_else(|mut error| {
         let given = match error.get(ContextKind::InvalidSubcommand) {
@@ -324,10 +337,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Entry::Completion { shell } => {
-            // A writer that fails makes the generator panic, and pipes are closed early.
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "tholepin", &mut script);
-            print(&String::from_utf8_lossy(&script))?;
+            print(&completion::script(shell, &mut Cli::command()))?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -12,9 +12,9 @@ use runtime::stdout::print;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::components;
 use super::flags::InstallFlags;
 use super::values::{duration, variable};
-use super::{ClusterArgs, components};
 use crate::images::preloaded;
 use crate::install::step::{Change, Observer};
 use crate::install::{self, DryRun, Outcome, Removal, Settings};
@@ -23,10 +23,11 @@ use crate::part::{Component, Part};
 use crate::progress::lines::Lines;
 use crate::progress::terminal::Terminal;
 use crate::progress::{done, to_stderr};
-use crate::session::{self, Clients};
+use crate::session::{self, Clients, PROGRAM};
 use crate::validate;
 use crate::validate::finding::Severity;
 use objects::Object;
+use runtime::client::ClusterArgs;
 
 /// Installs exporter and scheduler (ours or the peers'), or updates an installation.
 ///
@@ -34,13 +35,13 @@ use objects::Object;
 /// changed without --adopt.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  tholepin deploy --wait\n  tholepin deploy --diff\n  tholepin deploy topology-updater --kubelet-profile k3s --wait\n  \
+    after_help = "Examples:\n  tholepin deploy --wait\n  tholepin deploy --diff\n  tholepin deploy exporter --kubelet-profile k3s --wait\n  \
     tholepin deploy --updater-type rte --sched-type plugin --replicas auto --wait --timeout 5m\n  \
     tholepin deploy --dry-run=server -o json\n\n\
     Exit codes: 0 done, 1 failed, 2 wrong command line. With --diff: 0 no differences, 1 differences, 2 failed."
 )]
 pub struct Args {
-    /// Components to install: api, topology-updater, scheduler-plugin [default: all]
+    /// Components to install: api, exporter, scheduler [default: all]
     #[arg(value_name = "COMPONENT", hide_possible_values = true)]
     pub components: Vec<Component>,
     #[command(flatten)]
@@ -68,11 +69,9 @@ pub struct Args {
 /// CustomResourceDefinitions that still have objects, and namespaces with objects of others, stay unless --force is
 /// given.
 #[derive(Clone, Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  tholepin remove --wait\n  tholepin remove scheduler-plugin --dry-run=client"
-)]
+#[command(after_help = "Examples:\n  tholepin remove --wait\n  tholepin remove scheduler --dry-run=client")]
 pub struct RemoveArgs {
-    /// Components to remove: api, topology-updater, scheduler-plugin [default: all]
+    /// Components to remove: api, exporter, scheduler [default: all]
     #[arg(value_name = "COMPONENT", hide_possible_values = true)]
     pub components: Vec<Component>,
     #[command(flatten)]
@@ -121,13 +120,15 @@ struct ChangeArgs {
 }
 
 impl ChangeArgs {
-    fn settings(&self) -> Settings {
+    fn settings(&self, cluster: &ClusterArgs) -> Settings {
+        let usual = Settings::default();
         Settings {
             wait: self.wait,
             wait_interval: self.interval,
             wait_timeout: self.timeout,
             dry_run: self.dry_run,
-            ..Settings::default()
+            patience: cluster.request_timeout.unwrap_or(usual.patience),
+            ..usual
         }
     }
 }
@@ -137,7 +138,7 @@ impl ChangeArgs {
 /// # Errors
 /// When the command failed; the error is one line.
 pub(super) async fn run(args: Args, token: &CancellationToken) -> anyhow::Result<ExitCode> {
-    let settings = Settings { atomic: args.atomic, adopt: args.adopt, ..args.change.settings() };
+    let settings = Settings { atomic: args.atomic, adopt: args.adopt, ..args.change.settings(&args.cluster) };
     let components = components(&args.components);
     if args.diff {
         return Ok(diff(&args, &settings, components, token).await.unwrap_or_else(|error| {
@@ -171,7 +172,7 @@ async fn diff(
 /// Clients of the cluster, and the options for it.
 async fn resolve(cluster: &ClusterArgs, flags: &InstallFlags) -> anyhow::Result<(Clients, Options)> {
     let options = flags.options(&variable)?;
-    let clients = session::connect(&cluster.options()).await?;
+    let clients = session::connect(&cluster.options(PROGRAM)).await?;
     let stated = flags.platform.clone().unwrap_or_default();
     let options = session::resolve(&clients.reads, &stated, flags.needs_cluster(), options).await?;
     Ok((clients, options))
@@ -184,10 +185,9 @@ async fn require_image(
     flags: &InstallFlags,
     components: &[Component],
 ) -> anyhow::Result<()> {
-    let updater =
-        components.contains(&Component::TopologyUpdater) && options.updater.kind == Updater::Tholepin;
+    let updater = components.contains(&Component::Exporter) && options.updater.kind == Updater::Tholepin;
     let scheduler =
-        components.contains(&Component::SchedulerPlugin) && options.scheduler.kind == Scheduler::Tholepin;
+        components.contains(&Component::Scheduler) && options.scheduler.kind == Scheduler::Tholepin;
     if flags.states_image(&variable) || !(updater || scheduler) {
         return Ok(());
     }
@@ -228,8 +228,8 @@ async fn install(
 /// When something could not be removed.
 pub(super) async fn remove(args: &RemoveArgs, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let settings = Settings { force: args.force, ..args.change.settings() };
-    let clients = session::connect(&args.cluster.options()).await?;
+    let settings = Settings { force: args.force, ..args.change.settings(&args.cluster) };
+    let clients = session::connect(&args.cluster.options(PROGRAM)).await?;
     // Each of many lists would be tried for long.
     session::reach(&clients.reads).await?;
     let mut observer = observer(&settings);
@@ -270,7 +270,7 @@ pub(super) async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow:
 
 async fn examine(cluster: &ClusterArgs) -> anyhow::Result<validate::Validation> {
     let checks = validate::Selection::default().checks()?;
-    let evidence = validate::cli::gather(&cluster.options(), &checks).await?;
+    let evidence = validate::cli::gather(&cluster.options(PROGRAM), &checks).await?;
     Ok(validate::examine(&evidence, &checks))
 }
 

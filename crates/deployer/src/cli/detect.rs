@@ -7,9 +7,9 @@ use runtime::stderr;
 use runtime::stdout::print;
 use serde_json::json;
 
-use super::ClusterArgs;
 use crate::detect::{self, PlatformSpec};
-use crate::session;
+use crate::session::{self, PROGRAM};
+use runtime::client::ClusterArgs;
 
 /// Prints the platform of a cluster (Kubernetes, OpenShift or HyperShift) and its version.
 ///
@@ -39,7 +39,7 @@ const UNANSWERED: u8 = 2;
 /// # Errors
 /// When there is no usable kubeconfig, or standard output cannot be written.
 pub(super) async fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let clients = session::connect(&args.cluster.options()).await?;
+    let clients = session::connect(&args.cluster.options(PROGRAM)).await?;
     let format = args.output.format;
     if args.control_plane {
         return match detect::control_plane_nodes(&clients.reads).await {

@@ -27,13 +27,21 @@ use crate::options::{
 use crate::part::{Component, Part};
 use crate::platform::Platform;
 
-/// The flags of `deploy`, `render`, `setup` and `images`.
+/// The end of the scheduler's namespace, where one name is given for all.
+const OF_SCHEDULER: &str = "-scheduler";
+
+/// The flags of `deploy`, `render` and `setup`.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct InstallFlags {
     /// Platform, or platform and version: kubernetes, openshift or hypershift [default: asked of the cluster; render:
     /// kubernetes]
     #[arg(short = 'P', long, value_name = "KIND[:VERSION]", help_heading = "Cluster")]
     pub platform: Option<PlatformSpec>,
+    /// Namespace of the exporter; the scheduler's is NAME-scheduler [default: tholepin; peers: theirs]
+    #[arg(short = 'n', long, value_name = "NAME", value_parser = namespace, help_heading = "Cluster")]
+    pub namespace: Option<String>,
+    #[command(flatten)]
+    programs: ProgramFlags,
     #[command(flatten)]
     updater: UpdaterFlags,
     #[command(flatten)]
@@ -44,12 +52,15 @@ pub(super) struct InstallFlags {
     pods: PodFlags,
     #[command(flatten)]
     images: ImageFlags,
+    #[command(flatten)]
+    pull: PullFlags,
 }
 
+/// The flags that choose the programs.
 #[derive(Clone, Debug, clap::Args)]
-#[command(next_help_heading = "Topology updater")]
-struct UpdaterFlags {
-    /// Program: tholepin, rte or nfd
+#[command(next_help_heading = "Programs")]
+pub(super) struct ProgramFlags {
+    /// Exporter: tholepin, rte or nfd
     #[arg(
         long,
         alias = "updater",
@@ -59,24 +70,39 @@ struct UpdaterFlags {
         hide_possible_values = true
     )]
     updater_type: Updater,
-    /// Namespace of the topology updater
-    #[arg(long, value_name = "NAME", value_parser = namespace)]
+    /// Scheduler: tholepin or plugin (kube-scheduler with scheduler-plugins)
+    #[arg(
+        long,
+        alias = "scheduler",
+        value_name = "PROGRAM",
+        default_value = "tholepin",
+        ignore_case = true,
+        hide_possible_values = true
+    )]
+    sched_type: Scheduler,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Exporter")]
+struct UpdaterFlags {
+    /// Namespace of the exporter
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = namespace)]
     updater_namespace: Option<String>,
     /// Name of its objects
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME")]
     updater_name: Option<String>,
     /// Time between two scans of a node on which nothing happens, such as 30s; 0: no timer
-    #[arg(long, value_name = "DURATION", value_parser = period)]
+    #[arg(long, hide_short_help = true, value_name = "DURATION", value_parser = period)]
     updater_sync_period: Option<Period>,
     /// Verbosity of its log, as in klog
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, hide_short_help = true, value_name = "LEVEL")]
     updater_verbose: Option<i32>,
     /// Publish the fingerprint of the pods
-    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     updater_pfp_enable: Option<bool>,
     /// File with its configuration
-    #[arg(long, alias = "rte-config-file", value_name = "FILE")]
+    #[arg(long, hide_short_help = true, alias = "rte-config-file", value_name = "FILE")]
     updater_config_file: Option<PathBuf>,
     /// Labels of the nodes it runs on (repeatable, or joined by commas)
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
@@ -85,35 +111,35 @@ struct UpdaterFlags {
     #[arg(long, value_name = "TOLERATION", value_parser = toleration)]
     updater_toleration: Vec<Option<Toleration>>,
     /// Priority class of its pods [default: system-node-critical; nfd: none]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME")]
     updater_priority_class: Option<String>,
     /// Port for its metrics
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, hide_short_help = true, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     metrics_port: Option<u16>,
     /// Restrict each of our exporters to the object of its own node, by an admission policy
-    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     admission_policy: Option<bool>,
     /// Scan when a notification file is touched (rte)
-    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     updater_notif_enable: Option<bool>,
     /// Have the container runtime touch the notification file (rte on openshift)
-    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     updater_cri_hooks_enable: Option<bool>,
     /// Install an SELinux policy with a MachineConfig (rte on openshift)
-    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     updater_custom_selinux_policy: Option<bool>,
     /// SecurityContextConstraints: v1 (with an SELinux type of its own) or v2 (rte on openshift)
-    #[arg(long, value_name = "VERSION", hide_possible_values = true)]
+    #[arg(long, hide_short_help = true, value_name = "VERSION", hide_possible_values = true)]
     updater_scc: Option<SccVersion>,
     /// SELinux type of its containers
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, hide_short_help = true, value_name = "TYPE")]
     selinux_type: Option<String>,
     /// Labels of the MachineConfig, to select another pool than worker (repeatable)
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
+    #[arg(long, hide_short_help = true, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
     machine_config_label: Vec<(String, String)>,
 }
 
@@ -124,7 +150,7 @@ struct KubeletFlags {
     layout: KubeletLayoutFlags,
     /// Mount the whole root directory into our exporter, with the kubelet's key and the volumes of all pods, so that
     /// the kubelet's state files show it changes [default: the podresources directory and the configuration file]
-    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     kubelet_root_mount: Option<bool>,
 }
@@ -132,18 +158,8 @@ struct KubeletFlags {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Scheduler")]
 struct SchedulerFlags {
-    /// Program: tholepin or plugin (kube-scheduler with scheduler-plugins)
-    #[arg(
-        long,
-        alias = "scheduler",
-        value_name = "PROGRAM",
-        default_value = "tholepin",
-        ignore_case = true,
-        hide_possible_values = true
-    )]
-    sched_type: Scheduler,
     /// Namespace of the scheduler
-    #[arg(long, value_name = "NAME", value_parser = namespace)]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = namespace)]
     sched_namespace: Option<String>,
     /// Number of replicas, one of which leads; auto: one for each control plane node
     #[arg(short = 'R', long, value_name = "N", default_value = "1", value_parser = replicas, allow_hyphen_values = true)]
@@ -152,42 +168,42 @@ struct SchedulerFlags {
     #[arg(long, value_name = "NAME")]
     sched_profile_name: Option<String>,
     /// Run on control plane nodes only
-    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     sched_ctrlplane_affinity: Option<bool>,
     /// Lease for leader election: NAME, /NAME, NAMESPACE/ or NAMESPACE/NAME
-    #[arg(long, value_name = "LEASE", value_parser = lease)]
+    #[arg(long, hide_short_help = true, value_name = "LEASE", value_parser = lease)]
     sched_leader_elect_resource: Option<LeaseName>,
     /// Verbosity of its log, as in klog
-    #[arg(long, value_name = "LEVEL")]
+    #[arg(long, hide_short_help = true, value_name = "LEVEL")]
     sched_verbose: Option<i32>,
     /// Labels of the nodes it runs on (repeatable, or joined by commas)
-    #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
+    #[arg(long, hide_short_help = true, value_name = "KEY=VALUE", value_delimiter = ',', value_parser = label)]
     sched_node_selector: Vec<(String, String)>,
     /// Taints it tolerates besides those of the control plane: KEY[=VALUE][:EFFECT] or all (repeatable)
-    #[arg(long, value_name = "TOLERATION", value_parser = toleration)]
+    #[arg(long, hide_short_help = true, value_name = "TOLERATION", value_parser = toleration)]
     sched_toleration: Vec<Option<Toleration>>,
     /// Priority class of its pods [default: system-cluster-critical; plugin: none]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME")]
     sched_priority_class: Option<String>,
     /// Create a PodDisruptionBudget for several replicas
-    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     disruption_budget: Option<bool>,
     /// Preemption to free a zone: Enabled or Disabled
-    #[arg(long, value_name = "MODE", value_parser = word::<PreemptionMode>)]
+    #[arg(long, hide_short_help = true, value_name = "MODE", value_parser = word::<PreemptionMode>)]
     sched_preemption_mode: Option<PreemptionMode>,
     /// Resync period of the plugin's cache; below 1s: no cache
-    #[arg(long, value_name = "DURATION", value_parser = period)]
+    #[arg(long, hide_short_help = true, value_name = "DURATION", value_parser = period)]
     sched_resync_period: Option<Period>,
     /// Pod informer of the plugin: Shared or Dedicated
-    #[arg(long, value_name = "MODE", value_parser = word::<InformerMode>)]
+    #[arg(long, hide_short_help = true, value_name = "MODE", value_parser = word::<InformerMode>)]
     sched_informer_mode: Option<InformerMode>,
     /// File with resyncMethod, foreignPodsDetect, informerMode (plugin)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     sched_cache_params_config_file: Option<PathBuf>,
     /// File with the scoring strategy: type, and resources with weights
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
     sched_scoring_strat_config_file: Option<PathBuf>,
 }
 
@@ -195,44 +211,45 @@ struct SchedulerFlags {
 #[command(next_help_heading = "Network and nodes")]
 struct PodFlags {
     /// Restrict the pods' network traffic to API server, kubelet and metrics
-    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     network_policies: Option<bool>,
     /// Ports of API servers (repeatable, or joined by commas) [default: 6443,443]
-    #[arg(long, value_name = "PORT", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, hide_short_help = true, value_name = "PORT", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     api_server_port: Vec<u16>,
     /// Address ranges of API servers and of their Service, so that pods may connect to no other (repeatable, or joined
     /// by commas) [default: any address]
-    #[arg(long, value_name = "CIDR", value_delimiter = ',', value_parser = cidr)]
+    #[arg(long, hide_short_help = true, value_name = "CIDR", value_delimiter = ',', value_parser = cidr)]
     api_server_cidr: Vec<String>,
     /// Create ResourceQuotas that admit pods of critical priority, for clusters that demand them (GKE)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     critical_quota: bool,
     /// CPU architectures of our image; all: any node (repeatable, or joined by commas) [default: amd64,arm64]
-    #[arg(long, value_name = "ARCH", value_delimiter = ',')]
+    #[arg(long, hide_short_help = true, value_name = "ARCH", value_delimiter = ',')]
     arch: Vec<String>,
 }
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Images")]
-struct ImageFlags {
+pub(super) struct ImageFlags {
     /// Our image, for exporter and scheduler [env: THOLEPIN_IMAGE]
     #[arg(long, value_name = "IMAGE", value_parser = image)]
     image: Option<String>,
     /// Image of resource-topology-exporter [env: TAS_RESOURCE_EXPORTER_IMAGE]
-    #[arg(long, value_name = "IMAGE", value_parser = image)]
+    #[arg(long, hide_short_help = true, value_name = "IMAGE", value_parser = image)]
     rte_image: Option<String>,
     /// Image of nfd-topology-updater [env: TAS_NODE_FEATURE_DISCOVERY_IMAGE]
-    #[arg(long, value_name = "IMAGE", value_parser = image)]
+    #[arg(long, hide_short_help = true, value_name = "IMAGE", value_parser = image)]
     nfd_image: Option<String>,
     /// Image of the scheduler plugin [env: TAS_SCHEDULER_PLUGIN_IMAGE]
-    #[arg(long, value_name = "IMAGE", value_parser = image)]
+    #[arg(long, hide_short_help = true, value_name = "IMAGE", value_parser = image)]
     sched_image: Option<String>,
     /// Image of the scheduler plugin's controller [env: TAS_SCHEDULER_PLUGIN_CONTROLLER_IMAGE]
-    #[arg(long, value_name = "IMAGE", value_parser = image)]
+    #[arg(long, hide_short_help = true, value_name = "IMAGE", value_parser = image)]
     controller_image: Option<String>,
     /// Image of rte's second container, which does nothing [env: THOLEPIN_PAUSE_IMAGE]
-    #[arg(long, value_name = "IMAGE", value_parser = image)]
+    #[arg(long, hide_short_help = true, value_name = "IMAGE", value_parser = image)]
     pause_image: Option<String>,
     /// Pull all images from this registry and path
     #[arg(long, value_name = "HOST[/PATH]")]
@@ -240,6 +257,11 @@ struct ImageFlags {
     /// Name the peers' images by digest [env: TAS_IMAGES_USE_SHA]
     #[arg(long)]
     use_sha: bool,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Images")]
+struct PullFlags {
     /// Pull policy: always or if-not-present
     #[arg(
         long,
@@ -274,12 +296,18 @@ impl InstallFlags {
     /// # Errors
     /// When a file cannot be read or has wrong content; the error names flag and file.
     pub(super) fn options(&self, variable: &dyn Fn(&str) -> Option<String>) -> anyhow::Result<Options> {
-        let mut options = Options { pull: self.images.pull_policy, ..Options::default() };
+        let mut options = Options { pull: self.pull.pull_policy, ..Options::default() };
         options.images = self.images.images(variable);
-        options.pull_secrets.clone_from(&self.images.pull_secret);
-        options.updater = self.updater.options(&self.kubelet)?;
+        options.pull_secrets.clone_from(&self.pull.pull_secret);
+        options.updater = self.updater.options(self.programs.updater_type, &self.kubelet)?;
         options.updater.kubelet = self.kubelet();
-        options.scheduler = self.scheduler.options()?;
+        options.scheduler = self.scheduler.options(self.programs.sched_type)?;
+        if let Some(name) = &self.namespace {
+            options.updater.namespace.get_or_insert_with(|| name.clone());
+            let of_scheduler = || namespace(&format!("{name}{OF_SCHEDULER}"));
+            let of_scheduler = of_scheduler().map_err(|reason| anyhow::anyhow!("--namespace: {reason}"))?;
+            options.scheduler.namespace.get_or_insert(of_scheduler);
+        }
         set(&mut options.network_policies, self.pods.network_policies);
         options.critical_quota = self.pods.critical_quota;
         if !self.pods.api_server_port.is_empty() {
@@ -321,7 +349,7 @@ impl InstallFlags {
 
     /// A line for each check that the manifests leave out.
     fn warnings(&self, options: &Options, components: &[Component]) -> Vec<String> {
-        if !components.contains(&Component::TopologyUpdater) {
+        if !components.contains(&Component::Exporter) {
             return Vec::new();
         }
         let policy = manifests::exporter::policy_left_out(options);
@@ -335,11 +363,21 @@ impl InstallFlags {
     }
 }
 
+impl ProgramFlags {
+    /// Default options of the programs, with these images.
+    pub(super) fn with_images(&self, images: Images) -> Options {
+        let mut options = Options { images, ..Options::default() };
+        options.updater.kind = self.updater_type;
+        options.scheduler.kind = self.sched_type;
+        options
+    }
+}
+
 impl UpdaterFlags {
-    fn options(&self, kubelet: &KubeletFlags) -> anyhow::Result<UpdaterOptions> {
-        let peers = self.updater_type != Updater::Tholepin;
+    fn options(&self, kind: Updater, kubelet: &KubeletFlags) -> anyhow::Result<UpdaterOptions> {
+        let peers = kind != Updater::Tholepin;
         let mut options = if peers { Options::peers().updater } else { UpdaterOptions::default() };
-        options.kind = self.updater_type;
+        options.kind = kind;
         options.namespace.clone_from(&self.updater_namespace);
         options.name.clone_from(&self.updater_name);
         set(&mut options.sync_period, self.updater_sync_period.map(|Period(period)| period));
@@ -372,10 +410,10 @@ impl UpdaterFlags {
 }
 
 impl SchedulerFlags {
-    fn options(&self) -> anyhow::Result<SchedulerOptions> {
-        let peers = self.sched_type == Scheduler::Plugin;
+    fn options(&self, kind: Scheduler) -> anyhow::Result<SchedulerOptions> {
+        let peers = kind == Scheduler::Plugin;
         let mut options = if peers { Options::peers().scheduler } else { SchedulerOptions::default() };
-        options.kind = self.sched_type;
+        options.kind = kind;
         options.namespace.clone_from(&self.sched_namespace);
         if let Replicas::Fixed(replicas) = self.replicas {
             options.replicas = replicas;
@@ -405,7 +443,7 @@ impl SchedulerFlags {
 
 impl ImageFlags {
     /// A flag overrides its variable; the registry replaces that of every image without a flag.
-    fn images(&self, variable: &dyn Fn(&str) -> Option<String>) -> Images {
+    pub(super) fn images(&self, variable: &dyn Fn(&str) -> Option<String>) -> Images {
         let sha = self.use_sha || variable(USE_SHA).is_some();
         let mut images = Images::new(if sha { Pullspec::Digest } else { Pullspec::Tag }, variable);
         if let Some(registry) = &self.registry {

@@ -13,7 +13,7 @@ pub struct KubeletLayoutFlags {
     #[arg(long, value_name = "DISTRIBUTION", env = "THOLEPIN_KUBELET_PROFILE", value_parser = str::parse::<Distribution>)]
     pub kubelet_profile: Option<Distribution>,
     /// Root directory of the kubelets
-    #[arg(long, value_name = "DIR", env = "THOLEPIN_KUBELET_ROOT")]
+    #[arg(long, hide_short_help = true, value_name = "DIR", env = "THOLEPIN_KUBELET_ROOT")]
     pub kubelet_root: Option<String>,
     /// Source of their configuration: a file, configz or configz:PORT (asks the kubelet), or POLICY/SCOPE (stated here)
     #[arg(long, value_name = "SOURCE", env = "THOLEPIN_KUBELET_CONFIG", value_parser = str::parse::<KubeletConfig>)]
@@ -22,13 +22,14 @@ pub struct KubeletLayoutFlags {
     /// configz [default: the cluster's authority]
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "NAME",
         env = "THOLEPIN_KUBELET_CA_CONFIG_MAP",
         conflicts_with = "kubelet_insecure"
     )]
     pub kubelet_ca_config_map: Option<String>,
     /// Do not check kubelets' certificates: any server at a node's address gets the token (configz)
-    #[arg(long, env = "THOLEPIN_KUBELET_INSECURE")]
+    #[arg(long, hide_short_help = true, env = "THOLEPIN_KUBELET_INSECURE")]
     pub kubelet_insecure: bool,
 }
 

@@ -7,23 +7,24 @@ use runtime::output::{OutputArgs, OutputFormat};
 use runtime::stdout::print;
 use serde_json::{Map, Value, json};
 
-use super::ClusterArgs;
-use super::flags::InstallFlags;
-use super::values::{bool_word, namespace, variable};
+use super::flags::{ImageFlags, InstallFlags, ProgramFlags};
+use super::values::{bool_word, variable};
 use crate::manifests::access::ServiceAccountRef;
 use crate::manifests::{self, resource_claims, text};
 use crate::options::Options;
 use crate::part::{Component, Part};
 use crate::platform::Platform;
-use crate::{session, version};
+use crate::session::{self, PROGRAM};
+use crate::version;
 use objects::Object;
+use runtime::client::ClusterArgs;
 
 /// Prints the manifests of exactly the objects that deploy would install.
 ///
 /// Needs no cluster, kubeconfig or home directory, except that `--replicas=auto` counts control plane nodes.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  tholepin render > all.yaml\n  tholepin render topology-updater --kubelet-profile k3s\n  \
+    after_help = "Examples:\n  tholepin render > all.yaml\n  tholepin render exporter --kubelet-profile k3s\n  \
     tholepin render --platform openshift:4.20 -o json\n  tholepin render policy --platform openshift:4.18\n  \
     tholepin render operator --platform openshift --image registry.example/tholepin:1\n  \
     tholepin render hardware --image registry.example/tholepin:1\n  \
@@ -31,7 +32,7 @@ use objects::Object;
     tholepin render --updater-type rte --sched-type plugin"
 )]
 pub struct Args {
-    /// Manifests to print: api, topology-updater, scheduler-plugin, policy (RTE's SELinux policy), operator (installs
+    /// Manifests to print: api, exporter, scheduler, policy (RTE's SELinux policy), operator (installs
     /// and keeps the former), hardware (brings device drivers to nodes) or resource-claims (permissions of a device
     /// plugin) [default: everything that deploy installs]
     #[arg(value_name = "WHAT", hide_possible_values = true)]
@@ -39,9 +40,6 @@ pub struct Args {
     /// The format of the manifests.
     #[command(flatten)]
     pub output: OutputArgs<ManifestFormat>,
-    /// Namespace (operator, hardware, resource-claims) [default: numaresources, tholepin-hardware, or tholepin]
-    #[arg(long, value_name = "NAME", value_parser = namespace)]
-    pub namespace: Option<String>,
     /// The device plugin's service account (resource-claims)
     #[arg(long, value_name = "NAME", default_value = resource_claims::ACCOUNT)]
     account: String,
@@ -64,9 +62,11 @@ pub enum RenderTarget {
     /// The CustomResourceDefinition of NodeResourceTopology.
     Api,
     /// The program that publishes NodeResourceTopology objects.
-    TopologyUpdater,
+    #[value(alias = "topology-updater")]
+    Exporter,
     /// The scheduler that reads them.
-    SchedulerPlugin,
+    #[value(alias = "scheduler-plugin")]
+    Scheduler,
     /// The SELinux policy for RTE, as text.
     Policy,
     /// The operator; the crate `operator` makes its objects.
@@ -90,6 +90,10 @@ impl OutputFormat for ManifestFormat {
     const DEFAULT: &'static str = "yaml";
 }
 
+/// The first line of YAML.
+const HEADER: &str =
+    concat!("# Rendered by tholepin ", env!("CARGO_PKG_VERSION"), "; kubectl apply --server-side -f FILE\n");
+
 impl ManifestFormat {
     /// The objects in this format.
     ///
@@ -97,7 +101,7 @@ impl ManifestFormat {
     /// When an object has no YAML form.
     pub fn write<'o>(self, objects: impl IntoIterator<Item = &'o Object>) -> anyhow::Result<String> {
         Ok(match self {
-            Self::Yaml => text::render_objects(objects)?,
+            Self::Yaml => format!("{HEADER}{}", text::render_objects(objects)?),
             Self::Json => text::render_objects_json(objects),
         })
     }
@@ -114,8 +118,8 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let components: &[Component] = match args.target {
         None => &Component::ALL,
         Some(RenderTarget::Api) => &[Component::Api],
-        Some(RenderTarget::TopologyUpdater) => &[Component::TopologyUpdater],
-        Some(RenderTarget::SchedulerPlugin) => &[Component::SchedulerPlugin],
+        Some(RenderTarget::Exporter) => &[Component::Exporter],
+        Some(RenderTarget::Scheduler) => &[Component::Scheduler],
         Some(RenderTarget::Policy) => {
             let openshift = stated.version.filter(|_| stated.platform == Some(Platform::OpenShift));
             let version = openshift.context(
@@ -125,7 +129,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         Some(RenderTarget::ResourceClaims) => {
-            let namespace = args.namespace.as_deref().unwrap_or(resource_claims::NAMESPACE);
+            let namespace = args.namespace().unwrap_or(resource_claims::NAMESPACE);
             return args
                 .print(&resource_claims::objects(ServiceAccountRef { namespace, name: &args.account }));
         }
@@ -134,7 +138,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
     };
     if args.install.needs_cluster() {
-        let clients = session::connect(&args.cluster.options()).await?;
+        let clients = session::connect(&args.cluster.options(PROGRAM)).await?;
         options.scheduler.replicas = session::control_plane_replicas(&clients.reads).await?;
     }
     let parts = args.install.parts(&options, components)?;
@@ -144,10 +148,6 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
 impl Args {
     /// Refuses flags of other manifests than those that are printed.
     fn refuse_unused(&self) -> anyhow::Result<()> {
-        if self.namespace.is_some() && self.target != Some(RenderTarget::ResourceClaims) {
-            let ours = "--updater-namespace and --sched-namespace";
-            anyhow::bail!("--namespace is for operator, hardware and resource-claims; here there are {ours}");
-        }
         if !self.operator_flag.is_empty() {
             anyhow::bail!("--operator-flag is for operator and hardware");
         }
@@ -157,6 +157,12 @@ impl Args {
             );
         }
         Ok(())
+    }
+
+    /// The namespace that was given.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&str> {
+        self.install.namespace.as_deref()
     }
 
     /// The options that the flags state; the platform is Kubernetes unless a flag names another.
@@ -196,15 +202,17 @@ pub struct ImagesArgs {
     #[command(flatten)]
     output: OutputArgs,
     #[command(flatten)]
-    install: InstallFlags,
+    programs: ProgramFlags,
+    #[command(flatten)]
+    images: ImageFlags,
 }
 
 /// Runs `images`: lines of `VARIABLE=IMAGE`, or a map from role to image.
 ///
 /// # Errors
-/// When a flag's value is not allowed, or standard output cannot be written.
+/// When standard output cannot be written.
 pub fn images(args: &ImagesArgs) -> anyhow::Result<ExitCode> {
-    let options = args.install.options(&variable)?;
+    let options = args.programs.with_images(args.images.images(&variable));
     let mut used = options.used_images();
     used.rotate_left(1);
     let value: Map<String, Value> =
@@ -244,7 +252,7 @@ pub struct VersionArgs {
 /// # Errors
 /// When standard output cannot be written.
 pub fn version(args: &VersionArgs) -> anyhow::Result<ExitCode> {
-    let value = json!({ "version": version::tag(), "commit": version::commit() });
-    print(&args.output.format.write(&value, || format!("{}\n", version::full()))?)?;
+    let value = json!({ "version": env!("CARGO_PKG_VERSION"), "commit": version::commit() });
+    print(&args.output.format.write(&value, || format!("tholepin {}\n", *version::VERSION))?)?;
     Ok(ExitCode::SUCCESS)
 }

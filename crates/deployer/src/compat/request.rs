@@ -17,6 +17,8 @@ use crate::manifests::plugin;
 use crate::options::{
     Options, PullPolicy, SccVersion, Scheduler, SchedulerOptions, Updater, UpdaterOptions, files,
 };
+use crate::session::PROGRAM;
+use runtime::client::ClusterArgs;
 
 /// A command with all of its settings.
 #[derive(Clone, Debug)]
@@ -87,6 +89,11 @@ impl Request {
         }
         let sha = variable(USE_SHA).is_some() || parsed.bool("sha");
         options.images = Images::new(if sha { Pullspec::Digest } else { Pullspec::Tag }, variable);
+        let cluster = ClusterArgs {
+            kubeconfig: given("kubeconfig").map(PathBuf::from),
+            context: given("context").map(str::to_owned),
+            request_timeout: None,
+        };
         let limit =
             |flag: &str| parsed.duration(flag).with_context(|| format!("--{flag}: it must not be negative"));
         Ok(Self {
@@ -102,11 +109,7 @@ impl Request {
             },
             verbosity: parsed.int("verbose"),
             style,
-            cluster: runtime::client::Options {
-                kubeconfig: given("kubeconfig").map(PathBuf::from),
-                context: given("context").map(str::to_owned),
-                user_agent: crate::session::user_agent(),
-            },
+            cluster: cluster.options(PROGRAM),
             read,
             parsed,
         })

@@ -57,8 +57,8 @@ pub(super) enum Verb {
 }
 
 const API: &[Component] = &[Component::Api];
-const UPDATER: &[Component] = &[Component::TopologyUpdater];
-const SCHEDULER: &[Component] = &[Component::SchedulerPlugin];
+const UPDATER: &[Component] = &[Component::Exporter];
+const SCHEDULER: &[Component] = &[Component::Scheduler];
 
 const fn flag(kind: Kind, name: &'static str, default: &'static str, help: &'static str) -> Flag {
     Flag { name, letter: None, kind, default, help, brief: None }

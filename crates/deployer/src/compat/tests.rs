@@ -227,7 +227,7 @@ fn every_flag_sets_its_option() {
     request.parsed = Parsed::default();
     let text = format!("{request:#?}");
     for wanted in [
-        "verb: Deploy(\n        [\n            Api,\n            TopologyUpdater,\n            SchedulerPlugin,",
+        "verb: Deploy(\n        [\n            Api,\n            Exporter,\n            Scheduler,",
         "pull: IfNotPresent",
         "replicas: 3",
         "\"resources: {}\\n\"",

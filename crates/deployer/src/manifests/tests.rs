@@ -100,7 +100,7 @@ const CHANGES: [(&str, Change); 8] = [
 
 /// All objects of the programs. The definition of the API is the same for all, and takes its time.
 pub(super) fn objects(options: &Options) -> Vec<Object> {
-    let parts = parts(options, &[Component::TopologyUpdater, Component::SchedulerPlugin]).unwrap();
+    let parts = parts(options, &[Component::Exporter, Component::Scheduler]).unwrap();
     parts.iter().flat_map(Part::objects).cloned().collect()
 }
 
@@ -137,8 +137,8 @@ fn components_come_in_their_order_and_alone() {
     let names = |components: &[Component]| -> Vec<&str> {
         parts(&options, components).unwrap().iter().map(|part| part.component().name()).collect()
     };
-    assert_eq!(names(&[Component::SchedulerPlugin, Component::Api]), ["api", "scheduler-plugin"]);
-    assert_eq!(names(&Component::ALL), ["api", "topology-updater", "scheduler-plugin"]);
+    assert_eq!(names(&[Component::Scheduler, Component::Api]), ["api", "scheduler"]);
+    assert_eq!(names(&Component::ALL), ["api", "exporter", "scheduler"]);
 }
 
 #[test]

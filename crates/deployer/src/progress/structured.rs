@@ -99,9 +99,9 @@ impl Observer for Structured {
             }
             Step::Ended(operation, component) => {
                 let (verb, mark) = match (operation, component) {
-                    (Operation::Deploy, Component::TopologyUpdater) => ("deployed", "!"),
+                    (Operation::Deploy, Component::Exporter) => ("deployed", "!"),
                     (Operation::Deploy, _) => ("deployed", ""),
-                    (Operation::Remove, Component::SchedulerPlugin) => ("removed", ""),
+                    (Operation::Remove, Component::Scheduler) => ("removed", ""),
                     (Operation::Remove, _) => ("removed", "!"),
                 };
                 let message = format!("{verb} topology-aware-scheduling {}{mark}", spoken(*component));

@@ -27,7 +27,7 @@ fn written<T: Observer>(format: impl FnOnce(Sink) -> T) -> Vec<String> {
     let set = object("apps", "DaemonSet", Some("numa"), "exporter");
     let pods = object("apps", "Deployment", Some("kube"), "scheduler");
     let space = object("", "Namespace", None, "numa");
-    let (api, updater, scheduler) = (Component::Api, Component::TopologyUpdater, Component::SchedulerPlugin);
+    let (api, updater, scheduler) = (Component::Api, Component::Exporter, Component::Scheduler);
     let set_state = |desired, ready| WaitState::DaemonSet { desired, updated: desired, ready };
     for step in [
         Step::Began(Operation::Deploy, api),
@@ -127,16 +127,16 @@ deploying api
   CustomResourceDefinition noderesourcetopologies.x created
   waiting for CustomResourceDefinition noderesourcetopologies.x: not served yet
   CustomResourceDefinition noderesourcetopologies.x is served
-deploying topology-updater
+deploying exporter
   DaemonSet numa/exporter configured
   waiting for DaemonSet numa/exporter: no node matches yet
   waiting for DaemonSet numa/exporter: 1 of 3 nodes ready
   DaemonSet numa/exporter is ready
-removing scheduler-plugin
+removing scheduler
   Deployment kube/scheduler deleted
   waiting for Deployment kube/scheduler: still there
   Deployment kube/scheduler is gone
-removing topology-updater
+removing exporter
   Namespace numa deleted
   waiting for Namespace numa: still there
   Namespace numa is gone

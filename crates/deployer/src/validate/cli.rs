@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use runtime::client::{Connection, Options};
+use runtime::client::{ClusterArgs, Connection, Options};
 use runtime::output::{OutputArgs, one_line};
 use runtime::stderr;
 use runtime::stdout;
@@ -27,14 +27,8 @@ use super::{dump, examine, source};
     tholepin validate --only topology-manager-policy,report-stale -o json\n  \
     tholepin validate --offline must-gather.local.123/")]
 pub struct Args {
-    /// Kubeconfig [default: KUBECONFIG, then ~/.kube/config, then the pod's service account]
-    #[arg(long, value_name = "FILE", conflicts_with = "offline")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Context of the kubeconfig
-    #[arg(long, value_name = "NAME", conflicts_with = "offline")]
-    pub context: Option<String>,
     /// Directory with dumps of kubectl or oc, or a must-gather, instead of a cluster
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context", "request_timeout"])]
     pub offline: Option<PathBuf>,
     /// Label selector of the nodes to check: key, !key, key=value, key!=value, joined by commas [default: workers]
     #[arg(short = 'l', long, value_name = "SELECTOR")]
@@ -45,6 +39,9 @@ pub struct Args {
     /// The format of the report.
     #[command(flatten)]
     pub output: OutputArgs<Format>,
+    /// The cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// Runs the command.
@@ -72,14 +69,7 @@ async fn report(args: &Args) -> anyhow::Result<(String, Verdict)> {
             notes.iter().for_each(|note| stderr::line(format_args!("note: {}", one_line(note))));
             evidence
         }
-        None => {
-            let options = Options {
-                kubeconfig: args.kubeconfig.clone(),
-                context: args.context.clone(),
-                user_agent: user_agent(),
-            };
-            gather(&options, &checks).await?
-        }
+        None => gather(&args.cluster.options(PROGRAM), &checks).await?,
     };
     evidence.selector = args.selector.clone();
     let report = examine(&evidence, &checks);
@@ -96,8 +86,5 @@ pub async fn gather(options: &Options, checks: &[&'static Check]) -> anyhow::Res
     source::gather(&connection, &areas).await
 }
 
-/// The `User-Agent` of our requests.
-#[must_use]
-pub fn user_agent() -> String {
-    format!("tholepin-validate/{}", env!("CARGO_PKG_VERSION"))
-}
+/// Our name in the `User-Agent` of requests.
+pub(crate) const PROGRAM: &str = "validate";

@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use api::goduration::GoDuration;
 use futures::future::join_all;
 use kube::Client;
-use runtime::client::{Connection, Options};
+use runtime::client::{ClusterArgs, Connection};
 use runtime::output::{Format, OutputArgs, one_line};
 use runtime::stderr;
 use runtime::stdout::print;
@@ -63,12 +63,15 @@ pub struct CommonArgs {
     /// Write the results as JUnit XML
     #[arg(long, value_name = "FILE", visible_alias = "report-file")]
     pub junit: Option<PathBuf>,
-    /// Kubeconfig file [default: KUBECONFIG, ~/.kube/config, then the pod's service account]
+    /// Kubeconfig [default: KUBECONFIG, then ~/.kube/config, then the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig; several clusters are tested at the same time
     #[arg(long, value_name = "NAME")]
     pub context: Vec<String>,
+    /// Longest time of one request, such as 30s [default: 15s]
+    #[arg(long, value_name = "DURATION", value_parser = GoDuration::positive)]
+    pub request_timeout: Option<Duration>,
     /// Say what is waited for from the first moment, not only after 5 s
     #[arg(long, short, visible_alias = "debug")]
     pub verbose: bool,
@@ -168,12 +171,12 @@ impl CommonArgs {
     ) -> anyhow::Result<Tested> {
         let began = Instant::now();
         let context = context.map(str::to_owned);
-        let options = Options {
+        let cluster = ClusterArgs {
             kubeconfig: self.kubeconfig.clone(),
             context: context.clone(),
-            user_agent: format!("tholepin-e2e/{}", env!("CARGO_PKG_VERSION")),
+            request_timeout: self.request_timeout,
         };
-        let connection = Connection::open(&options).await?;
+        let connection = Connection::open(&cluster.options("e2e")).await?;
         let clients = (connection.watch_client()?, connection.client_with_timeout(REQUEST_TIMEOUT)?);
         let lines = self.lines(context.as_deref());
         let settings = plan.settings.clone();

@@ -68,7 +68,7 @@ pub fn hardware(args: &Args) -> anyhow::Result<ExitCode> {
 fn options(args: &Args, namespace: &str) -> anyhow::Result<Options> {
     let common = args.options()?;
     let monitoring = args.monitoring.unwrap_or(common.platform.is_openshift());
-    let namespace = args.namespace.clone().unwrap_or_else(|| namespace.to_owned());
+    let namespace = args.namespace().unwrap_or(namespace).to_owned();
     Ok(Options { namespace, common, monitoring, flags: flags(&args.operator_flag)? })
 }
 

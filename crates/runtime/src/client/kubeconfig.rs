@@ -58,7 +58,11 @@ pub(super) fn absent(files: &[PathBuf]) -> Option<String> {
     let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     let places =
         if files.is_empty() { "no home directory".to_owned() } else { format!("no {}", files.join(", ")) };
-    missing.then(|| format!("{places}, no pod's account; set KUBECONFIG or give --kubeconfig FILE"))
+    missing.then(|| {
+        format!(
+            "{places}; set KUBECONFIG or give --kubeconfig FILE; without a cluster try: tholepin simulate"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -95,7 +99,7 @@ mod tests {
     #[test]
     fn without_any_configuration_one_line_says_so() {
         let missing = PathBuf::from("/nowhere/.kube/config");
-        let wanted = "no /nowhere/.kube/config, no pod's account; set KUBECONFIG or give --kubeconfig FILE";
+        let wanted = "no /nowhere/.kube/config; set KUBECONFIG or give --kubeconfig FILE; without a cluster try: tholepin simulate";
         if !Path::new(SERVICE_ACCOUNT).exists() {
             assert_eq!(absent(&[missing]).as_deref(), Some(wanted));
         }

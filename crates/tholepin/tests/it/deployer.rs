@@ -1,5 +1,7 @@
 //! The deployer's two command lines, as far as they need no cluster.
 
+use std::collections::BTreeSet;
+
 use super::{Installed, run_in};
 
 /// Exit code and both outputs of `deployer`, with these variables and no others: no HOME, no KUBECONFIG.
@@ -53,7 +55,7 @@ fn rendering_needs_no_cluster_and_no_home() {
         ("-P openshift:4.20 --kubelet-ca-config-map kubelets", ""),
     ] {
         let (code, stdout, stderr) = tholepin(&format!("render {flags}"));
-        assert!(code == 0 && stdout.starts_with("---\n"), "{flags}: {stderr}");
+        assert!(code == 0 && stdout.starts_with("# Rendered by tholepin "), "{flags}: {stderr}");
         assert!(stderr.starts_with(warning) && stderr.is_empty() == warning.is_empty(), "{flags}: {stderr}");
         assert!(stderr.lines().count() <= 1, "{flags}: {stderr}");
     }
@@ -71,9 +73,17 @@ fn components_rendered_one_by_one_are_the_whole() {
             )
             .1
         };
-        let parts = ["api", "topology-updater", "scheduler-plugin"].map(render).concat();
-        assert_eq!(parts, render(""), "{program}");
-        assert!(parts.contains("schedulerName: p\n"), "{program}");
+        // Each begins with a comment, which is no object.
+        let objects = |text: String| -> Vec<String> {
+            text.split("---\n")
+                .filter(|text| !text.is_empty() && !text.starts_with('#'))
+                .map(str::to_owned)
+                .collect()
+        };
+        let parts =
+            ["api", "topology-updater", "scheduler-plugin"].map(|part| objects(render(part))).concat();
+        assert!(parts == objects(render("")), "{program}");
+        assert!(parts.concat().contains("schedulerName: p\n"), "{program}");
     }
 }
 
@@ -103,8 +113,8 @@ fn exit_codes_say_how_it_went() {
         ("images -o json", 0, "\"topology_updater\": ", ""),
         ("images", 0, "THOLEPIN_IMAGE=", ""),
         ("crds", 0, "\n  name: noderesourcetopologies.topology.node.k8s.io\n", ""),
-        ("version -o json", 0, "\"version\": \"v", ""),
-        ("completion bash", 0, "topology-updater", ""),
+        ("version -o json", 0, "\"version\": \"0", ""),
+        ("completion bash", 0, "exporter", ""),
     ] {
         let (is, out, err) = tholepin(words);
         assert!(is == code && out.contains(stdout) && err.contains(stderr), "{words}: {is} {out} {err}");
@@ -131,7 +141,6 @@ fn exit_codes_say_how_it_went() {
 #[test]
 fn flags_without_effect_are_refused_and_errors_name_the_flag() {
     for (words, starts, ends) in [
-        ("render --namespace foo", "error: --namespace is for operator, hardware and resource-claims", ""),
         ("render topology-updater --monitoring", "error: --monitoring is for operator and hardware", ""),
         (
             "render -P openshift:v4.18",
@@ -146,7 +155,19 @@ fn flags_without_effect_are_refused_and_errors_name_the_flag() {
     let words = "render -P openshift:v4.18 --kubelet-config /etc/kubernetes/kubelet.conf";
     let (code, stdout, stderr) = tholepin(words);
     assert!(code == 0 && stdout.contains("/host/kubelet-config/kubelet.conf"), "{stderr}");
-    assert_eq!(tholepin("render resource-claims --namespace foo").0, 0);
+    for (words, namespaces) in [
+        ("render resource-claims -n foo", &["foo"][..]),
+        ("render -n foo", &["foo", "foo-scheduler"]),
+        ("render -n foo --updater-namespace bar", &["bar", "foo-scheduler"]),
+        ("render operator -n foo", &["foo"]),
+    ] {
+        let (code, stdout, stderr) = tholepin(words);
+        let lines = stdout.lines().filter_map(|line| line.trim_start().strip_prefix("namespace: "));
+        let found: BTreeSet<&str> = lines.collect();
+        assert!(code == 0 && found == namespaces.iter().copied().collect(), "{words}: {found:?} {stderr}");
+    }
+    let (code, _, stderr) = tholepin(&format!("render -n {}", "a".repeat(54)));
+    assert!(code == 1 && stderr.starts_with("error: --namespace: "), "{stderr}");
 }
 
 #[test]

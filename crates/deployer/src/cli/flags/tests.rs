@@ -38,7 +38,7 @@ fn every_flag_sets_its_option() {
     std::fs::write(file.path(), "informerMode: Shared\ntype: MostAllocated\n").unwrap();
     let file = file.path().display();
     let words = format!(
-        "-P openshift:4.18 --updater-type rte --sched-type plugin --updater-namespace a --updater-name b --updater-sync-period 1m --updater-verbose 7 \
+        "-P openshift:4.18 --updater-type rte --sched-type plugin -n n --updater-namespace a --updater-name b --updater-sync-period 1m --updater-verbose 7 \
          --updater-pfp-enable=false --updater-config-file {file} --updater-node-selector x=y,z= --updater-toleration k=v:NoExecute \
          --updater-priority-class c --metrics-port 9 --admission-policy=false --updater-notif-enable \
          --updater-cri-hooks-enable --updater-custom-selinux-policy=false --updater-scc v1 --selinux-type t \
@@ -117,11 +117,11 @@ fn people_are_told_of_each_check_that_is_left_out() {
     let flags = flags("-P kubernetes:v1.31 --kubelet-profile k3s --kubelet-insecure").unwrap();
     let platform = flags.platform.clone().unwrap();
     let options = Options { version: platform.version, ..flags.options(&|_| None).unwrap() };
-    let warnings = flags.warnings(&options, &[Component::TopologyUpdater]);
+    let warnings = flags.warnings(&options, &[Component::Exporter]);
     let [policy, certificates] = &warnings[..] else { panic!("{warnings:?}") };
     assert!(policy.contains("the reports of all nodes"), "{policy}");
     assert!(certificates.contains("--kubelet-insecure"), "{certificates}");
-    assert!(flags.warnings(&options, &[Component::SchedulerPlugin]).is_empty());
+    assert!(flags.warnings(&options, &[Component::Scheduler]).is_empty());
 }
 
 #[test]

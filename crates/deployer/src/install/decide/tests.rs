@@ -20,7 +20,7 @@ fn ours(kind: &str, fields: Value) -> Object {
     let mut body = fields;
     body["metadata"]["name"] = "x".into();
     let object = Object::from_value(kind_of(kind), body).unwrap();
-    Part::new(Component::TopologyUpdater, [object]).objects()[0].clone()
+    Part::new(Component::Exporter, [object]).objects()[0].clone()
 }
 
 /// The same in a cluster.
@@ -203,7 +203,7 @@ fn namespaces_are_shared_between_components() {
     assert_eq!(first.label("theirs"), None, "it is not ours to state");
     // Another one adds to it and changes nothing.
     let object = ours("Namespace", labels(json!({ "level": "baseline", "more": "1" })));
-    let second = applied(&object.labelled(COMPONENT, "scheduler-plugin"));
+    let second = applied(&object.labelled(COMPONENT, "scheduler"));
     let got = [COMPONENT, "level", "mine", "more", "theirs"].map(|key| second.label(key));
-    assert_eq!(got, [Some("topology-updater"), Some("privileged"), Some("1"), Some("1"), None]);
+    assert_eq!(got, [Some("exporter"), Some("privileged"), Some("1"), Some("1"), None]);
 }

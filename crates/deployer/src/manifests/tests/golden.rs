@@ -22,14 +22,14 @@ fn every_cluster_and_program_is_as_in_its_file() {
         for updater in UPDATERS {
             let options = options(cluster, updater, Scheduler::Plugin);
             let name = format!("{place}-updater-{updater:?}").to_lowercase();
-            check(&name, &options, Component::TopologyUpdater);
+            check(&name, &options, Component::Exporter);
         }
         for (scheduler, updater) in
             [(Scheduler::Tholepin, Updater::Tholepin), (Scheduler::Plugin, Updater::Rte)]
         {
             let options = options(cluster, updater, scheduler);
             let name = format!("{place}-scheduler-{scheduler:?}").to_lowercase();
-            check(&name, &options, Component::SchedulerPlugin);
+            check(&name, &options, Component::Scheduler);
         }
     }
 }

@@ -43,7 +43,7 @@ fn what_is_referred_to_comes_first() {
             }
         }
         let last = |part: &Part| part.objects().last().unwrap().kind().kind.clone();
-        let parts = parts(options, &[Component::TopologyUpdater, Component::SchedulerPlugin]).unwrap();
+        let parts = parts(options, &[Component::Exporter, Component::Scheduler]).unwrap();
         assert_eq!(
             (last(&parts[0]).as_str(), last(&parts[1]).as_str()),
             ("DaemonSet", "Deployment"),

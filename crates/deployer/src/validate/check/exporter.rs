@@ -13,7 +13,7 @@ pub(super) const TABLE: [Check; 3] = [
         severity: "error, info",
         needs: &[Area::Nodes, Area::Workloads, Area::Pods, Area::Reports],
         why: "without an exporter the zones of the node are unknown",
-        fix: "install an exporter with: tholepin deploy topology-updater; check node selector and tolerations of the DaemonSet",
+        fix: "install an exporter with: tholepin deploy exporter; check node selector and tolerations of the DaemonSet",
         run: absent,
     },
     Check {

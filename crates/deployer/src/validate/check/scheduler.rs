@@ -16,7 +16,7 @@ pub(super) const TABLE: [Check; 6] = [
         severity: "warning",
         needs: &[Area::Workloads, Area::Pods],
         why: "schedulers that see only the totals of a node place pods that the kubelet then rejects",
-        fix: "install a scheduler with: tholepin deploy scheduler-plugin",
+        fix: "install a scheduler with: tholepin deploy scheduler",
         run: absent,
     },
     Check {

@@ -14,14 +14,14 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use runtime::client::{Connection, Options};
+use runtime::client::{ClusterArgs, Connection};
 use runtime::goflag::{Flag, FlagSet, Kind, Parsed, flag};
 use runtime::output::{one_line, printable};
 use runtime::stderr;
 
 use super::{KUBELET, checks, found, list};
 use crate::validate::check::stale::in_sync;
-use crate::validate::cli::{gather, user_agent};
+use crate::validate::cli::{PROGRAM, gather};
 use crate::validate::evidence::{Evidence, Selector};
 use crate::validate::finding::PeerFinding;
 
@@ -221,7 +221,7 @@ async fn inspect(flags: &Parsed, what: &BTreeSet<Validator>) -> anyhow::Result<V
             Validator::SchedCache => ids.push("report-stale"),
         }
     }
-    let options = Options { user_agent: user_agent(), ..Options::default() };
+    let options = ClusterArgs::default().options(PROGRAM);
     let mut evidence = gather(&options, &checks(&ids)).await?;
     evidence.selector = selector;
     let client = Connection::open(&options).await?.client_with_timeout(PATIENCE)?;

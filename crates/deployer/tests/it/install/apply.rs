@@ -74,7 +74,7 @@ async fn what_is_no_longer_wanted_goes_when_the_rest_is_there() {
     let with = rig.dump().await;
     // An object of others with one of our labels.
     rig.make(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": {
-        "name": "foreign", "namespace": "numa", "labels": { "app.kubernetes.io/component": "topology-updater" },
+        "name": "foreign", "namespace": "numa", "labels": { "app.kubernetes.io/component": "exporter" },
     } }))
     .await;
 
@@ -120,7 +120,7 @@ async fn what_cannot_be_changed_is_made_anew() {
             "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": "numa" },
             "value": 1000, "preemptionPolicy": if value == 0 { "Never" } else { "PreemptLowerPriority" },
         });
-        vec![Part::new(Component::SchedulerPlugin, [objects::object(class)])]
+        vec![Part::new(Component::Scheduler, [objects::object(class)])]
     };
     rig.deploy(&valued(1), &quick()).await.unwrap();
     let outcome = rig.deploy(&valued(0), &quick()).await.unwrap();
@@ -137,10 +137,8 @@ async fn warnings_of_the_api_server_are_told() {
         json!([{ "name": "A", "value": "1" }, { "name": "B", "value": "1" }]);
     body["spec"]["template"]["metadata"]["annotations"] =
         json!({ "scheduler.alpha.kubernetes.io/critical-pod": "" });
-    variant[2] = Part::new(
-        Component::SchedulerPlugin,
-        [find(&variant, "Namespace numa-scheduler"), objects::object(body)],
-    );
+    variant[2] =
+        Part::new(Component::Scheduler, [find(&variant, "Namespace numa-scheduler"), objects::object(body)]);
     for dry_run in [Some(DryRun::Server), None] {
         let outcome = rig.deploy(&variant, &Settings { dry_run, ..quick() }).await.unwrap();
         let warned: Vec<_> =

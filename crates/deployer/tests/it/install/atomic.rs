@@ -16,7 +16,7 @@ fn broken(variant: &Variant) -> Vec<Part> {
         "metadata": { "name": "scheduler", "namespace": "numa-scheduler" },
         "spec": { "minAvailable": 1, "maxUnavailable": 1 },
     })));
-    broken[2] = Part::new(Component::SchedulerPlugin, objects);
+    broken[2] = Part::new(Component::Scheduler, objects);
     broken
 }
 

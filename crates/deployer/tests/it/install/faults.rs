@@ -10,7 +10,7 @@ async fn passing_failures_pass() {
     settled(&rig.admin).await.unwrap();
     let wanted = rig.dump().await;
     // Of what is deployed anew, definitions take the longest; the rest says as much.
-    let removed = [Component::SchedulerPlugin];
+    let removed = [Component::Scheduler];
     let faults = [
         Fault::Status(500),
         Fault::Status(503),

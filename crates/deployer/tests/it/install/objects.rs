@@ -54,8 +54,8 @@ pub(crate) fn object(body: Value) -> Object {
 pub(crate) fn parts(variant: &Variant) -> Vec<Part> {
     vec![
         Part::new(Component::Api, [Object::new(&api::crd::nrt_crd())]),
-        Part::new(Component::TopologyUpdater, updater(variant)),
-        Part::new(Component::SchedulerPlugin, scheduler(variant)),
+        Part::new(Component::Exporter, updater(variant)),
+        Part::new(Component::Scheduler, scheduler(variant)),
     ]
 }
 

@@ -98,8 +98,8 @@ async fn the_last_one_out_removes_the_namespace() {
     let namespace =
         || object(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "both" } }));
     let shared = [
-        Part::new(Component::TopologyUpdater, [namespace(), map("a")]),
-        Part::new(Component::SchedulerPlugin, [namespace(), map("b")]),
+        Part::new(Component::Exporter, [namespace(), map("a")]),
+        Part::new(Component::Scheduler, [namespace(), map("b")]),
     ];
     for orders in [[0, 1], [1, 0]] {
         for part in orders {
@@ -165,7 +165,7 @@ async fn a_definition_with_objects_stays() {
                 "schema": { "openAPIV3Schema": { "type": "object" } } }],
         },
     }));
-    let with = [Part::new(Component::SchedulerPlugin, [definition.clone()])];
+    let with = [Part::new(Component::Scheduler, [definition.clone()])];
     rig.deploy(&with, &quick()).await.unwrap();
     let group = object(json!({ "apiVersion": "example.com/v1", "kind": "Group",
         "metadata": { "name": "users", "namespace": "default" } }));
@@ -174,7 +174,7 @@ async fn a_definition_with_objects_stays() {
     until("served", async || groups.create(&PostParams::default(), &body).await.is_ok()).await;
 
     let why = "objects of this kind exist";
-    let without = [Part::new(Component::SchedulerPlugin, [])];
+    let without = [Part::new(Component::Scheduler, [])];
     let outcome = rig.deploy(&without, &quick()).await.unwrap();
     assert_eq!(outcome.kept.len(), 1);
     assert_eq!((outcome.kept[0].2.as_str(), outcome.pruned.len()), (why, 0));

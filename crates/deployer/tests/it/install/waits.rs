@@ -54,10 +54,10 @@ async fn waits_for_workloads_report_progress() {
     tells(format!("Reached {set} Deploy")).await;
     tells(format!("Waiting {deployment}: {:?}", WaitState::Unobserved)).await;
     rig.status(&deployment, &numbers("Deployment", 1)).await;
-    tells("Deploy scheduler-plugin ended".to_owned()).await;
+    tells("Deploy scheduler ended".to_owned()).await;
     deploying.await.unwrap().unwrap();
     let place = |line: &str| seen.iter().position(|seen| seen == line).unwrap();
-    assert!(place("Deploy topology-updater ended") < place("Deploy scheduler-plugin"), "one after the other");
+    assert!(place("Deploy exporter ended") < place("Deploy scheduler"), "one after the other");
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn a_namespace_that_hangs_says_why() {
     // Without the definition, which may take longer than that to be established again.
     let error = rig.deploy(&parts[1..], &settings).await.unwrap_err().to_string();
     assert_eq!(error, format!("Namespace numa {why}"));
-    let error = rig.remove(&[Component::TopologyUpdater], &settings).await.unwrap_err().to_string();
+    let error = rig.remove(&[Component::Exporter], &settings).await.unwrap_err().to_string();
     assert_eq!(error, format!("Namespace numa {why}"));
 }
 
@@ -214,7 +214,7 @@ async fn pods_really_come_up_or_say_why_not() {
         "labels": { "pod-security.kubernetes.io/enforce": "restricted" } } });
     let deployment =
         find(&parts(&Variant { image: "any:3", ..other.clone() }), "Deployment numa-scheduler/scheduler");
-    refused[2] = Part::new(Component::SchedulerPlugin, [objects::object(namespace), deployment]);
+    refused[2] = Part::new(Component::Scheduler, [objects::object(namespace), deployment]);
     let mut log = Log::default();
     let stop = CancellationToken::new();
     let error = deploy(&client, &refused, &short, &mut log.observe(), &stop).await.unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! What may be looked at, and what is said where that is too little.
 
 use deployer::validate::cli::{self, Args};
+use runtime::client::ClusterArgs;
 use testkit::account::Account;
 use testkit::kubelet::KubeletOptions;
 use testkit::machine::Machine;
@@ -49,6 +50,11 @@ async fn a_cluster_that_is_not_there_is_exit_code_2() {
         "users": [{ "name": "c", "user": { "token": "t" } }],
         "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "c" } }] });
     std::fs::write(&kubeconfig, text.to_string()).unwrap();
-    let code = cli::run(Args { kubeconfig: Some(kubeconfig), ..Args::default() }).await.unwrap();
+    let code = cli::run(Args {
+        cluster: ClusterArgs { kubeconfig: Some(kubeconfig), ..<_>::default() },
+        ..Args::default()
+    })
+    .await
+    .unwrap();
     assert_eq!(format!("{code:?}"), format!("{:?}", std::process::ExitCode::from(2)));
 }
