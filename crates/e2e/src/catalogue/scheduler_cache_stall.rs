@@ -121,10 +121,15 @@ async fn beside_ends(f: Fixture, how: Ends) -> Result {
     burst(&f, plan).await
 }
 
-/// A job of the default scheduler: two pods on each node.
+/// A job of the default scheduler: two pods on each node. Its pods have their nodes: of two schedulers that send pods
+/// to a node in the same instant, neither can foresee the other.
 async fn job(f: &Fixture, name: &str, qos: Qos) -> Result<Controller> {
     let plan = qos.short(f, f.pod(name).scheduler(DEFAULT_SCHEDULER))?;
-    f.spread_job(plan, 2 * f.nodes().len()).await
+    let job = f.spread_job(plan, 2 * f.nodes().len()).await?;
+    for pod in job.pods().await? {
+        f.node_of(&pod).await?;
+    }
+    Ok(job)
 }
 
 async fn beside_jobs(f: Fixture, qos: Qos) -> Result {
