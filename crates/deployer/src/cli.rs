@@ -11,6 +11,7 @@ mod detect;
 mod flags;
 pub mod kubelet;
 pub mod render;
+mod status;
 mod values;
 
 pub use values::cidr;
@@ -36,6 +37,8 @@ pub enum Command {
     Remove(Box<deploy::RemoveArgs>),
     /// Check the cluster, install, wait, and check again
     Setup(Box<deploy::SetupArgs>),
+    /// Print how the installation is, and what to type next
+    Status(Box<status::Args>),
     /// Diagnose a cluster and explain every problem
     #[command(visible_aliases = ["check", "doctor"])]
     Validate(Box<validate::cli::Args>),
@@ -65,6 +68,7 @@ impl Command {
             Self::Deploy(args) => deploy::run(*args, &token).await,
             Self::Remove(args) => deploy::remove(&args, &token).await,
             Self::Setup(args) => deploy::setup(*args, &token).await,
+            Self::Status(args) => status::run(&args, &token).await,
             Self::Validate(args) => validate::cli::run(*args).await,
             Self::Detect(args) => detect::run(&args).await,
             Self::Images(args) => render::images(&args),

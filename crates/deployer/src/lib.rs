@@ -14,5 +14,6 @@ pub mod part;
 pub mod platform;
 mod progress;
 mod session;
+pub mod status;
 pub mod validate;
 pub mod version;

@@ -18,7 +18,7 @@ pub mod print;
 pub mod source;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use check::{Selection, examine};
 pub use evidence::Evidence;

@@ -14,6 +14,8 @@ mod deployer;
 mod lifecycle;
 #[path = "it/readme.rs"]
 mod readme;
+#[path = "it/status.rs"]
+mod status;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -16,11 +16,11 @@ mod cluster;
 mod exporter;
 mod kubelet;
 mod options;
-mod pods;
+pub(crate) mod pods;
 mod report;
 mod reserved;
 mod scheduler;
-pub(super) mod stale;
+pub(crate) mod stale;
 
 /// The evidence for checks of a kubelet's configuration.
 const KUBELET: &[Area] = &[Area::Nodes, Area::KubeletConfig];

@@ -4,7 +4,7 @@
 //! Never: a write to the cluster.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use runtime::client::{ClusterArgs, Connection, Options};
@@ -64,16 +64,22 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 async fn report(args: &Args) -> anyhow::Result<(String, Verdict)> {
     let checks = args.selection.checks()?;
     let mut evidence = match &args.offline {
-        Some(folder) => {
-            let (evidence, notes) = dump::read(folder)?;
-            notes.iter().for_each(|note| stderr::line(format_args!("note: {}", one_line(note))));
-            evidence
-        }
+        Some(folder) => read(folder)?,
         None => gather(&args.cluster.options(PROGRAM), &checks).await?,
     };
     evidence.selector = args.selector.clone();
     let report = examine(&evidence, &checks);
     Ok((print::render(&report, args.output.format)?, report.verdict()))
+}
+
+/// Reads the evidence in files; what is ignored is told on standard error.
+///
+/// # Errors
+/// When the files cannot be read, or have no object.
+pub(crate) fn read(folder: &Path) -> anyhow::Result<Evidence> {
+    let (evidence, notes) = dump::read(folder)?;
+    notes.iter().for_each(|note| stderr::line(format_args!("note: {}", one_line(note))));
+    Ok(evidence)
 }
 
 /// Gathers the evidence for these checks from the cluster.

@@ -68,7 +68,7 @@ pub struct Evidence {
     pub reports: BTreeMap<String, Report>,
     /// Pods by namespace and name.
     pub pods: BTreeMap<(String, String), Pod>,
-    /// Exporters and schedulers.
+    /// Exporters, schedulers and controllers.
     pub workloads: Vec<Workload>,
     /// Leases by namespace and name.
     pub leases: BTreeMap<(String, String), Lease>,
@@ -166,9 +166,11 @@ pub enum Role {
         /// Whether the scheduler is NUMA-aware, according to image and command.
         numa: bool,
     },
+    /// Keeps the others as objects ask for.
+    Controller,
 }
 
-/// An exporter or a scheduler.
+/// An exporter, a scheduler or a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// `DaemonSet`, `Deployment`, or `Pod` for one that nothing controls.
@@ -222,14 +224,14 @@ pub struct Event {
 
 impl Workload {
     /// `DaemonSet namespace/name`.
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         format!("{} {}/{}", self.kind, self.namespace, self.name)
     }
 }
 
 impl Pod {
     /// `namespace/name`.
-    pub(super) fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 
@@ -239,12 +241,12 @@ impl Pod {
     }
 
     /// Whether the pod has ended.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
     /// Whether the pod waits for a node.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.node.is_none() && !self.is_over() && !self.deleting
     }
 }
@@ -299,7 +301,7 @@ impl Evidence {
     }
 
     /// The profile names of NUMA-aware schedulers; without such a scheduler the default names.
-    pub(super) fn numa_names(&self) -> BTreeSet<String> {
+    pub(crate) fn numa_names(&self) -> BTreeSet<String> {
         let seen = self.numa_schedulers().filter_map(|workload| workload.scheduler.as_ref());
         let mut names: BTreeSet<String> =
             seen.flat_map(|settings| settings.profiles.iter().cloned()).collect();
@@ -315,7 +317,7 @@ impl Evidence {
     }
 
     /// Milliseconds from `then` to now; `None` if one of them is unknown.
-    pub(super) fn age_ms(&self, then: Option<Timestamp>) -> Option<i64> {
+    pub(crate) fn age_ms(&self, then: Option<Timestamp>) -> Option<i64> {
         Some(self.now?.as_millisecond() - then?.as_millisecond())
     }
 }

@@ -131,7 +131,7 @@ fn groups(findings: &[Finding]) -> Vec<Vec<&Finding>> {
 }
 
 /// `Node a, b, c and 4 more`, with the kind once.
-fn named(objects: &[&str]) -> String {
+pub(crate) fn named(objects: &[&str]) -> String {
     let kind =
         objects.first().and_then(|object| object.split_once(' ')).map(|(kind, _)| kind).unwrap_or_default();
     let bare = |object: &&str| match object.split_once(' ') {

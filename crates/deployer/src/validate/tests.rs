@@ -8,7 +8,7 @@ use super::finding::{Severity, Validation, Verdict};
 
 mod compat;
 mod dumps;
-mod fixture;
+pub(crate) mod fixture;
 mod print;
 mod seeds;
 

@@ -90,19 +90,9 @@ fn part(pod: &Pod) -> Option<Part> {
         Some(Role::Scheduler { numa: true }) => Some(Part::Scheduler),
         // The cluster's own scheduler is not part of the stack.
         Some(Role::Scheduler { numa: false }) => None,
-        None => spec.containers.iter().any(is_operator).then_some(Part::Other),
+        Some(Role::Controller) => Some(Part::Other),
+        None => None,
     }
-}
-
-fn is_operator(container: &Container) -> bool {
-    let words = role::words(container);
-    let base = |word: &str| {
-        word.rsplit('/').next().unwrap_or_default().split([':', '@']).next() == Some("numaresources-operator")
-    };
-    let ours = words.contains(&"operator")
-        && (container.image.as_deref().unwrap_or_default().contains("tholepin")
-            || words.iter().any(|word| word.ends_with("tholepin")));
-    ours || words.iter().any(|word| base(word)) || base(container.image.as_deref().unwrap_or_default())
 }
 
 fn member(pod: &Pod, namespace: String, part: Part) -> Member {

@@ -75,7 +75,7 @@ pub(super) const TABLE: [Check; 6] = [
 ];
 
 /// Whether a pod's reason is a rejection by the kubelet's resource managers.
-fn is_rejection(reason: &str) -> bool {
+pub(crate) fn is_rejection(reason: &str) -> bool {
     crate::validate::collect::REJECTIONS.contains(&reason) || reason.starts_with("OutOf")
 }
 

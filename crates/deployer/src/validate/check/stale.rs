@@ -44,18 +44,14 @@ fn fingerprint(evidence: &Evidence, findings: &mut Findings<'_>) {
     }
 }
 
-/// Whether an object describes the pods of its node. `None`: there is no fingerprint, or the pods are changing.
-pub(in crate::validate) fn in_sync(
+/// Whether an object describes the pods of its node. `None`: there is no fingerprint, or it may follow a change.
+pub(crate) fn in_sync(
     evidence: &Evidence,
     object: &NodeResourceTopology,
     topology: &NodeTopology,
 ) -> Option<bool> {
     let name = object.metadata.name.as_deref().unwrap_or_default();
     let (said, method) = topology.fingerprint?;
-    let all = evidence.pods.values().filter(|pod| pod.node.as_deref() == Some(name));
-    if all.into_iter().any(|pod| is_moving(evidence, pod)) {
-        return None;
-    }
     let free = topology.allocatable();
     let mut hashes = Vec::new();
     for pod in evidence.pods_on(name) {
@@ -70,7 +66,11 @@ pub(in crate::validate) fn in_sync(
             hashes.push(PodHash::of(&pod.namespace, &pod.name));
         }
     }
-    Some(Fingerprint::of(&mut hashes) == said)
+    let mut all = evidence.pods.values().filter(|pod| pod.node.as_deref() == Some(name));
+    match Fingerprint::of(&mut hashes) == said {
+        true => Some(true),
+        false => (!all.any(|pod| is_moving(evidence, pod))).then_some(false),
+    }
 }
 
 /// Whether a pod changes, or changed so lately that the exporter may not have seen it.

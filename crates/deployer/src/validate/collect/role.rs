@@ -1,6 +1,6 @@
 //! The role of a pod, from its containers.
 //!
-//! In: images and command lines. Out: exporter, scheduler or neither. Never: names of pods or namespaces, which users
+//! In: images and command lines. Out: exporter, scheduler, controller or none of them. Never: names of pods or namespaces, which users
 //! choose.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -9,6 +9,8 @@ use crate::validate::evidence::Role;
 
 /// Programs that publish NodeResourceTopology objects.
 const EXPORTERS: [&str; 2] = ["resource-topology-exporter", "nfd-topology-updater"];
+/// The Go operator.
+const OPERATOR: &str = "numaresources-operator";
 /// Parts of the names of images whose scheduler is NUMA-aware.
 const NUMA_IMAGES: [&str; 3] = ["scheduler-plugins", "noderesourcetopology", "numaresources"];
 
@@ -34,6 +36,9 @@ fn container(container: &Container) -> Option<Role> {
     if EXPORTERS.iter().any(|name| is(name)) {
         return Some(Role::Exporter);
     }
+    if is(OPERATOR) || base(image) == OPERATOR {
+        return Some(Role::Controller);
+    }
     // Mirrors can rename images, but only our programs have these flags.
     let flags = ["--kubelet-state-dir=", "--http-bind-address="];
     let flagged = || words.iter().any(|word| flags.iter().any(|flag| word.starts_with(flag)));
@@ -42,6 +47,7 @@ fn container(container: &Container) -> Option<Role> {
         return match words.next().copied() {
             Some("exporter" | "rte") => Some(Role::Exporter),
             Some("scheduler") => Some(Role::Scheduler { numa: true }),
+            Some("operator") => Some(Role::Controller),
             _ => None,
         };
     }
@@ -103,7 +109,8 @@ mod tests {
             ("registry.k8s.io/nfd/node-feature-discovery:v0.17", "nfd-worker", None),
             ("example.com/tholepin:1", "tholepin exporter", exporter),
             ("example.com/tholepin@sha256:00", "/tholepin -v=2 scheduler", numa),
-            ("example.com/tholepin:1", "tholepin operator", None),
+            ("example.com/tholepin:1", "tholepin operator", Some(Role::Controller)),
+            ("quay.io/x/numaresources-operator:4.20", "/bin/numaresources-operator", Some(Role::Controller)),
             ("registry.k8s.io/scheduler-plugins/kube-scheduler:v0.32", "", numa),
             ("registry.k8s.io/scheduler-plugins/controller:v0.32", "", None),
             (

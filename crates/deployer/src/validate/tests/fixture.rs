@@ -11,20 +11,20 @@ use crate::validate::collect::Collector;
 use crate::validate::evidence::Evidence;
 
 /// The time at which it is looked at.
-pub(super) const NOW: &str = "2026-03-01T12:00:00Z";
+pub(crate) const NOW: &str = "2026-03-01T12:00:00Z";
 /// When everything was made.
-pub(super) const THEN: &str = "2026-03-01T08:00:00Z";
+pub(crate) const THEN: &str = "2026-03-01T08:00:00Z";
 
 /// Objects by kind and name, kubelets' configurations by node.
-pub(super) struct ClusterFixture {
-    pub(super) version: String,
-    pub(super) objects: BTreeMap<String, Value>,
-    pub(super) configz: BTreeMap<String, Value>,
+pub(crate) struct ClusterFixture {
+    pub(crate) version: String,
+    pub(crate) objects: BTreeMap<String, Value>,
+    pub(crate) configz: BTreeMap<String, Value>,
 }
 
 impl ClusterFixture {
     /// Two nodes of 2 zones x 8 cores x 2 threads, an exporter, a scheduler, a pod.
-    pub(super) fn healthy() -> Self {
+    pub(crate) fn healthy() -> Self {
         let mut world =
             Self { version: "v1.36.3".to_owned(), objects: BTreeMap::new(), configz: BTreeMap::new() };
         let mut definition = serde_json::to_value(api::crd::nrt_crd()).unwrap();
@@ -61,27 +61,27 @@ impl ClusterFixture {
     }
 
     /// Puts an object in, or in place of the one of its kind and name.
-    pub(super) fn add(&mut self, object: Value) {
+    pub(crate) fn add(&mut self, object: Value) {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let key = format!("{} {}", text("/kind"), text("/metadata/name"));
         self.objects.insert(key, object);
     }
 
     /// The object `Kind name`.
-    pub(super) fn get(&mut self, key: &str) -> &mut Value {
+    pub(crate) fn get(&mut self, key: &str) -> &mut Value {
         let keys: Vec<&String> = self.objects.keys().collect();
         assert!(self.objects.contains_key(key), "{key} is none of {keys:?}");
         self.objects.get_mut(key).unwrap()
     }
 
     /// Takes an object away.
-    pub(super) fn remove(&mut self, key: &str) {
+    pub(crate) fn remove(&mut self, key: &str) {
         self.get(key);
         self.objects.remove(key);
     }
 
     /// Sets a field of a kubelet's configuration; `*` is every node.
-    pub(super) fn configure(&mut self, node: &str, field: &str, value: impl Into<Value>) {
+    pub(crate) fn configure(&mut self, node: &str, field: &str, value: impl Into<Value>) {
         let value = value.into();
         for (name, configuration) in &mut self.configz {
             if node == "*" || node == name {
@@ -91,7 +91,7 @@ impl ClusterFixture {
     }
 
     /// Sets an attribute of a report; `*` is every node.
-    pub(super) fn attribute(&mut self, node: &str, name: &str, value: &str) {
+    pub(crate) fn attribute(&mut self, node: &str, name: &str, value: &str) {
         for key in self.objects.keys().cloned().collect::<Vec<_>>() {
             let Some(of) = key.strip_prefix("NodeResourceTopology ") else { continue };
             if node == "*" || node == of {
@@ -104,7 +104,7 @@ impl ClusterFixture {
     }
 
     /// Gives the report of a node the fingerprint of its pods.
-    pub(super) fn sign(&mut self, node: &str) {
+    pub(crate) fn sign(&mut self, node: &str) {
         let on = |object: &&Value| object["kind"] == "Pod" && object["spec"]["nodeName"] == node;
         let names: Vec<(String, String)> = self
             .objects
@@ -122,7 +122,7 @@ impl ClusterFixture {
     }
 
     /// What there is to see.
-    pub(super) fn evidence(&self) -> Evidence {
+    pub(crate) fn evidence(&self) -> Evidence {
         let mut collector = Collector::default();
         collector.server_version(&self.version);
         for object in self.objects.values() {
@@ -214,7 +214,7 @@ fn scheduler_config() -> Value {
 }
 
 /// A pod of one container; with cpus it is Guaranteed.
-pub(super) fn pod(
+pub(crate) fn pod(
     namespace: &str,
     name: &str,
     node: Option<&str>,

@@ -1,0 +1,66 @@
+//! What a person types on a fresh cluster: how is it, install, how is it now, remove.
+
+use std::path::Path;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+use testkit::cluster::Cluster;
+use testkit::cri::{Image, Images};
+use testkit::env::rig;
+use testkit::machine::Machine;
+use testkit::net;
+
+use super::{Installed, run_async};
+
+const NAME: &str = "tholepin-scheduler";
+
+#[test]
+fn one_command_says_how_it_is_and_what_comes_next() {
+    let Ok(rig) = rig() else { return };
+    net::private(async |network| {
+        let machine = Machine::new().zones(2).cpus_per_zone(8);
+        let program = Path::new(env!("CARGO_BIN_EXE_tholepin"));
+        let images = Images::new().with("tholepin:test", Image::program(program));
+        let cluster = Cluster::builder().machines([machine]).installable(network, images);
+        let cluster = cluster.start(&rig).await.unwrap();
+        let installed = Installed::under("tholepin");
+        let kubeconfig = cluster.control().kubeconfig().display().to_string();
+        let run =
+            async |words: &str| run_async(&installed.program, words, &[("KUBECONFIG", &kubeconfig)]).await;
+        let said = async |words: &str, code: i32, lines: &[&str]| {
+            let (is, stdout, stderr) = run(words).await;
+            assert_eq!(is, code, "{words}: {stdout}{stderr}");
+            for line in lines {
+                assert!(stdout.contains(line), "{words}: {line:?} is missing: {stdout}");
+            }
+        };
+
+        let absent = "nothing is installed; next: tholepin deploy --wait\n";
+        said("status", 1, &["Exporters     none\n", "Schedulers    none\n", absent]).await;
+        let (code, _, stderr) = run("deploy --image tholepin:test --wait").await;
+        assert_eq!(code, 0, "{stderr}");
+        let ready = [
+            "Exporters     1 of 1 ready, DaemonSet tholepin/tholepin-exporter\n",
+            "Schedulers    1 of 1 ready, Deployment tholepin-scheduler/tholepin-scheduler, schedulerName: \
+             topo-aware-scheduler, leader: tholepin-scheduler-",
+            "Lost pods     none in 24 h\n",
+            "ready; next: tholepin test\n",
+        ];
+        said("status --wait", 0, &ready).await;
+        let (_, stdout, _) = run("status -o json").await;
+        let status: Value = serde_json::from_str(&stdout).unwrap();
+        assert_eq!((&status["state"], &status["unknown"]), (&json!("ready"), &json!([])), "{status}");
+
+        let deployments: Api<Deployment> = Api::namespaced(cluster.client().await.unwrap(), NAME);
+        let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
+        deployments.patch(NAME, &PatchParams::default(), &none).await.unwrap();
+        said("status", 1, &["not ready; next: tholepin validate\n"]).await;
+
+        let (code, _, stderr) = run("remove --wait").await;
+        assert_eq!(code, 0, "{stderr}");
+        // The definition goes with its objects.
+        said("status", 1, &[absent]).await;
+    })
+    .unwrap();
+}
