@@ -52,6 +52,17 @@ pub enum Command {
     Version(render::VersionArgs),
 }
 
+/// The flags that choose pods by their namespace.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct NamespaceArgs {
+    /// Namespace of the pods that are looked at [default: all]
+    #[arg(short, long, value_name = "NAME", value_parser = values::namespace)]
+    pub namespace: Option<String>,
+    /// Look at pods of all namespaces, which is the default
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+}
+
 /// The components that were named; all of them if none was.
 fn components(named: &[Component]) -> &[Component] {
     if named.is_empty() { &Component::ALL } else { named }

@@ -14,6 +14,7 @@ use runtime::stdout::print;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
+use super::NamespaceArgs;
 use super::values::duration;
 use crate::status::print::text;
 use crate::status::{AREAS, State, Status};
@@ -39,12 +40,8 @@ pub struct Args {
     /// Time limit of the wait
     #[arg(short = 'T', long, value_name = "DURATION", default_value = "2m", value_parser = duration, requires = "wait")]
     timeout: Duration,
-    /// Namespace of the pods that count as lost or waiting [default: all]
-    #[arg(short, long, value_name = "NAME", value_parser = super::values::namespace)]
-    namespace: Option<String>,
-    /// Count pods of all namespaces, which is the default
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
-    all_namespaces: bool,
+    #[command(flatten)]
+    pods: NamespaceArgs,
     /// Directory or file with dumps of kubectl or oc, or a must-gather, instead of a cluster
     #[arg(long, value_name = "DIR", conflicts_with_all = ["wait", "kubeconfig", "context", "request_timeout"])]
     offline: Option<PathBuf>,
@@ -102,6 +99,6 @@ impl Args {
     }
 
     fn of(&self, evidence: &Evidence) -> Status {
-        Status::of(evidence, self.namespace.as_deref())
+        Status::of(evidence, self.pods.namespace.as_deref())
     }
 }

@@ -44,6 +44,26 @@ pub struct Check {
     pub run: fn(&Evidence, &mut Findings<'_>),
 }
 
+impl Check {
+    /// Whether it is about what has to be right before anything is installed.
+    #[must_use]
+    pub fn holds_before(&self) -> bool {
+        let is_there = |area: &Area| matches!(area, Area::Version | Area::Nodes | Area::KubeletConfig);
+        self.needs.iter().all(is_there)
+    }
+
+    /// The place of its description.
+    #[must_use]
+    pub fn link(&self) -> String {
+        link(self.id)
+    }
+}
+
+/// The place where the check with this id is described.
+pub(super) fn link(id: &str) -> String {
+    format!("docs/validate.md#{id}")
+}
+
 /// Collects the findings of one check.
 #[derive(Debug)]
 pub struct Findings<'a> {
@@ -117,6 +137,9 @@ pub struct Selection {
     /// Leave out these checks
     #[arg(long, value_name = "ID", value_delimiter = ',')]
     pub skip: Vec<String>,
+    /// Run only the checks that hold before anything is installed: those of nodes and kubelets
+    #[arg(long)]
+    pub pre: bool,
 }
 
 impl Selection {
@@ -133,8 +156,8 @@ impl Selection {
             }
         }
         let named = |list: &[String], check: &Check| list.iter().any(|id| id == check.id);
-        checks
-            .retain(|check| (self.only.is_empty() || named(&self.only, check)) && !named(&self.skip, check));
+        checks.retain(|check| self.only.is_empty() || named(&self.only, check));
+        checks.retain(|check| !named(&self.skip, check) && (!self.pre || check.holds_before()));
         Ok(checks)
     }
 }
@@ -153,9 +176,14 @@ pub fn examine(evidence: &Evidence, checks: &[&'static Check]) -> Validation {
         match gap {
             Some(area) => missing.entry(*area).or_default().push(check.id),
             None => {
-                report.findings.extend(run(check, evidence, hint));
+                let found = run(check, evidence, hint);
                 // Of a check of kubelets that saw none, nothing was done.
-                report.checks_done += usize::from(!(no_kubelet && is_about_kubelets(check)));
+                let is_done = !(no_kubelet && is_about_kubelets(check));
+                report.checks_done += usize::from(is_done);
+                if is_done && found.is_empty() {
+                    report.passed.push(check.id);
+                }
+                report.findings.extend(found);
             }
         }
     }

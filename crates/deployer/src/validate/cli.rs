@@ -17,16 +17,28 @@ use super::evidence::{Area, Evidence, Selector};
 use super::finding::Verdict;
 use super::print::{self, Format};
 use super::{dump, examine, source};
+use crate::cli::NamespaceArgs;
 
 /// Checks a cluster for NUMA-aware scheduling: kubelets, reports, exporters, schedulers and pods.
 ///
 /// Needs read access only, and installs nothing. Exit codes: 0 clean, 1 errors or warnings, 2 some checks could not be
 /// done.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(after_help = "Examples:\n  tholepin validate\n  tholepin validate -l pool=numa -o wide\n  \
+#[command(
+    after_help = "Examples:\n  tholepin validate\n  tholepin validate --pre\n  tholepin validate -l pool=numa -o wide\n  \
     tholepin validate --only topology-manager-policy,report-stale -o json\n  \
-    tholepin validate --offline must-gather.local.123/")]
+    tholepin validate --offline must-gather.local.123/\n  tholepin validate --list"
+)]
 pub struct Args {
+    /// The pods that findings are about.
+    #[command(flatten)]
+    pub pods: NamespaceArgs,
+    /// Show the checks that found nothing too
+    #[arg(long)]
+    pub show_passed: bool,
+    /// List the chosen checks, and run none
+    #[arg(long)]
+    pub list: bool,
     /// Directory with dumps of kubectl or oc, or a must-gather, instead of a cluster
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context", "request_timeout"])]
     pub offline: Option<PathBuf>,
@@ -63,13 +75,22 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn report(args: &Args) -> anyhow::Result<(String, Verdict)> {
     let checks = args.selection.checks()?;
+    if args.list {
+        return Ok((print::list(&checks, args.output.format)?, Verdict::Clean));
+    }
     let mut evidence = match &args.offline {
         Some(folder) => read(folder)?,
         None => gather(&args.cluster.options(PROGRAM), &checks).await?,
     };
     evidence.selector = args.selector.clone();
-    let report = examine(&evidence, &checks);
-    Ok((print::render(&report, args.output.format)?, report.verdict()))
+    let mut report = examine(&evidence, &checks);
+    if let Some(namespace) = &args.pods.namespace {
+        report.keep_namespace(namespace);
+    }
+    let is_for_people = matches!(args.output.format, Format::Text | Format::Wide);
+    let passed =
+        if args.show_passed && is_for_people { print::passed(&report) + "\n" } else { String::new() };
+    Ok((passed + &print::render(&report, args.output.format)?, report.verdict()))
 }
 
 /// Reads the evidence in files; what is ignored is told on standard error.

@@ -79,6 +79,8 @@ pub struct Validation {
     pub not_checked: Vec<NotChecked>,
     /// The number of completed checks.
     pub checks_done: usize,
+    /// Completed checks without a finding.
+    pub passed: Vec<&'static str>,
 }
 
 /// The verdict, which is the exit code.
@@ -120,6 +122,14 @@ impl Validation {
         } else {
             Verdict::Clean
         }
+    }
+
+    /// Leaves out findings about pods of other namespaces.
+    pub fn keep_namespace(&mut self, namespace: &str) {
+        let of_pod = |object: &str| {
+            object.strip_prefix("Pod ").and_then(|pod| pod.split_once('/')).map(|(of, _)| of == namespace)
+        };
+        self.findings.retain(|finding| of_pod(&finding.object) != Some(false));
     }
 
     /// The number of findings of a severity.

@@ -9,6 +9,7 @@ use comfy_table::presets::NOTHING;
 use runtime::output::{OutputFormat, one_line};
 use serde::Serialize;
 
+use super::check::{Check, all, link};
 use super::finding::{Finding, NotChecked, Severity, Validation, Verdict};
 
 /// Formats of a validation.
@@ -64,6 +65,43 @@ pub fn render(report: &Validation, format: Format) -> anyhow::Result<String> {
     })
 }
 
+/// The checks with what they want, in this format.
+///
+/// # Errors
+/// When the value cannot be serialized; a list always can.
+pub fn list(checks: &[&Check], format: Format) -> anyhow::Result<String> {
+    let listed: Vec<Listed<'_>> = checks.iter().map(|check| Listed::of(check)).collect();
+    Ok(match format {
+        Format::Text | Format::Wide => {
+            let mut table = Table::new();
+            table.load_style(NOTHING);
+            table.set_header(["CHECK", "SEVERITY", "WHAT HAS TO BE TRUE"]);
+            table.add_rows(checks.iter().map(|check| [check.id, check.severity, check.about]));
+            table.trim_fmt() + "\n"
+        }
+        Format::Json => serde_json::to_string_pretty(&listed)? + "\n",
+        Format::Yaml => runtime::yaml::write(&listed)?,
+    })
+}
+
+/// A check in a list.
+#[derive(Serialize)]
+struct Listed<'a> {
+    id: &'a str,
+    severity: &'a str,
+    about: &'a str,
+    why: &'a str,
+    fix: &'a str,
+    link: String,
+}
+
+impl<'a> Listed<'a> {
+    fn of(check: &'a Check) -> Self {
+        let Check { id, severity, about, why, fix, .. } = check;
+        Self { id, severity, about, why, fix, link: check.link() }
+    }
+}
+
 fn word(severity: Severity) -> String {
     format!("{severity:?}").to_uppercase()
 }
@@ -77,18 +115,25 @@ fn text(report: &Validation) -> String {
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            "{:<8}{objects}: {}\n        why: {}\n        fix: {}\n        ({})\n\n",
+            "{:<8}{objects}: {}\n        why: {}\n        fix: {}\n        see: {}\n\n",
             word(first.severity),
             one_line(&first.what),
             first.why,
             one_line(&first.fix),
-            first.id
+            link(first.id)
         );
     }
-    for undone in &report.not_checked {
-        let _ = writeln!(text, "{}\n", not_checked(undone));
+    for undone in not_checked(&report.not_checked) {
+        let _ = writeln!(text, "{undone}\n");
     }
     text + &summary(report) + "\n"
+}
+
+/// A line for each check that was done and found nothing.
+#[must_use]
+pub fn passed(report: &Validation) -> String {
+    let passed = all().into_iter().filter(|check| report.passed.contains(&check.id));
+    passed.map(|check| format!("OK      {} ({})\n", check.about, check.id)).collect()
 }
 
 fn wide(report: &Validation) -> String {
@@ -103,8 +148,8 @@ fn wide(report: &Validation) -> String {
         }
         text = table.trim_fmt() + "\n\n";
     }
-    for undone in &report.not_checked {
-        text += &not_checked(undone);
+    for undone in not_checked(&report.not_checked) {
+        text += &undone;
         text.push('\n');
     }
     text + &summary(report) + "\n"
@@ -145,10 +190,25 @@ pub(crate) fn named(objects: &[&str]) -> String {
     format!("{kind}{}{more}", shown.join(", "))
 }
 
-fn not_checked(undone: &NotChecked) -> String {
-    let object = undone.object.as_ref().map(|object| format!("{}: ", one_line(object))).unwrap_or_default();
-    let reason = one_line(&undone.reason);
-    format!("NOT CHECKED  {object}{reason}\n        checks: {}", undone.checks.join(", "))
+/// Lines about missing evidence; objects that lack it for one reason share one.
+fn not_checked(list: &[NotChecked]) -> Vec<String> {
+    let mut groups: Vec<(&NotChecked, Vec<&str>)> = Vec::new();
+    for undone in list {
+        let object = undone.object.as_deref();
+        match groups
+            .iter_mut()
+            .find(|(first, _)| (&first.reason, &first.checks) == (&undone.reason, &undone.checks))
+        {
+            Some((_, objects)) => objects.extend(object),
+            None => groups.push((undone, object.into_iter().collect())),
+        }
+    }
+    let line = |(undone, objects): (&NotChecked, Vec<&str>)| {
+        let objects = if objects.is_empty() { String::new() } else { format!("{}: ", named(&objects)) };
+        let reason = one_line(&undone.reason);
+        format!("NOT CHECKED  {objects}{reason}\n        checks: {}", undone.checks.join(", "))
+    };
+    groups.into_iter().map(line).collect()
 }
 
 /// The summary in one line.

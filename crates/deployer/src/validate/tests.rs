@@ -135,7 +135,7 @@ fn a_node_that_cannot_be_asked_is_named() {
 fn checks_are_selected_by_name() {
     let select = |only: &[&str], skip: &[&str]| {
         let owned = |list: &[&str]| list.iter().map(|id| (*id).to_owned()).collect();
-        Selection { only: owned(only), skip: owned(skip) }.checks()
+        Selection { only: owned(only), skip: owned(skip), pre: false }.checks()
     };
     let ids = |only, skip| select(only, skip).unwrap().iter().map(|check| check.id).collect::<Vec<_>>();
     assert_eq!(ids(&["report-stale", "crd-missing"], &[]), ["crd-missing", "report-stale"]);
@@ -172,16 +172,59 @@ fn the_documentation_has_every_check() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/validate.md");
     let rows: Vec<String> = all()
         .iter()
-        .map(|c| format!("| `{}` | {} | {} | {} | {} |", c.id, c.severity, c.about, c.why, c.fix))
+        .map(|c| {
+            format!(
+                "| <a id=\"{0}\"></a>`{0}` | {1} | {2} | {3} | {4} |",
+                c.id, c.severity, c.about, c.why, c.fix
+            )
+        })
         .collect();
     let text = std::fs::read_to_string(&path).unwrap();
-    let found: Vec<&str> = text.lines().filter(|line| line.starts_with("| `")).collect();
+    let found: Vec<&str> = text.lines().filter(|line| line.starts_with("| <a id=")).collect();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         let head = "| check | severity | what has to be true | why it matters | how to put it right |\n|---|---|---|---|---|\n";
         let (before, rest) = text.split_once(head).unwrap();
-        let after = rest.lines().skip_while(|line| line.starts_with("| `")).collect::<Vec<_>>().join("\n");
+        let after =
+            rest.lines().skip_while(|line| line.starts_with("| <a id=")).collect::<Vec<_>>().join("\n");
         std::fs::write(&path, format!("{before}{head}{}\n{after}\n", rows.join("\n"))).unwrap();
         return;
     }
     assert_eq!(found, rows, "UPDATE_DOCS=1 writes the rows anew");
+}
+
+#[test]
+fn before_an_installation_only_nodes_and_kubelets_count() {
+    let before = |id: &str| all().into_iter().find(|check| check.id == id).unwrap().holds_before();
+    for (id, wanted) in [
+        ("cpu-manager-policy", true),
+        ("version-skew", true),
+        ("crd-missing", false),
+        ("exporter-absent", false),
+        ("pod-never-fits", false),
+    ] {
+        assert_eq!(before(id), wanted, "{id}");
+    }
+    let mut world = ClusterFixture::healthy();
+    world.objects.retain(|key, _| key.starts_with("Node "));
+    let checks = Selection { pre: true, ..Selection::default() }.checks().unwrap();
+    let report = examine(&world.evidence(), &checks);
+    assert_eq!(
+        (report.verdict(), report.checks_done, report.passed.len()),
+        (Verdict::Clean, checks.len(), checks.len())
+    );
+}
+
+#[test]
+fn findings_about_pods_of_other_namespaces_are_left_out() {
+    let mut world = ClusterFixture::healthy();
+    for namespace in ["a", "b"] {
+        world.add(fixture::pod(namespace, namespace, None, "unheard-of", "2", "Pending"));
+    }
+    world.configure("*", "cpuManagerReconcilePeriod", "30s");
+    let mut report = report(&world.evidence());
+    let all = report.findings.len();
+    report.keep_namespace("a");
+    let objects: Vec<&str> = report.findings.iter().map(|finding| finding.object.as_str()).collect();
+    assert_eq!(objects.len(), all - 1, "{objects:?}");
+    assert!(objects.contains(&"Pod a/a") && objects.contains(&"Node node-0"), "{objects:?}");
 }

@@ -2,7 +2,7 @@
 
 use super::fixture::ClusterFixture;
 use super::*;
-use crate::validate::print::{Format, render, summary};
+use crate::validate::print::{Format, list, passed, render, summary};
 
 fn ill() -> Validation {
     let mut world = ClusterFixture::healthy();
@@ -20,10 +20,10 @@ fn equal_findings_are_grouped() {
     let expected = format!(
         "ERROR   Node node-1: the node has no NodeResourceTopology object\n        \
          why: without the object the node's zones are unknown: pods that need alignment are not placed there, or placed blindly\n        \
-         fix: check that an exporter runs on the node and may write; its log has the reason\n        (report-missing)\n\n\
+         fix: check that an exporter runs on the node and may write; its log has the reason\n        see: docs/validate.md#report-missing\n\n\
          WARNING Node node-0, node-1: cpuManagerReconcilePeriod is 30s, not within 1s and 10s\n        \
          why: a container may run on wrong CPUs for this long\n        \
-         fix: set cpuManagerReconcilePeriod: 5s in the kubelet's configuration\n        (cpu-manager-reconcile-period)\n\n\
+         fix: set cpuManagerReconcilePeriod: 5s in the kubelet's configuration\n        see: docs/validate.md#cpu-manager-reconcile-period\n\n\
          NOT CHECKED  not allowed to list leases\n        checks: scheduler-leader\n\n\
          some checks could not be done: 1 error, 2 warnings, 0 infos ({done} checks done)\n"
     );
@@ -90,9 +90,31 @@ fn checks_that_saw_no_kubelet_are_not_done() {
     world.configz.clear();
     let evidence = world.evidence();
     assert_eq!(report(&evidence).checks_done, all().len() - about_kubelets);
-    let selection = Selection { only: vec!["cpu-manager-policy".to_owned()], skip: Vec::new() };
+    let selection = Selection { only: vec!["cpu-manager-policy".to_owned()], ..Selection::default() };
     let checks = selection.checks().unwrap();
     assert!(summary(&examine(&evidence, &checks)).ends_with("(0 checks done)"));
     world.configz.insert(node, kept.unwrap());
     assert!(summary(&examine(&world.evidence(), &checks)).ends_with("(1 check done)"));
+}
+
+#[test]
+fn objects_that_lack_evidence_for_one_reason_share_a_line() {
+    let mut world = ClusterFixture::healthy();
+    world.configz.clear();
+    let text = render(&report(&world.evidence()), Format::Text).unwrap();
+    assert_eq!(text.matches("NOT CHECKED").count(), 1, "{text}");
+    assert!(text.contains("NOT CHECKED  Node node-0, node-1: the kubelet's configuration"), "{text}");
+}
+
+#[test]
+fn checks_that_found_nothing_are_shown_on_request() {
+    let passed = passed(&ill());
+    assert!(passed.contains("OK      the API server is 1.21 or later (server-version)\n"), "{passed}");
+    for id in ["report-missing", "cpu-manager-reconcile-period", "scheduler-leader"] {
+        assert!(!passed.contains(&format!("({id})")), "{id}: {passed}");
+    }
+    let list = list(&all(), Format::Json).unwrap();
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    assert_eq!(list.as_array().unwrap().len(), all().len());
+    assert_eq!(list[0]["link"], "docs/validate.md#server-version");
 }
