@@ -185,7 +185,7 @@ async fn configure(options: &Options) -> Result<Config, Error> {
     let named = |path: &Path, reason| Error::Kubeconfig { path: path.to_owned(), reason };
     let Some(path) = &options.kubeconfig else {
         let usual = kubeconfig::usual(std::env::var_os("KUBECONFIG").as_deref());
-        for path in &usual {
+        for path in usual.iter().filter(|path| path.exists()) {
             kubeconfig::check(path).map_err(|reason| named(path, reason))?;
         }
         if let Some(reason) = kubeconfig::absent(&usual) {

@@ -3,6 +3,8 @@
 //! In: text, parts of which may come from strangers. Out: the text on standard error, in short lines, without
 //! characters that act on a terminal. Never: a panic when it is closed.
 
+mod words;
+
 use std::fmt::Display;
 use std::io::Write as _;
 
@@ -25,7 +27,7 @@ pub fn line(message: impl Display) {
 /// The message as it is printed.
 #[must_use]
 pub fn text(message: &str) -> String {
-    shortened(&printable(message), LINE_BYTES).into_owned()
+    shortened(&printable(&words::plain(message)), LINE_BYTES).into_owned()
 }
 
 #[cfg(test)]

@@ -64,7 +64,11 @@ pub(crate) fn grouped(command: Command) -> Command {
 
 /// Shows the program's version, and no values of the environment.
 fn uniform(command: Command) -> Command {
-    let command = command.display_name("tholepin").mut_args(|arg| arg.hide_env_values(true));
+    let command = command.display_name("tholepin").mut_args(|arg| {
+        let takes_value = arg.get_action().takes_values();
+        // `--nodes -1` is a wrong number, and no other flag.
+        arg.hide_env_values(true).allow_negative_numbers(takes_value)
+    });
     command.mut_subcommands(uniform)
 }
 

@@ -10,6 +10,8 @@ mod bad_input;
 mod commands;
 #[path = "it/deployer.rs"]
 mod deployer;
+#[path = "it/invocations.rs"]
+mod invocations;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
 #[path = "it/readme.rs"]

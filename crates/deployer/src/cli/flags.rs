@@ -227,6 +227,7 @@ struct PodFlags {
     critical_quota: bool,
     /// CPU architectures of our image; all: any node (repeatable, or joined by commas) [default: amd64,arm64]
     #[arg(long, hide_short_help = true, value_name = "ARCH", value_delimiter = ',')]
+    #[arg(hide_possible_values = true, value_parser = ["amd64", "arm64", "arm", "386", "ppc64le", "s390x", "riscv64", "all"])]
     arch: Vec<String>,
 }
 

@@ -17,7 +17,7 @@ const NOTHING: &str = "/dev/null";
 /// The token of a pod.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/// Checks a file. A missing one is left to kube.
+/// Checks a file.
 ///
 /// # Errors
 /// When the file is not a regular one, is too large, or is UTF-16 with half a character at its end, where kube 5.0
@@ -33,7 +33,9 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
         Ok(found) if found.len() % 2 == 1 && is_utf16(path) => {
             Err("it begins as UTF-16 text and has an odd number of bytes".to_owned())
         }
-        _ => Ok(()),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err("there is no such file".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -83,7 +85,7 @@ mod tests {
         let no_file = Err("it is not a regular file".to_owned());
         for (path, wanted) in [
             (good.as_path(), Ok(())),
-            (&dir.path().join("missing"), Ok(())),
+            (&dir.path().join("missing"), Err("there is no such file".to_owned())),
             (Path::new(NOTHING), Ok(())),
             (&pipe, no_file.clone()),
             (Path::new("/dev/zero"), no_file.clone()),
