@@ -3,9 +3,11 @@
 mod bench;
 mod bundle;
 mod cargo;
+mod chart;
 mod cluster;
 mod codegen;
 mod features;
+mod gotool;
 mod image;
 mod manifests;
 #[cfg(test)]
@@ -35,6 +37,8 @@ enum Task {
     Bench(bench::Bench),
     /// Write the operators' OLM bundles and their catalog.
     Bundle(bundle::Args),
+    /// Write the chart for Helm.
+    Chart(chart::Args),
     /// Regenerate the Rust modules made from `proto/`.
     Codegen {
         /// Only fail when a committed module is stale.
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Bench(what) => bench::run(what),
         Task::Bundle(args) => bundle::run(&args),
+        Task::Chart(args) => chart::run(&args),
         Task::Codegen { check } => codegen::run(check),
         Task::Features => features::run(),
         Task::Image(args) => image::run(&args),

@@ -10,6 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use testkit::env::build::{self, Progress};
 use testkit::env::{Binaries, Program};
 
+use crate::gotool::HELM;
+
 /// Finds or builds the programs and prints where each one is.
 pub(crate) fn run() -> anyhow::Result<()> {
     let binaries = ensure()?;
@@ -21,6 +23,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
             eprintln!("warning: {program} is {version}, the rig is made for {}", program.wanted());
         }
     }
+    println!("{:<24} {}", HELM.name, HELM.program()?.display());
     Ok(())
 }
 

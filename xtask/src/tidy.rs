@@ -14,7 +14,7 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use crate::tree::root;
-use crate::{bundle, codegen, manifests};
+use crate::{bundle, chart, codegen, manifests};
 
 /// Columns of a line of Rust, texts in literals not counted.
 const WIDTH: usize = 120;
@@ -40,6 +40,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     codegen::run(true)?;
     manifests::check()?;
     bundle::check()?;
+    chart::check()?;
     if !found.is_empty() {
         bail!("{} violations of CONTRIBUTING.md", found.len());
     }

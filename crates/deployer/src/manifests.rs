@@ -65,6 +65,33 @@ pub fn parts(options: &Options, components: &[Component]) -> Result<Vec<Part>, E
     Component::ALL.into_iter().filter(wanted).map(|component| part(options, component)).collect()
 }
 
+/// The objects of the components in one namespace, which is there already and so not among them.
+///
+/// # Errors
+/// When an option has a value that is not allowed.
+pub fn parts_within(
+    options: &Options,
+    namespace: &str,
+    components: &[Component],
+) -> Result<Vec<Part>, Error> {
+    let mut options = options.clone();
+    options.updater.namespace = Some(namespace.to_owned());
+    options.scheduler.namespace = Some(namespace.to_owned());
+    let mut parts: Vec<Part> = Vec::new();
+    for component in Component::ALL.into_iter().filter(|component| components.contains(component)) {
+        let all = part(&options, component)?;
+        // Both programs' objects have the quota of their namespace.
+        let is_there = |object: &Object| {
+            let mut earlier = parts.iter().flat_map(Part::objects);
+            earlier.any(|other| (other.kind(), other.name()) == (object.kind(), object.name()))
+        };
+        let is_new = |object: &&Object| object.kind().kind != "Namespace" && !is_there(object);
+        let objects: Vec<Object> = all.objects().iter().filter(is_new).cloned().collect();
+        parts.push(Part::new(component, objects));
+    }
+    Ok(parts)
+}
+
 /// The namespaces of topology updater and scheduler.
 fn namespaces(options: &Options) -> (&str, &str) {
     let updater = match options.updater.kind {

@@ -1,19 +1,16 @@
 //! What OLM's tools and kustomize say of our files.
 //!
-//! In: the folders. Out: an error if a tool finds one. Never: a tool from anywhere but Go's module proxy, in
-//! the versions that the module files under `testenv` pin; built once, they stay in the cache folder of the
-//! test environment.
+//! In: the folders. Out: an error if a tool finds one. Never: a tool that [`crate::gotool`] does not build.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::ValueEnum;
 use deployer::platform::Platform;
-use testkit::env::cache_dir;
 
 use super::package;
+use crate::gotool::{GoTool, output};
 use crate::manifests::{self, FOLDER, HARDWARE};
 use crate::tree::{Tree, root};
 
@@ -32,62 +29,24 @@ impl Tool {
     /// Cheap ones first.
     pub(crate) const ALL: [Self; 3] = [Self::Kustomize, Self::OperatorVerify, Self::Opm];
 
-    fn name(self) -> &'static str {
+    /// Where it comes from.
+    fn module(self) -> GoTool {
         match self {
-            Self::OperatorVerify => "operator-verify",
-            Self::Opm => "opm",
-            Self::Kustomize => "kustomize",
-        }
-    }
-
-    fn package(self) -> &'static str {
-        match self {
-            Self::OperatorVerify => "github.com/operator-framework/api/cmd/operator-verify",
-            Self::Opm => "github.com/operator-framework/operator-registry/cmd/opm",
-            Self::Kustomize => "sigs.k8s.io/kustomize/kustomize/v5",
-        }
-    }
-
-    /// Parts of opm want C libraries otherwise.
-    fn tags(self) -> &'static str {
-        match self {
-            Self::Opm => {
-                "containers_image_openpgp,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper"
+            Self::OperatorVerify => GoTool {
+                name: "operator-verify",
+                package: "github.com/operator-framework/api/cmd/operator-verify",
+                tags: "",
+            },
+            Self::Opm => GoTool {
+                name: "opm",
+                package: "github.com/operator-framework/operator-registry/cmd/opm",
+                // Parts of it want C libraries otherwise.
+                tags: "containers_image_openpgp,exclude_graphdriver_btrfs,exclude_graphdriver_devicemapper",
+            },
+            Self::Kustomize => {
+                GoTool { name: "kustomize", package: "sigs.k8s.io/kustomize/kustomize/v5", tags: "" }
             }
-            _ => "",
         }
-    }
-
-    /// The program, built if it is not in the cache.
-    fn program(self) -> anyhow::Result<PathBuf> {
-        let cache =
-            cache_dir().context("neither XDG_CACHE_HOME nor HOME is set: no place for built programs")?;
-        let module = root().join("testenv").join(self.name());
-        // A module file of another version is another tool.
-        let pinned = std::fs::read(module.join("go.sum"))
-            .with_context(|| format!("reading {}/go.sum", module.display()))?;
-        let digest = ring::digest::digest(&ring::digest::SHA256, &pinned);
-        let short: String = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-        let target = cache.with_file_name("tools").join(format!("{}-{short}", self.name()));
-        if target.exists() {
-            return Ok(target);
-        }
-        let began = Instant::now();
-        eprintln!("building {} with Go; the first time takes minutes", self.name());
-        let half = target.with_extension("part");
-        let status = Command::new("go")
-            .args(["build", "-trimpath", "-tags", self.tags(), "-o"])
-            .arg(&half)
-            .arg(self.package())
-            .current_dir(&module)
-            .env("CGO_ENABLED", "0")
-            .env_remove("GOFLAGS")
-            .status()
-            .context("running go")?;
-        ensure!(status.success(), "building {} failed", self.name());
-        std::fs::rename(&half, &target).with_context(|| format!("writing {}", target.display()))?;
-        eprintln!("built {} in {:.0} s", self.name(), began.elapsed().as_secs_f64());
-        Ok(target)
     }
 }
 
@@ -95,7 +54,7 @@ impl Tool {
 /// repository.
 pub(crate) fn run(folder: &Path, tools: &[Tool]) -> anyhow::Result<()> {
     for tool in Tool::ALL.into_iter().filter(|tool| tools.contains(tool)) {
-        let program = tool.program()?;
+        let program = tool.module().program()?;
         match tool {
             Tool::OperatorVerify => {
                 package::ALL.iter().try_for_each(|package| bundle(&program, &folder.join(package.folder)))?;
@@ -172,13 +131,4 @@ fn kinds(text: &str) -> Vec<&str> {
     let mut kinds: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
     kinds.sort_unstable();
     kinds
-}
-
-/// Standard output and standard error of a program that ended well.
-fn output(command: &mut Command) -> anyhow::Result<(String, String)> {
-    let done = command.output().with_context(|| format!("running {command:?}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (said, complained) = (text(&done.stdout), text(&done.stderr));
-    ensure!(done.status.success(), "{command:?} failed:\n{said}{complained}");
-    Ok((said, complained))
 }

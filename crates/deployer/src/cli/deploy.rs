@@ -147,7 +147,7 @@ pub(super) async fn run(args: Args, token: &CancellationToken) -> anyhow::Result
         }));
     }
     let (clients, options) = resolve(&args.cluster, &args.install).await?;
-    let parts = args.install.parts(&options, components)?;
+    let parts = args.install.parts(&options, None, components)?;
     if settings.dry_run.is_none() {
         require_image(&clients, &options, &args.install, components).await?;
     }
@@ -163,7 +163,7 @@ async fn diff(
     token: &CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let (clients, options) = resolve(&args.cluster, &args.install).await?;
-    let parts = args.install.parts(&options, components)?;
+    let parts = args.install.parts(&options, None, components)?;
     let differences = install::diff(&clients.changes, &parts, settings, token).await?;
     print(&differences.concat())?;
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -259,7 +259,7 @@ pub(super) async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow:
         bail!("nothing was installed because of these errors; correct them, or install anyway with --force");
     }
     let (clients, options) = resolve(&args.cluster, &args.install).await?;
-    let parts = args.install.parts(&options, &Component::ALL)?;
+    let parts = args.install.parts(&options, None, &Component::ALL)?;
     require_image(&clients, &options, &args.install, &Component::ALL).await?;
     let settings = Settings { wait: true, wait_timeout: args.timeout, ..Settings::default() };
     install(&clients.changes, &parts, &settings, token).await?;

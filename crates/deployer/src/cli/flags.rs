@@ -327,16 +327,26 @@ impl InstallFlags {
         manifests::kubelet::certificate_note(options, self.kubelet.layout.kubelet_profile)
     }
 
-    /// The manifests of components; what they leave unchecked is told on standard error.
+    /// The manifests of components, in a namespace that is there already or in one for each component; what they leave
+    /// unchecked is told on standard error.
     ///
     /// # Errors
     /// When an option has no manifest; an error about the kubelets' configuration names the flag.
-    pub(super) fn parts(&self, options: &Options, components: &[Component]) -> anyhow::Result<Vec<Part>> {
+    pub(super) fn parts(
+        &self,
+        options: &Options,
+        namespace: Option<&str>,
+        components: &[Component],
+    ) -> anyhow::Result<Vec<Part>> {
         let hint = match (&options.updater.kubelet, options.platform.is_openshift()) {
             (None, true) => " (on OpenShift before 4.20: --kubelet-config /etc/kubernetes/kubelet.conf)",
             _ => "",
         };
-        let parts = manifests::parts(options, components).map_err(|error| match error {
+        let parts = match namespace {
+            Some(namespace) => manifests::parts_within(options, namespace, components),
+            None => manifests::parts(options, components),
+        };
+        let parts = parts.map_err(|error| match error {
             manifests::Error::Option { option, .. } if option.starts_with("kubelet") => {
                 anyhow::anyhow!("--kubelet-config: {error}{hint}")
             }

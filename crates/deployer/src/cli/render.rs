@@ -40,6 +40,10 @@ pub struct Args {
     /// The format of the manifests.
     #[command(flatten)]
     pub output: OutputArgs<ManifestFormat>,
+    /// Namespace that is there already, for exporter and scheduler together, instead of one for each
+    #[arg(long, value_name = "NAME", value_parser = super::values::namespace)]
+    #[arg(conflicts_with_all = ["namespace", "updater_namespace", "sched_namespace"])]
+    existing_namespace: Option<String>,
     /// The device plugin's service account (resource-claims)
     #[arg(long, value_name = "NAME", default_value = resource_claims::ACCOUNT)]
     account: String,
@@ -141,7 +145,7 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let clients = session::connect(&args.cluster.options(PROGRAM)).await?;
         options.scheduler.replicas = session::control_plane_replicas(&clients.reads).await?;
     }
-    let parts = args.install.parts(&options, components)?;
+    let parts = args.install.parts(&options, args.existing_namespace.as_deref(), components)?;
     args.print(parts.iter().flat_map(Part::objects))
 }
 
@@ -170,6 +174,13 @@ impl Args {
     /// # Errors
     /// When a flag's value is not allowed.
     pub fn options(&self) -> anyhow::Result<Options> {
+        let is_for_both = matches!(
+            self.target,
+            None | Some(RenderTarget::Api | RenderTarget::Exporter | RenderTarget::Scheduler)
+        );
+        if self.existing_namespace.is_some() && !is_for_both {
+            anyhow::bail!("--existing-namespace is for exporter and scheduler; here there is --namespace");
+        }
         let stated = self.install.platform.clone().unwrap_or_default();
         let options = self.install.options(&variable)?;
         let platform = stated.platform.unwrap_or(Platform::Kubernetes);

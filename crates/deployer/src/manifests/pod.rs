@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use xxhash_rust::xxh64::xxh64;
+use ring::digest::{SHA256, digest};
 
 use super::meta::{selector, within};
 use crate::options::Options;
@@ -344,8 +344,11 @@ pub fn config_map(namespace: &str, name: &str, key: &str, text: &str) -> ConfigM
     ConfigMap { metadata: within(namespace, name), data: Some(data), ..ConfigMap::default() }
 }
 
-/// The annotation with the hash of a configuration text, which restarts pods when the text changes.
+/// The annotation with the hash of a configuration text, which restarts pods when the text changes: the beginning of its
+/// SHA-256, which templates of Helm can compute too.
 #[must_use]
 pub fn config_hash(text: &str) -> (String, String) {
-    (CONFIG_HASH.to_owned(), format!("{:016x}", xxh64(text.as_bytes(), 0)))
+    let hash = digest(&SHA256, text.as_bytes());
+    let short = hash.as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    (CONFIG_HASH.to_owned(), short)
 }

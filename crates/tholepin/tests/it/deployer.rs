@@ -141,6 +141,11 @@ fn exit_codes_say_how_it_went() {
 #[test]
 fn flags_without_effect_are_refused_and_errors_name_the_flag() {
     for (words, starts, ends) in [
+        (
+            "render operator --existing-namespace one",
+            "error: --existing-namespace is for exporter and scheduler",
+            "",
+        ),
         ("render topology-updater --monitoring", "error: --monitoring is for operator and hardware", ""),
         (
             "render -P openshift:v4.18",

@@ -1,0 +1,76 @@
+//! Programs in Go that look at what we make.
+//!
+//! In: the module files under `testenv`, which pin versions. Out: a program in the cache folder of the test environment,
+//! built once. Never: a program from anywhere but Go's module proxy.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use testkit::env::cache_root;
+
+use crate::tree::root;
+
+/// A program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GoTool {
+    /// Its name, which is that of its folder under `testenv`.
+    pub(crate) name: &'static str,
+    pub(crate) package: &'static str,
+    /// Build tags, joined by commas.
+    pub(crate) tags: &'static str,
+}
+
+/// Helm, for the chart.
+pub(crate) const HELM: GoTool = GoTool { name: "helm", package: "helm.sh/helm/v4/cmd/helm", tags: "" };
+
+impl GoTool {
+    /// Where the program is, once it is built. A module file of another version is another program.
+    pub(crate) fn place(self) -> anyhow::Result<PathBuf> {
+        let cache =
+            cache_root().context("neither XDG_CACHE_HOME nor HOME is set: no place for built programs")?;
+        let sums = self.module().join("go.sum");
+        let pinned = std::fs::read(&sums).with_context(|| format!("reading {}", sums.display()))?;
+        let digest = ring::digest::digest(&ring::digest::SHA256, &pinned);
+        let short: String = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        Ok(cache.join("testenv/tools").join(format!("{}-{short}", self.name)))
+    }
+
+    /// The program, built if it is not in the cache.
+    pub(crate) fn program(self) -> anyhow::Result<PathBuf> {
+        let target = self.place()?;
+        if target.exists() {
+            return Ok(target);
+        }
+        let began = Instant::now();
+        eprintln!("building {} with Go; the first time takes minutes", self.name);
+        let half = target.with_extension("part");
+        let status = Command::new("go")
+            .args(["build", "-trimpath", "-tags", self.tags, "-o"])
+            .arg(&half)
+            .arg(self.package)
+            .current_dir(self.module())
+            .env("CGO_ENABLED", "0")
+            .env_remove("GOFLAGS")
+            .status()
+            .context("running go")?;
+        ensure!(status.success(), "building {} failed", self.name);
+        std::fs::rename(&half, &target).with_context(|| format!("writing {}", target.display()))?;
+        eprintln!("built {} in {:.0} s", self.name, began.elapsed().as_secs_f64());
+        Ok(target)
+    }
+
+    fn module(self) -> PathBuf {
+        root().join("testenv").join(self.name)
+    }
+}
+
+/// Standard output and standard error of a program that ended well.
+pub(crate) fn output(command: &mut Command) -> anyhow::Result<(String, String)> {
+    let done = command.output().with_context(|| format!("running {command:?}"))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, complained) = (text(&done.stdout), text(&done.stderr));
+    ensure!(done.status.success(), "{command:?} failed:\n{said}{complained}");
+    Ok((said, complained))
+}
