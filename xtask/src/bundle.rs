@@ -16,12 +16,14 @@ mod package;
 pub(crate) mod tests;
 mod validate;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use deployer::manifests::controller::Options;
 use deployer::platform::Platform;
 use objects::Object;
 
+use crate::image::{self, Archive, ImageInfo};
 use crate::manifests;
 use crate::tree::{Tree, root};
 use package::{HARDWARE, NUMA, Package};
@@ -94,6 +96,35 @@ pub(crate) fn check() -> anyhow::Result<()> {
 /// All packages as they are committed.
 fn defaults() -> [Source; 2] {
     [Source::new(&NUMA, None, NUMA_IMAGE), Source::new(&HARDWARE, None, HARDWARE_IMAGE)]
+}
+
+/// The bundles of a release: their images' names and archives, and all folders, in which images are named by digest.
+pub(crate) struct Released {
+    pub(crate) archives: Vec<(String, Archive)>,
+    pub(crate) folders: BTreeMap<String, String>,
+}
+
+/// The bundles for an image; `named` is the reference of another image beside it, by its name and digest.
+pub(crate) fn released(
+    image: &str,
+    info: impl Fn(&str) -> ImageInfo,
+    named: impl Fn(&str, &Archive) -> String,
+) -> anyhow::Result<Released> {
+    let mut sources = Vec::new();
+    let mut archives = Vec::new();
+    let mut folders = BTreeMap::new();
+    let mut add = |folder: &str, tree: &Tree| {
+        folders.extend(tree.texts().iter().map(|(path, text)| (format!("{folder}/{path}"), text.clone())));
+    };
+    for package in package::ALL {
+        let bundle = Source::new(package, Some(image), "").bundle()?;
+        let (name, _, archive) = image::bundle_archive(bundle.texts(), |name| Ok(info(name)))?;
+        sources.push(Source::new(package, Some(image), &named(&name, &archive)));
+        add(package.folder, &bundle);
+        archives.push((name, archive));
+    }
+    add("catalog", &catalog(&sources)?);
+    Ok(Released { archives, folders })
 }
 
 fn put(sources: &[Source], folder: &Path, check: bool) -> anyhow::Result<()> {

@@ -9,11 +9,12 @@ mod arch;
 mod audit;
 mod build;
 mod elf;
-mod layer;
+pub(crate) mod layer;
 mod oci;
 mod revision;
 mod sbom;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,13 +24,17 @@ use clap::ValueEnum;
 
 use crate::bundle::Annotations;
 
-use arch::Arch;
 use layer::Layer;
-use oci::{ImageInfo, Platform};
+
+pub(crate) use arch::Arch;
+pub(crate) use oci::{Archive, Digest, ImageInfo, Platform};
 use revision::Revision;
 
 /// The largest program that may go into an image, in bytes: 30 MiB.
 pub(crate) const LIMIT: u64 = 30 << 20;
+
+/// The user and group of the program in pods that do not name one.
+const USER: &str = "65532:65532";
 
 /// Builds the program statically and packs it.
 #[derive(Debug, clap::Args)]
@@ -48,7 +53,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME", value_parser = tag)]
     tag: Option<String>,
     /// User and group of the program in pods that do not name one
-    #[arg(long, value_name = "UID:GID", default_value = "65532:65532", value_parser = user)]
+    #[arg(long, value_name = "UID:GID", default_value = USER, value_parser = user)]
     user: String,
     /// Also put the image into the storage of this engine
     #[arg(long, value_enum)]
@@ -82,8 +87,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for arch in archs {
         platforms.push(platform(root, arch, args.binary.as_deref(), &info)?);
     }
-    let archive = oci::archive(&info, &platforms)?;
-    audit::archive(&archive.bytes).context("the archive is not as it must be")?;
+    let archive = archive(&info, &platforms)?;
     let folder = output_folder(args, root)?;
     for platform in &platforms {
         write(&folder.join(format!("tholepin-{}.cdx.json", platform.arch.oci())), &platform.sbom)?;
@@ -94,21 +98,52 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.load.map_or(Ok(()), |engine| engine.load(&path, &info.tag))
 }
 
+/// The programs for some architectures, built, with what belongs to each.
+pub(crate) fn platforms(archs: &[Arch], info: &ImageInfo) -> anyhow::Result<Vec<Platform>> {
+    build::check_tools(archs)?;
+    let root = root()?;
+    archs.iter().map(|arch| platform(root, *arch, None, info)).collect()
+}
+
+/// The archive of an image for some architectures, read back.
+pub(crate) fn archive(info: &ImageInfo, platforms: &[Platform]) -> anyhow::Result<Archive> {
+    let archive = oci::archive(info, platforms)?;
+    audit::archive(&archive.bytes).context("the archive is not as it must be")?;
+    Ok(archive)
+}
+
+/// What all images of this commit have in common.
+pub(crate) fn info_of(tag: String) -> anyhow::Result<ImageInfo> {
+    let Revision { commit, time } = Revision::of(root()?)?;
+    let (version, user) = (env!("CARGO_PKG_VERSION").to_owned(), USER.to_owned());
+    Ok(ImageInfo { tag, version, revision: commit, created: time, user })
+}
+
 /// Packs a bundle: its folders, with what its metadata says as labels.
 fn bundle(args: &Args, root: &Path, bundle: &Path) -> anyhow::Result<()> {
-    let mut texts = crate::tree::files(bundle)?;
-    texts.retain(|path, _| !path.ends_with(".Dockerfile"));
-    let metadata = texts.get("metadata/annotations.yaml");
-    let metadata = metadata.with_context(|| format!("{} is no bundle", bundle.display()))?;
-    let metadata = Annotations::read(metadata).with_context(|| format!("in {}", bundle.display()))?;
-    let name = metadata.image()?;
-    let info = info(args, &name, Revision::of(root)?);
-    let layer = Layer::of_texts(&texts, info.created)?;
-    let archive = oci::archive_of_files(&info, &layer, &metadata.labels())?;
+    let texts = crate::tree::files(bundle)?;
+    let info = |name: &str| Ok(info(args, name, Revision::of(root)?));
+    let (name, info, archive) =
+        bundle_archive(&texts, info).with_context(|| format!("packing {}", bundle.display()))?;
     let path = output_folder(args, root)?.join(format!("{name}.oci.tar"));
     write(&path, &archive.bytes)?;
     println!("{} {}", info.tag, archive.digest);
     args.load.map_or(Ok(()), |engine| engine.load(&path, &info.tag))
+}
+
+/// The name of a bundle's image, what it says of itself, and its archive.
+pub(crate) fn bundle_archive(
+    texts: &BTreeMap<String, String>,
+    info: impl FnOnce(&str) -> anyhow::Result<ImageInfo>,
+) -> anyhow::Result<(String, ImageInfo, Archive)> {
+    let mut texts = texts.clone();
+    texts.retain(|path, _| !path.ends_with(".Dockerfile"));
+    let metadata = Annotations::read(texts.get("metadata/annotations.yaml").context("this is no bundle")?)?;
+    let name = metadata.image()?;
+    let info = info(&name)?;
+    let layer = Layer::of_texts(&texts, info.created)?;
+    let archive = oci::archive_of_files(&info, &layer, &metadata.labels())?;
+    Ok((name, info, archive))
 }
 
 fn output_folder(args: &Args, root: &Path) -> anyhow::Result<PathBuf> {
@@ -182,10 +217,11 @@ fn platform(root: &Path, arch: Arch, binary: Option<&Path>, info: &ImageInfo) ->
         sbom::Subject { program: &program, version: &info.version, target: arch.target(), created: &created };
     let sbom = sbom::document(&subject, &crates, &build::runtime(arch)?)?;
     let licence = fs::read_to_string(root.join("LICENSE")).context("reading LICENSE")?;
-    Ok(Platform { arch, layer: Layer::new(&program, &licence, info.created)?, sbom })
+    let layer = Layer::new(&program, &licence, info.created)?;
+    Ok(Platform { arch, program, layer, sbom })
 }
 
-fn target_folder(root: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn target_folder(root: &Path) -> anyhow::Result<PathBuf> {
     let host = Arch::host().unwrap_or(Arch::Amd64);
     Ok(build::metadata(root, host)?.target_directory.into())
 }
@@ -239,6 +275,12 @@ fn user(text: &str) -> Result<String, String> {
     let ids =
         text.split_once(':').and_then(|(uid, gid)| uid.parse::<u32>().ok().zip(gid.parse::<u32>().ok()));
     ids.map(|(uid, gid)| format!("{uid}:{gid}")).ok_or_else(|| "must be two numbers, UID:GID".to_owned())
+}
+
+/// A program that cannot run.
+#[cfg(test)]
+pub(crate) fn sample_program(arch: Arch) -> Vec<u8> {
+    elf::tests::program(arch, &[1])
 }
 
 #[cfg(test)]

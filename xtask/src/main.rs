@@ -12,6 +12,7 @@ mod image;
 mod manifests;
 #[cfg(test)]
 mod register;
+mod release;
 mod test;
 mod testenv;
 mod tidy;
@@ -56,6 +57,8 @@ enum Task {
     },
     /// Write the operator's manifests, for kubectl and kustomize.
     Manifests(manifests::Args),
+    /// Make every file of a release: programs, image, chart, manifests, bundles, SBOMs, checksums.
+    Release(release::Args),
     /// Find the Kubernetes programs the tests run, or build them from Go modules, and print where they are.
     Testenv,
     /// Run a cluster like the tests' for yourself.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Task::Image(args) => image::run(&args),
         Task::Nightly { names } => test::nightly::run(&names),
         Task::Manifests(args) => manifests::run(&args),
+        Task::Release(args) => release::run(&args),
         Task::Testenv => testenv::run(),
         Task::Cluster(action) => cluster::run(action),
         Task::Test { args } => test::run(&args),

@@ -129,12 +129,15 @@ pub(crate) fn tree(image: &str) -> anyhow::Result<Tree> {
 
 /// All files of what brings drivers of devices to nodes.
 pub(crate) fn hardware_tree(image: &str) -> anyhow::Result<Tree> {
-    let mut tree = installs(HARDWARE, image, |platform| {
-        hardware::objects(&Options { namespace: hardware::NAMESPACE.to_owned(), ..options(platform, image) })
-    })?;
+    let mut tree = installs(HARDWARE, image, |platform| hardware_objects(platform, image))?;
     tree.add_objects("samples/deviceconfig.yaml", &hardware::samples::objects())?;
     tree.add_objects("samples/node-policy.yaml", &hardware::samples::policies())?;
     Ok(tree)
+}
+
+/// What brings drivers of devices to the nodes of a platform.
+pub(crate) fn hardware_objects(platform: Platform, image: &str) -> Vec<Object> {
+    hardware::objects(&Options { namespace: hardware::NAMESPACE.to_owned(), ..options(platform, image) })
 }
 
 /// The files below `deploy/FOLDER/` that are applied, in order, to install on a platform.

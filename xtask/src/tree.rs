@@ -39,6 +39,11 @@ impl Tree {
         self.0.contains_key(path)
     }
 
+    /// All texts, by path.
+    pub(crate) fn texts(&self) -> &BTreeMap<String, String> {
+        &self.0
+    }
+
     /// A file's text.
     #[cfg(test)]
     pub(crate) fn get(&self, path: &str) -> Option<&str> {

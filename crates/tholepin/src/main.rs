@@ -2,10 +2,11 @@
 
 mod completion;
 mod help;
+mod man;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -82,6 +83,13 @@ enum Entry {
     Completion {
         /// The shell
         shell: clap_complete::Shell,
+    },
+    /// Print the man page, or write those of all commands
+    #[command(after_help = "Examples:\n  tholepin man | man -l -\n  tholepin man ~/.local/share/man/man1")]
+    Man {
+        /// Where the pages of all commands go
+        #[arg(value_name = "DIR")]
+        folder: Option<PathBuf>,
     },
 }
 
@@ -334,6 +342,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::Fingerprint => fingerprint(),
         Entry::Compatibility => {
             print(&help::compatibility())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Entry::Man { folder } => {
+            man::run(Cli::command(), folder.as_deref())?;
             Ok(ExitCode::SUCCESS)
         }
         Entry::Completion { shell } => {

@@ -131,10 +131,10 @@ fn by_name(objects: impl IntoIterator<Item = Value>) -> Objects {
     all
 }
 
-/// What `tholepin render --namespace` prints with these flags. Where it names one component, the definition is there
+/// What `tholepin render --existing-namespace` prints with these flags. Where it names one component, the definition is there
 /// too, as in the chart.
 fn rendered(flags: &str) -> Objects {
-    let words = ["render", "--namespace", NAMESPACE].into_iter().chain(flags.split_whitespace());
+    let words = ["render", "--existing-namespace", NAMESPACE].into_iter().chain(flags.split_whitespace());
     let args = Cli::try_parse_from(words).unwrap().args;
     let components = match args.target {
         None => Component::ALL.to_vec(),

@@ -43,8 +43,8 @@ pub(crate) struct Layer {
     pub(crate) diff_id: Digest,
 }
 
-/// What a file of the layer is.
-enum Content<'a> {
+/// What a file of an archive is.
+pub(crate) enum Content<'a> {
     Folder,
     Program(&'a [u8]),
     Text(&'a str),
@@ -77,7 +77,8 @@ impl Layer {
         Self::of(folders.chain(texts).collect(), mtime)
     }
 
-    fn of(mut files: Vec<(String, Content<'_>)>, mtime: u64) -> anyhow::Result<Self> {
+    /// An archive of these files.
+    pub(crate) fn of(mut files: Vec<(String, Content<'_>)>, mtime: u64) -> anyhow::Result<Self> {
         // By name, and so folders before what is in them.
         files.sort_by(|(one, _), (other, _)| one.cmp(other));
         let archive = archive(&files, mtime).context("writing the layer")?;

@@ -85,6 +85,8 @@ pub(crate) struct ImageInfo {
 /// One architecture's part.
 pub(crate) struct Platform {
     pub(crate) arch: Arch,
+    /// The program itself, which the layer has too.
+    pub(crate) program: Vec<u8>,
     pub(crate) layer: Layer,
     /// A CycloneDX document.
     pub(crate) sbom: Vec<u8>,

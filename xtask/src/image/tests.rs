@@ -19,6 +19,7 @@ fn sample(archs: &[Arch]) -> Vec<u8> {
     };
     let platform = |arch: &Arch| Platform {
         arch: *arch,
+        program: Vec::new(),
         layer: Layer::new(&elf::tests::program(*arch, &[1]), "licence", info.created).unwrap(),
         sbom: format!("{{\"for\": {:?}}}", arch.oci()).into_bytes(),
     };
