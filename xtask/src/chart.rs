@@ -92,7 +92,7 @@ pub(crate) fn tree(repository: &str, digest: Option<&str>) -> anyhow::Result<Tre
     chart.add_yaml("Chart.yaml", &metadata)?;
     chart.add("values.yaml", values::file(&values)?);
     chart.add("values.schema.json", values::schema(&values)?);
-    chart.add("templates/_helpers.tpl", helpers::text());
+    chart.add("templates/_helpers.tpl", helpers::text()?);
     chart.add("templates/NOTES.txt", helpers::NOTES.to_owned());
     let components = [
         ("crds.install", "crd", Template::definition()?),

@@ -1,7 +1,7 @@
 //! Programs in Go that look at what we make.
 //!
-//! In: the module files under `testenv`, which pin versions. Out: a program in the cache folder of the test environment,
-//! built once. Never: a program from anywhere but Go's module proxy.
+//! In: the module files under `testenv`, which pin versions. Out: a program in the cache folder of the test
+//! environment, built once. Never: a program from anywhere but Go's module proxy.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -43,6 +43,8 @@ impl GoTool {
         if target.exists() {
             return Ok(target);
         }
+        let folder = target.parent().context("the cache has no folder")?;
+        std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let began = Instant::now();
         eprintln!("building {} with Go; the first time takes minutes", self.name);
         let half = target.with_extension("part");

@@ -7,6 +7,8 @@ mod chart;
 mod cluster;
 mod codegen;
 mod features;
+#[cfg(test)]
+mod forge;
 mod gotool;
 mod image;
 mod manifests;

@@ -109,17 +109,17 @@ cluster
 "#;
 
 /// The named templates.
-pub(super) fn text() -> String {
+///
+/// # Errors
+/// When the deployer does not know a kubelet that is asked without a port.
+pub(super) fn text() -> anyhow::Result<String> {
     let mut text = String::new();
-    let configz = KubeletConfig::Configz { port: PORT };
+    let configz: KubeletConfig = "configz".parse().map_err(anyhow::Error::msg)?;
     let _ = write!(text, "{{{{- define \"tholepin.kubelet.configz\" }}}}{configz}{{{{ end -}}}}\n\n");
     by_profile(&mut text, "usualRoot", |distribution| distribution.kubelet().root);
     by_profile(&mut text, "usualConfig", |distribution| distribution.kubelet().config.to_string());
-    text + SHARED
+    Ok(text + SHARED)
 }
-
-/// The port of a kubelet that is asked without a port.
-const PORT: u16 = 10250;
 
 /// A template with what each distribution has.
 fn by_profile(text: &mut String, name: &str, value: impl Fn(Distribution) -> String) {

@@ -188,12 +188,14 @@ impl Writer<'_> {
         }
         let Some(each) = self.each(node).cloned() else { return self.item(indent, node) };
         self.lines.push(format!("{space}{{{{- range {} }}}}", each.expression));
-        let inside = Placeholder { expression: ".".to_owned(), form: Form::Text, ..each.clone() };
-        let known = self.placeholders.iter_mut().find(|known| known.mark == each.mark);
-        *known.context("no such placeholder")? = inside;
-        self.item(indent, node)?;
-        let known = self.placeholders.iter_mut().find(|known| known.mark == each.mark);
-        *known.context("no such placeholder")? = each;
+        // Inside, the value is what the range is at.
+        let at = self.placeholders.iter().position(|known| known.mark == each.mark);
+        let at = at.context("no such placeholder")?;
+        let inside = Placeholder { expression: ".".to_owned(), form: Form::Text, ..each };
+        let outside = std::mem::replace(&mut self.placeholders[at], inside);
+        let done = self.item(indent, node);
+        self.placeholders[at] = outside;
+        done?;
         self.lines.push(format!("{space}{{{{- end }}}}"));
         Ok(())
     }

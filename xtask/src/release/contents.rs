@@ -1,7 +1,7 @@
 //! What is in a release.
 //!
-//! In: programs with their SBOMs, pages, a commit's time. Out: files by name, with their checksums. Never: a file of the
-//! machine, but for the licence and what [`crate::chart`], [`crate::manifests`] and [`crate::bundle`] make.
+//! In: programs with their SBOMs, pages, a commit's time. Out: files by name, with their checksums. Never: a file of
+//! the machine but the licence, or a manifest that no other module makes.
 
 use std::collections::{BTreeMap, BTreeSet};
 

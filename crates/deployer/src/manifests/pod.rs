@@ -344,8 +344,8 @@ pub fn config_map(namespace: &str, name: &str, key: &str, text: &str) -> ConfigM
     ConfigMap { metadata: within(namespace, name), data: Some(data), ..ConfigMap::default() }
 }
 
-/// The annotation with the hash of a configuration text, which restarts pods when the text changes: the beginning of its
-/// SHA-256, which templates of Helm can compute too.
+/// The annotation with the hash of a configuration text, which restarts pods when the text changes: the beginning of
+/// its SHA-256, which templates of Helm can compute too.
 #[must_use]
 pub fn config_hash(text: &str) -> (String, String) {
     let hash = digest(&SHA256, text.as_bytes());

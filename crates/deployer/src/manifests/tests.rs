@@ -227,3 +227,19 @@ fn creation_times_and_status_go() {
 pub(super) fn by_name(objects: &[Object]) -> BTreeMap<String, &Object> {
     objects.iter().map(|object| (object.to_string(), object)).collect()
 }
+
+#[test]
+fn one_namespace_is_there_already_and_has_everything_once() {
+    let mut options = Options { critical_quota: true, ..Options::default() };
+    options.scheduler.replicas = 2;
+    let made = parts_within(&options, "one", &Component::ALL).unwrap();
+    let objects: Vec<&Object> = made.iter().flat_map(Part::objects).collect();
+    let names: std::collections::BTreeSet<String> = objects.iter().map(ToString::to_string).collect();
+    assert_eq!(names.len(), objects.len(), "{names:?}");
+    assert!(objects.iter().all(|object| object.kind().kind != "Namespace"));
+    assert!(objects.iter().filter_map(|object| object.namespace()).all(|namespace| namespace == "one"));
+    // The rest is what each namespace of its own would have, but for the second quota.
+    let apart = parts(&options, &Component::ALL).unwrap();
+    let apart = apart.iter().flat_map(Part::objects).filter(|object| object.kind().kind != "Namespace");
+    assert_eq!(apart.count(), objects.len() + 1);
+}

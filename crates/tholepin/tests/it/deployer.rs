@@ -198,10 +198,29 @@ fn no_slip_leads_to_a_change_of_a_cluster() {
 }
 
 #[test]
+fn every_command_that_help_shows_has_a_man_page() {
+    let (code, page, stderr) = tholepin("man");
+    assert!(code == 0 && page.contains(".TH tholepin 1") && stderr.is_empty(), "{code} {page} {stderr}");
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("new");
+    assert_eq!(tholepin(&format!("man {}", pages.display())), (0, String::new(), String::new()));
+    for name in ["tholepin.1", "tholepin-deploy.1", "tholepin-exporter.1", "tholepin-man.1"] {
+        let page = std::fs::read_to_string(pages.join(name)).unwrap();
+        assert!(page.contains(".SH NAME"), "{name}: {page}");
+    }
+    assert!(!pages.join("tholepin-pause.1").exists(), "help does not show it");
+    let (code, _, stderr) = tholepin("man /dev/null/pages");
+    assert!(
+        code == 1 && stderr.starts_with("error: /dev/null/pages: cannot be written: "),
+        "{code} {stderr}"
+    );
+}
+
+#[test]
 fn a_closed_pipe_ends_completions_quietly() {
     use std::process::{Command, Stdio};
     let installed = Installed::under("tholepin");
-    for arguments in [&["completion", "zsh"][..], &["crds"], &["cdi", "list", "-o", "wide"]] {
+    for arguments in [&["completion", "zsh"][..], &["man"], &["crds"], &["cdi", "list", "-o", "wide"]] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(&installed.program);
