@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use deployer::part::Component;
 use serde::Serialize;
 
+use crate::image::repository;
 use crate::tree::{Tree, root};
 use template::Template;
 
@@ -41,7 +42,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// The repository of the image
-    #[arg(long, value_name = "NAME", default_value = values::REPOSITORY, requires = "output")]
+    #[arg(long, value_name = "NAME", default_value = values::REPOSITORY, requires = "output", value_parser = repository)]
     repository: String,
     /// The digest of the image [default: the image by its tag]
     #[arg(long, value_name = "DIGEST", requires = "output")]

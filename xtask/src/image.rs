@@ -30,8 +30,9 @@ pub(crate) use arch::Arch;
 pub(crate) use oci::{Archive, Digest, ImageInfo, Platform};
 use revision::Revision;
 
-/// The largest program that may go into an image, in bytes: 30 MiB.
-pub(crate) const LIMIT: u64 = 30 << 20;
+/// The size that the program should keep below, in bytes: 34 MiB. A larger one is packed with a warning: no test builds
+/// it, so a refusal would come when an image is needed.
+pub(crate) const LIMIT: u64 = 34 << 20;
 
 /// The user and group of the program in pods that do not name one.
 const USER: &str = "65532:65532";
@@ -114,9 +115,15 @@ pub(crate) fn archive(info: &ImageInfo, platforms: &[Platform]) -> anyhow::Resul
 
 /// What all images of this commit have in common.
 pub(crate) fn info_of(tag: String) -> anyhow::Result<ImageInfo> {
-    let Revision { commit, time } = Revision::of(root()?)?;
-    let (version, user) = (env!("CARGO_PKG_VERSION").to_owned(), USER.to_owned());
-    Ok(ImageInfo { tag, version, revision: commit, created: time, user })
+    Ok(ImageInfo::of(Revision::of(root()?)?, tag, USER))
+}
+
+/// The name of an image without a tag, as engines take it.
+pub(crate) fn repository(text: &str) -> Result<String, String> {
+    let named = tag(&format!("{text}:1")).map(|_| text.to_owned());
+    named.map_err(|_| {
+        "must be a name of small letters, digits and ._-/ (and a port), without a tag".to_owned()
+    })
 }
 
 /// Packs a bundle: its folders, with what its metadata says as labels.
@@ -183,13 +190,15 @@ fn architectures(args: &Args) -> anyhow::Result<Vec<Arch>> {
 }
 
 fn info(args: &Args, name: &str, revision: Revision) -> ImageInfo {
-    let version = env!("CARGO_PKG_VERSION");
-    ImageInfo {
-        tag: args.tag.clone().unwrap_or_else(|| format!("{name}:{version}")),
-        version: version.to_owned(),
-        revision: revision.commit,
-        created: revision.time,
-        user: args.user.clone(),
+    let tag = args.tag.clone().unwrap_or_else(|| format!("{name}:{}", env!("CARGO_PKG_VERSION")));
+    ImageInfo::of(revision, tag, &args.user)
+}
+
+impl ImageInfo {
+    fn of(revision: Revision, tag: String, user: &str) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let Revision { commit, time } = revision;
+        Self { tag, version, revision: commit, created: time, user: user.to_owned() }
     }
 }
 
@@ -206,10 +215,12 @@ fn platform(root: &Path, arch: Arch, binary: Option<&Path>, info: &ImageInfo) ->
     let checked = || {
         elf::check(&program, arch)?;
         elf::check_paths(&program, &build::signs(&mapped))?;
-        ensure!(program.len() as u64 <= LIMIT, "{} bytes are more than {LIMIT}", program.len());
-        Ok(())
+        anyhow::Ok(())
     };
     checked().with_context(|| format!("{}", path.display()))?;
+    if program.len() as u64 > LIMIT {
+        eprintln!("warning: {} has {} bytes, more than {LIMIT}", path.display(), program.len());
+    }
     let lock = fs::read_to_string(root.join("Cargo.lock")).context("reading Cargo.lock")?;
     let crates = sbom::linked(&metadata, &build::tree(root, arch)?, &lock)?;
     let created = info.created_text()?;

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Where the image will be, without a tag
-    #[arg(long, value_name = "NAME", default_value = "tholepin")]
+    #[arg(long, value_name = "NAME", default_value = "tholepin", value_parser = image::repository)]
     repository: String,
     /// Where the files will be
     #[arg(long, value_name = "URL", default_value = URL)]

@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
-    /// Fail when the program is larger than 30 MiB or the median of `--help` is over 10 ms
+    /// Fail when the program is larger than 34 MiB or the median of `--help` is over 10 ms
     #[arg(long)]
     check: bool,
     /// The program to measure; built as for the image when not given

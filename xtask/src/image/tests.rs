@@ -217,6 +217,11 @@ fn names_and_users_are_checked() {
     check("tholepin:a b", false);
     check("registry.example:5000/tholepin", false);
     check(&format!("{}:1", "a".repeat(300)), false);
+    let check = |text: &str, good: bool| assert_eq!(repository(text).is_ok(), good, "{text:?}");
+    check("registry.example:5000/team/tholepin", true);
+    check("tholepin", true);
+    check("tholepin:1", false);
+    check("Team/tholepin", false);
     let check = |text: &str, wanted: Option<&str>| assert_eq!(user(text).ok().as_deref(), wanted, "{text:?}");
     check("0:0", Some("0:0"));
     check("65532:65532", Some("65532:65532"));
