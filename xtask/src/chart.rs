@@ -97,8 +97,8 @@ pub(crate) fn tree(repository: &str, digest: Option<&str>) -> anyhow::Result<Tre
     chart.add("templates/NOTES.txt", helpers::NOTES.to_owned());
     let components = [
         ("crds.install", "crd", Template::definition()?),
-        ("exporter.enabled", "exporter", Template::of(Component::TopologyUpdater)?),
-        ("scheduler.enabled", "scheduler", Template::of(Component::SchedulerPlugin)?),
+        ("exporter.enabled", "exporter", Template::of(Component::Exporter)?),
+        ("scheduler.enabled", "scheduler", Template::of(Component::Scheduler)?),
     ];
     for (enabled, name, template) in components {
         chart.add(&format!("templates/{name}.yaml"), template.text(name, enabled)?);

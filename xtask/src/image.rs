@@ -120,7 +120,10 @@ pub(crate) fn info_of(tag: String) -> anyhow::Result<ImageInfo> {
 
 /// The name of an image without a tag, as engines take it.
 pub(crate) fn repository(text: &str) -> Result<String, String> {
-    let named = tag(&format!("{text}:1")).map(|_| text.to_owned());
+    // A colon before the last part is that of a port.
+    let has_tag = text.rsplit('/').next().is_some_and(|last| last.contains(':'));
+    let named = if has_tag { Err(String::new()) } else { tag(&format!("{text}:1")) };
+    let named = named.map(|_| text.to_owned());
     named.map_err(|_| {
         "must be a name of small letters, digits and ._-/ (and a port), without a tag".to_owned()
     })

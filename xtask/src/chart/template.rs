@@ -133,11 +133,11 @@ fn groups(component: Component) -> Vec<Group> {
     let mut groups: Vec<Group> = common().into_iter().map(|choice| Group(vec![choice])).collect();
     match component {
         Component::Api => groups.clear(),
-        Component::TopologyUpdater => {
+        Component::Exporter => {
             groups.push(kubelet());
             groups.extend(exporter().into_iter().map(|choice| Group(vec![choice])));
         }
-        Component::SchedulerPlugin => {
+        Component::Scheduler => {
             groups.extend(scheduler().into_iter().map(|choice| Group(vec![choice])));
         }
     }
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn every_combination_of_options_can_be_read_from_the_template() {
         let mut refused = 0;
-        for component in [Component::TopologyUpdater, Component::SchedulerPlugin] {
+        for component in [Component::Exporter, Component::Scheduler] {
             let template = Template::of(component).unwrap();
             let mut random = Random::seeded(7);
             for _ in 0..300 {

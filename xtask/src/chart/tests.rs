@@ -131,15 +131,15 @@ fn by_name(objects: impl IntoIterator<Item = Value>) -> Objects {
     all
 }
 
-/// What `tholepin render --existing-namespace` prints with these flags. Where it names one component, the definition is there
-/// too, as in the chart.
+/// What `tholepin render --existing-namespace` prints with these flags. Where it names one component, the definition is
+/// there too, as in the chart.
 fn rendered(flags: &str) -> Objects {
     let words = ["render", "--existing-namespace", NAMESPACE].into_iter().chain(flags.split_whitespace());
     let args = Cli::try_parse_from(words).unwrap().args;
     let components = match args.target {
         None => Component::ALL.to_vec(),
-        Some(render::RenderTarget::TopologyUpdater) => vec![Component::Api, Component::TopologyUpdater],
-        Some(render::RenderTarget::SchedulerPlugin) => vec![Component::Api, Component::SchedulerPlugin],
+        Some(render::RenderTarget::Exporter) => vec![Component::Api, Component::Exporter],
+        Some(render::RenderTarget::Scheduler) => vec![Component::Api, Component::Scheduler],
         other => panic!("{other:?}"),
     };
     let parts = parts_within(&args.options().unwrap(), NAMESPACE, &components).unwrap();

@@ -170,7 +170,7 @@ fn exporter(options: &Options) -> anyhow::Result<Vec<Entry>> {
         map("exporter.nodeSelector", Flag("updater-node-selector"), json!({})),
         tolerations("exporter.tolerations", Flag("updater-toleration"), json!([pod::tolerate_all()])),
         text("exporter.priorityClassName", Flag("updater-priority-class"), "system-node-critical"),
-        resources("exporter.resources", Component::TopologyUpdater)?,
+        resources("exporter.resources", Component::Exporter)?,
     ])
 }
 
@@ -204,7 +204,7 @@ fn scheduler(options: &Options) -> anyhow::Result<Vec<Entry>> {
         map("scheduler.nodeSelector", Flag("sched-node-selector"), json!({})),
         tolerations("scheduler.tolerations", Flag("sched-toleration"), json!([])),
         text("scheduler.priorityClassName", Flag("sched-priority-class"), "system-cluster-critical"),
-        resources("scheduler.resources", Component::SchedulerPlugin)?,
+        resources("scheduler.resources", Component::Scheduler)?,
     ])
 }
 

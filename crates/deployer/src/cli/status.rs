@@ -26,8 +26,8 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Exit code when something could not be asked.
 const UNKNOWN: u8 = 2;
 
-/// Prints how the installation is: exporters, their reports, schedulers, controllers, pods that kubelets rejected in the
-/// last 24 hours, and what to type next.
+/// Prints how the installation is: exporters, their reports, schedulers, controllers, pods that kubelets rejected in
+/// the last 24 hours, and what to type next.
 ///
 /// Needs read access only. Exit codes: 0 ready, 1 not ready, 2 something could not be asked.
 #[derive(Clone, Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! The role of a pod, from its containers.
 //!
-//! In: images and command lines. Out: exporter, scheduler, controller or none of them. Never: names of pods or namespaces, which users
-//! choose.
+//! In: images and command lines. Out: exporter, scheduler, controller or none of them. Never: names
+//! of pods or namespaces, which users choose.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
