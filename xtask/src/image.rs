@@ -120,13 +120,11 @@ pub(crate) fn info_of(tag: String) -> anyhow::Result<ImageInfo> {
 
 /// The name of an image without a tag, as engines take it.
 pub(crate) fn repository(text: &str) -> Result<String, String> {
-    // A colon before the last part is that of a port.
     let has_tag = text.rsplit('/').next().is_some_and(|last| last.contains(':'));
-    let named = if has_tag { Err(String::new()) } else { tag(&format!("{text}:1")) };
-    let named = named.map(|_| text.to_owned());
-    named.map_err(|_| {
-        "must be a name of small letters, digits and ._-/ (and a port), without a tag".to_owned()
-    })
+    if !has_tag && tag(&format!("{text}:1")).is_ok() {
+        return Ok(text.to_owned());
+    }
+    Err("must be a name of small letters, digits and ._-/ (and a port), without a tag".to_owned())
 }
 
 /// Packs a bundle: its folders, with what its metadata says as labels.
