@@ -347,7 +347,7 @@ mod tests {
             assert!(reached.is_ok(), "{wanted:?}: still {:?}", *statuses.borrow());
         };
         // A missing file and a malformed one are reported and read again.
-        reached("No such file").await;
+        reached("there is no such file").await;
         std::fs::write(&kubeconfig, "clusters: 1").unwrap();
         reached("failed to parse").await;
         let text = "{apiVersion: v1, kind: Config, current-context: c, \
