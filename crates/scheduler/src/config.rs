@@ -15,7 +15,7 @@ use topology::score::{Strategy, Weights};
 mod in_tree;
 
 use crate::core::{Profile, Settings};
-use crate::cycle::Numa;
+use crate::cycle::{Accounting, Numa};
 use crate::queue::BackoffLimits;
 
 /// Name of the profile without a configuration file, as the numaresources operator names its scheduler.
@@ -82,7 +82,7 @@ pub const HOLD_AFTER_MS: u64 = 60_000;
 #[must_use]
 pub fn default_settings(seed: u64) -> Settings {
     let (strategy, weights) = (Strategy::LeastAllocated, Weights::default());
-    let numa = Numa { strategy, weights, filters: true, score_weight: 1 };
+    let numa = Numa { strategy, weights, filters: true, score_weight: 1, accounting: Accounting::Exact };
     Settings {
         profiles: vec![Profile { name: DEFAULT_SCHEDULER_NAME.into(), numa: Some(numa), percentage: 0 }],
         backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
@@ -176,7 +176,13 @@ fn numa(at: usize, profile: &WireProfile) -> Result<Option<Numa>, ConfigError> {
             Ok((name, resource.weight))
         })
         .collect::<Result<_, ConfigError>>()?;
-    Ok(Some(Numa { strategy, weights: Weights(weights), filters, score_weight }))
+    Ok(Some(Numa {
+        strategy,
+        weights: Weights(weights),
+        filters,
+        score_weight,
+        accounting: Accounting::Exact,
+    }))
 }
 
 /// The weight of the NUMA plugin at an extension point; `None` if it is not enabled there. `multiPoint` enables it at

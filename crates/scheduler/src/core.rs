@@ -14,7 +14,7 @@ use topology::request::PodNeeds;
 use topology::zone::NodeTopology;
 
 use crate::anti_affinity::AntiAffinity;
-use crate::cycle::{Numa, RawScore, UNREPORTED_GRACE_MS};
+use crate::cycle::{Accounting, Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::ledger::PodId;
 use crate::node::{Node, NodeView};
 use crate::pod::PodView;
@@ -23,6 +23,7 @@ use crate::queue::{BackoffLimits, Queue};
 mod accounting;
 mod decision;
 mod hold;
+mod resync;
 
 pub use decision::{Binding, Decision, Refused};
 use hold::Hold;
@@ -49,6 +50,18 @@ pub struct Settings {
     pub seed: u64,
     /// How long a pod waits before a node is held for it; `None`: none ever is.
     pub hold_after_ms: Option<u64>,
+}
+
+impl Settings {
+    /// The shortest time between two resyncs that a profile asks for; `None`: all profiles count exactly.
+    fn resync_ms(&self) -> Option<u64> {
+        let numa = self.profiles.iter().filter_map(|profile| profile.numa.as_ref());
+        let period = numa.filter_map(|numa| match numa.accounting {
+            Accounting::Exact => None,
+            Accounting::OverReserve { resync_ms } => Some(resync_ms.max(1)),
+        });
+        period.min()
+    }
 }
 
 /// An input of the core.
@@ -105,6 +118,8 @@ enum Timer {
     Vanished(PodId),
     /// The grace period for a first report is over.
     Unreported(usize),
+    /// The reports of nodes that count as upstream's plugin does are compared with their pods.
+    Resync,
 }
 
 /// How long a pod deleted by force is charged when no report shows its release. The deletion reaches the kubelet with
@@ -132,6 +147,8 @@ pub struct Core {
     hold: Hold,
     /// Nodes on which a waiting pod may fit by now.
     changed: BTreeSet<usize>,
+    /// Nodes whose report was taken over by a resync. As upstream, that alone wakes no pod; the next event does.
+    resynced: BTreeSet<usize>,
     timers: BTreeSet<(u64, Timer)>,
     random: Random,
     scratch: Scratch,
@@ -147,6 +164,7 @@ impl Core {
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let random = Random::seeded(settings.seed);
+        let timers = settings.resync_ms().map(|_| (0, Timer::Resync));
         Self {
             settings,
             pods: BTreeMap::new(),
@@ -161,7 +179,8 @@ impl Core {
             queue: Queue::default(),
             hold: Hold::default(),
             changed: BTreeSet::new(),
-            timers: BTreeSet::new(),
+            resynced: BTreeSet::new(),
+            timers: timers.into_iter().collect(),
             random,
             scratch: Scratch::default(),
             feasible: Vec::new(),
@@ -185,8 +204,12 @@ impl Core {
             Event::NodeGone(name) => self.node_gone(&name),
             Event::Report(name, topology) => {
                 let slot = self.slot(&name);
+                if self.settings.resync_ms().is_some() {
+                    self.nodes[slot].over_reserve.report(Arc::clone(&topology));
+                }
                 self.nodes[slot].ledger.report(topology, &mut self.scratch);
                 self.changed.insert(slot);
+                self.changed.append(&mut self.resynced);
             }
             Event::ReportGone(name) => {
                 let slot = self.slot(&name);
@@ -277,6 +300,7 @@ impl Core {
     fn pod_gone(&mut self, view: PodView, now_ms: u64) {
         let Some(id) = self.ids.get(&view.uid).copied() else { return };
         self.queue.forget(id);
+        self.changed.append(&mut self.resynced);
         let Some(entry) = self.pods.get_mut(&id) else { return };
         let done = view.progress.terminal || (view.progress.deleting && view.progress.stopped);
         let (slot, assumed) = match entry.lifecycle {

@@ -27,6 +27,21 @@ pub struct Numa {
     pub filters: bool,
     /// Weight of the zone score among the scores; 0: not scored.
     pub score_weight: i64,
+    /// How the free amounts of zones are known.
+    pub accounting: Accounting,
+}
+
+/// The accounting of zones between two reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accounting {
+    /// By the ledger.
+    #[default]
+    Exact,
+    /// As upstream's plugin does: each pod is charged to every zone until a resync finds a matching report.
+    OverReserve {
+        /// Time between two resyncs.
+        resync_ms: u64,
+    },
 }
 
 /// Weights of the scores, kube-scheduler's defaults.
@@ -69,8 +84,10 @@ pub fn filter(
     if let Some(resource) = node.shortages(view, &spec.needs).next() {
         return Err(Reason::short_of(resource));
     }
-    if !numa.is_some_and(|numa| numa.filters) {
-        return Ok(());
+    let Some(numa) = numa.filter(|numa| numa.filters) else { return Ok(()) };
+    if numa.accounting != Accounting::Exact {
+        let misaligned = |misfit| Reason::misaligned(&misfit);
+        return node.over_reserve.check(&spec.needs, scratch).map_err(misaligned);
     }
     if !node.ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && spec.needs.may_align()
     {
@@ -113,7 +130,15 @@ pub fn raw_score(node: &Node, view: &NodeView, spec: &Spec, numa: Option<&Numa>)
 }
 
 fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
-    zone_score_of(&node.ledger, &spec.needs, numa.strategy, &numa.weights)
+    let (needs, strategy, weights) = (&spec.needs, numa.strategy, &numa.weights);
+    match (numa.accounting, node.over_reserve.counted()) {
+        (Accounting::Exact, _) => zone_score_of(&node.ledger, needs, strategy, weights),
+        (Accounting::OverReserve { .. }, _) if needs.qos != Qos::Guaranteed => topology::score::MAX_SCORE,
+        (Accounting::OverReserve { .. }, Some((report, free))) => {
+            topology::score::score(strategy, weights, report.rules.scope, free, needs)
+        }
+        (Accounting::OverReserve { .. }, None) => 0,
+    }
 }
 
 /// The zone score of a node with this ledger. The strategies score the zones of nodes that enforce alignment. Other

@@ -13,6 +13,7 @@ pub mod cycle;
 pub mod ledger;
 pub mod metrics;
 pub mod node;
+pub mod over_reserve;
 pub mod pod;
 pub mod queue;
 pub mod rbac;

@@ -13,6 +13,7 @@ use topology::resource::ResourceName;
 
 use crate::affinity::{Labels, Taint};
 use crate::ledger::Ledger;
+use crate::over_reserve::OverReserve;
 
 /// The fields of a Node object that the scheduler uses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,6 +50,8 @@ pub struct Node {
     pub pods: i64,
     /// The free amounts of the zones.
     pub ledger: Ledger,
+    /// The free amounts by upstream's accounting, where a profile counts that way.
+    pub over_reserve: OverReserve,
 }
 
 /// CPU of a container without a request in scores, in thousandths (kube-scheduler 1.36 `util.DefaultMilliCPURequest`).

@@ -147,7 +147,8 @@ fn bars(out: &mut String, entries: &[Outcome]) {
         r#"<text x="{LEFT}" y="{}" fill="{GREY}">Pods lost to TopologyAffinityError</text>"#,
         top - 12.0
     );
-    let most = entries.iter().map(|entry| entry.summary.tae).max().unwrap_or(0).max(1);
+    // On the scale of all pods: a short bar is a small loss.
+    let most = entries.iter().map(|entry| entry.summary.pods).max().unwrap_or(0).max(1);
     for (at, entry) in entries.iter().enumerate() {
         let y = top + 26.0 * at as f64;
         let width = (WIDTH - LEFT - RIGHT - name_width - 130.0) * entry.summary.tae as f64 / most as f64;

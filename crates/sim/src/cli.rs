@@ -16,15 +16,22 @@ use serde::Serialize;
 use topology::policy::{Policy, Scope};
 
 use crate::comparison::{Contender, Impairments, Outcome};
-use crate::latency::{Faults, Latency};
+use crate::latency::{Faults, Latency, PluginPeriods};
 use crate::machine::dump::{Dump, DumpOptions};
 use crate::machine::{Machine, Shape, open_cpus};
 use crate::plural::count;
-use crate::workload::{MAX_TIME_MS, OpenArrivals, Workload};
+use crate::record::Summary;
+use crate::spread::Spread;
+use crate::table::Columns;
+use crate::workload::{Arrival, MAX_TIME_MS, NamedPod, OpenArrivals, Workload};
+
 use crate::{chart, table};
 
-/// Simulate a cluster in virtual time, and compare schedulers on the same pods: one that is blind to NUMA zones, and
-/// tholepin.
+/// Most seeds of one command.
+const MAX_SEEDS: u64 = 1_000;
+
+/// Simulate a cluster in virtual time, and compare schedulers on the same pods: one that is blind to NUMA zones, one by
+/// the rules of the Go plugin, and tholepin.
 ///
 /// Without flags: 120 pods on 4 nodes with 2 zones of 16 CPUs. The scheduler, its ledger and the model of the kubelet
 /// are the code that runs in a cluster. The same flags give the same bytes.
@@ -49,6 +56,9 @@ pub struct Args {
     /// json), or the folder of a must-gather
     #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
+    /// Place the pods of --from that are on no node, instead of generated ones
+    #[arg(long, requires = "from", conflicts_with_all = ["workload", "pods", "rate", "load", "max_pending", "save_workload"])]
+    pub pending: bool,
     /// Topology manager policy of the kubelets: none, best-effort, restricted or single-numa-node [default:
     /// single-numa-node, with --from as in the file]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
@@ -74,10 +84,19 @@ pub struct Args {
     /// Seed of sizes, lifetimes, delays and ties
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
-    /// Schedulers to compare: blind (as kube-scheduler), tholepin, ideal (tholepin with perfect knowledge and no
-    /// latency)
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "blind,tholepin,ideal")]
+    /// Run once with each of these seeds, and show the median and the range of each number, such as 1-20
+    #[arg(long, value_name = "FROM-TO", value_parser = seeds, conflicts_with_all = ["seed", "chart", "save_workload"])]
+    pub seeds: Option<(u64, u64)>,
+    /// Schedulers to compare: blind (as kube-scheduler), nrtmatch (the rules of the Go plugin), tholepin, ideal
+    /// (tholepin with perfect knowledge and no latency)
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "blind,nrtmatch,tholepin,ideal")]
     pub schedulers: Vec<Contender>,
+    /// Seconds between two looks of the exporters of nrtmatch
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = period)]
+    pub nrtmatch_exporter_period: u64,
+    /// Seconds between two resyncs of nrtmatch's cache
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = period)]
+    pub nrtmatch_resync_period: u64,
     /// Delays between the parts, except for ideal: cluster (as in a small healthy one) or zero
     #[arg(long, value_name = "NAME", default_value = "cluster", value_parser = latency)]
     pub latency: Latency,
@@ -109,62 +128,140 @@ struct Document<'a> {
     schedulers: &'a [Outcome],
 }
 
+/// The results of several seeds in JSON and YAML.
+#[derive(Debug, Serialize)]
+struct RangesDocument<'a> {
+    first_seed: u64,
+    last_seed: u64,
+    nodes: usize,
+    /// CPUs available to the pods.
+    cpus: u32,
+    schedulers: &'a [Spread],
+}
+
 /// Runs the command.
 ///
 /// # Errors
 /// When a flag or a file is invalid (flag, file and field are named), or an output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let Machines { machines, is_guessed } = machines(args)?;
-    let workload = workload(args, &machines)?;
-    if let Some(file) = &args.save_workload {
-        write(file, runtime::yaml::write(&workload)?.as_bytes())?;
-    }
+    let machines = machines(args)?;
+    let text = match args.seeds {
+        Some(seeds) => run_seeds(args, &machines, seeds)?,
+        None => run_once(args, &machines)?,
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The outcome of each contender with one seed, in the order of the flags.
+fn outcomes(
+    args: &Args,
+    machines: &Machines,
+    workload: &Workload,
+    seed: u64,
+    bar: &ProgressBar,
+) -> Vec<Outcome> {
     let faults = Faults { exporters_down_ms: args.exporters_down, scheduler_down_ms: args.scheduler_down };
-    let impairments = Impairments { latency: args.latency, faults };
-    let bar = progress_bar(args.schedulers.len() * workload.arrivals.len());
-    let mut entries = Vec::new();
-    for contender in &args.schedulers {
+    let plugin =
+        PluginPeriods { exporter_ms: args.nrtmatch_exporter_period, resync_ms: args.nrtmatch_resync_period };
+    let impairments = Impairments { latency: args.latency, faults, plugin };
+    let run = |contender: &Contender| {
         let before = bar.position();
         bar.set_message(contender.as_str());
         let progress = &mut |settled: usize| bar.set_position(before + settled as u64);
-        entries.push(contender.run(&workload, &machines, impairments, args.seed, progress));
+        contender.run(workload, &machines.machines, impairments, seed, progress)
+    };
+    args.schedulers.iter().map(run).collect()
+}
+
+/// Runs each seed on its own pods; the heading has those of the first.
+fn run_seeds(args: &Args, machines: &Machines, (first, last): (u64, u64)) -> anyhow::Result<String> {
+    let mut runs: Vec<Vec<Summary>> = vec![Vec::new(); args.schedulers.len()];
+    let mut title = None;
+    let bar = progress_bar(0);
+    for seed in first..=last {
+        let workload = workload(args, machines, seed)?;
+        title.get_or_insert_with(|| heading(&workload, &machines.machines));
+        bar.set_length(
+            ((last - first + 1) as usize * args.schedulers.len() * workload.arrivals.len()) as u64,
+        );
+        let outcomes = outcomes(args, machines, &workload, seed, &bar);
+        runs.iter_mut().zip(outcomes).for_each(|(runs, outcome)| runs.push(outcome.summary));
     }
     bar.finish_and_clear();
+    let spreads: Vec<Spread> = runs.into_iter().filter_map(Spread::of).collect();
+    let document = RangesDocument {
+        first_seed: first,
+        last_seed: last,
+        nodes: machines.machines.len(),
+        cpus: open_cpus(&machines.machines),
+        schedulers: &spreads,
+    };
+    let table = |wide| {
+        let table = table::ranges(&spreads, machines.columns(wide));
+        let (title, verdict) = (title.clone().unwrap_or_default(), table::verdict_of_ranges(&spreads));
+        format!("{title}\n{table}\n{verdict}{}\n", machines.guess())
+    };
+    Ok(args.output.format.write(&document, table)?)
+}
+
+fn run_once(args: &Args, found: &Machines) -> anyhow::Result<String> {
+    let machines = &found.machines;
+    let workload = workload(args, found, args.seed)?;
+    if let Some(file) = &args.save_workload {
+        write(file, runtime::yaml::write(&workload)?.as_bytes())?;
+    }
+    let bar = progress_bar(args.schedulers.len() * workload.arrivals.len());
+    let entries = outcomes(args, found, &workload, args.seed, &bar);
+    bar.finish_and_clear();
     if let Some(file) = &args.chart {
-        draw(file, &entries, &heading(&workload, &machines))?;
+        draw(file, &entries, &heading(&workload, machines))?;
     }
     let document = Document {
         seed: args.seed,
         nodes: machines.len(),
-        cpus: open_cpus(&machines),
+        cpus: open_cpus(machines),
         pods: workload.arrivals.len(),
         schedulers: &entries,
     };
     let table = |wide| {
-        let table = table::render(&entries, wide);
-        let guess = if is_guessed { " Settings of kubelets were guessed, see the notes." } else { "" };
-        format!("{}\n{table}\n{}{guess}\n", heading(&workload, &machines), table::verdict(&entries))
+        let table = table::render(&entries, found.columns(wide));
+        let (title, verdict) = (heading(&workload, machines), table::verdict(&entries));
+        format!("{title}\n{table}\n{verdict}{}\n{}", found.guess(), table::refusals(&entries))
     };
-    let text = args.output.format.write(&document, table)?;
-    print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(args.output.format.write(&document, table)?)
 }
 
 /// The machines, and whether settings of their kubelets are guesses.
 struct Machines {
     machines: Vec<Machine>,
     is_guessed: bool,
+    /// Pods on no node, if they are to be placed.
+    pending: Option<Vec<NamedPod>>,
+}
+
+impl Machines {
+    fn columns(&self, wide: bool) -> Columns {
+        let misaligned = |machine: &Machine| machine.topology.rules.policy == Policy::BestEffort;
+        Columns { wide, misaligned: self.machines.iter().any(misaligned) }
+    }
+
+    fn guess(&self) -> &'static str {
+        if self.is_guessed { " Settings of kubelets were guessed, see the notes." } else { "" }
+    }
 }
 
 fn machines(args: &Args) -> anyhow::Result<Machines> {
     if let Some(file) = &args.from {
-        let options = DumpOptions { zones: args.zones, policy: args.policy, scope: args.scope };
+        let options =
+            DumpOptions { zones: args.zones, policy: args.policy, scope: args.scope, pending: args.pending };
         let dump = Dump::read(file, options)?;
         let mut stderr = std::io::stderr().lock();
         for note in &dump.notes {
             writeln!(stderr, "{}: {}", file.display(), one_line(note))?;
         }
-        return Ok(Machines { machines: dump.machines, is_guessed: dump.is_guessed });
+        let pending = args.pending.then_some(dump.pending);
+        return Ok(Machines { machines: dump.machines, is_guessed: dump.is_guessed, pending });
     }
     let mut shape = args.machine.clone();
     let zones = args.zones.unwrap_or(u32::try_from(shape.zones.len()).unwrap_or(u32::MAX));
@@ -175,10 +272,14 @@ fn machines(args: &Args) -> anyhow::Result<Machines> {
     shape.reserved_cpus = args.reserved_cpus;
     shape.rules.policy = args.policy.unwrap_or(shape.rules.policy);
     shape.rules.scope = args.scope.unwrap_or(shape.rules.scope);
-    Ok(Machines { machines: shape.machines(args.nodes)?, is_guessed: false })
+    Ok(Machines { machines: shape.machines(args.nodes)?, is_guessed: false, pending: None })
 }
 
-fn workload(args: &Args, machines: &[Machine]) -> anyhow::Result<Workload> {
+fn workload(args: &Args, found: &Machines, seed: u64) -> anyhow::Result<Workload> {
+    if let Some(pending) = &found.pending {
+        let arrivals = pending.iter().cloned().map(Arrival::of).collect();
+        return Ok(Workload { max_pending: None, arrivals });
+    }
     if let Some(file) = &args.workload {
         return Ok(Workload::read(file)?);
     }
@@ -186,9 +287,9 @@ fn workload(args: &Args, machines: &[Machine]) -> anyhow::Result<Workload> {
         pods: args.pods,
         rate: args.rate,
         load: args.load,
-        cpus: open_cpus(machines),
+        cpus: open_cpus(&found.machines),
         max_pending: args.max_pending,
-        seed: args.seed,
+        seed,
         ..OpenArrivals::default()
     };
     Ok(open.workload()?)
@@ -243,6 +344,25 @@ fn latency(text: &str) -> Result<Latency, String> {
         "zero" => Ok(Latency::zero()),
         _ => Err("allowed are cluster, zero".to_owned()),
     }
+}
+
+/// A period of 0.001 s to a day, in milliseconds.
+fn period(text: &str) -> Result<u64, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    let seconds = seconds.filter(|seconds| (0.001..=86_400.0).contains(seconds));
+    seconds
+        .map(|s| (s * 1000.0).round() as u64)
+        .ok_or_else(|| "allowed are 0.001 to 86400 seconds".to_owned())
+}
+
+/// `1-20`, both included.
+fn seeds(text: &str) -> Result<(u64, u64), String> {
+    let error =
+        || format!("allowed are two seeds, the smaller one first, such as 1-20; at most {MAX_SEEDS} of them");
+    let (first, last) = text.split_once('-').ok_or_else(error)?;
+    let number = |text: &str| text.parse::<u64>().map_err(|_| error());
+    let (first, last) = (number(first)?, number(last)?);
+    if first <= last && last - first < MAX_SEEDS { Ok((first, last)) } else { Err(error()) }
 }
 
 /// `10-70.5` seconds, in milliseconds.

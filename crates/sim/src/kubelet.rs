@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use scheduler::node::{Node, NodeView};
-use topology::admit::{self, Placement, Scratch};
+use topology::admit::{self, Grant, Placement, Scratch};
 use topology::fingerprint::{Fingerprint, Method, PodHash};
+use topology::policy::{Policy, Rules};
 use topology::reason::Misfit;
 use topology::request::PodNeeds;
 use topology::resource::ResourceName;
@@ -24,6 +25,17 @@ pub enum Rejection {
     Topology(Misfit),
     /// `OutOfcpu` and the like: the node as a whole has too little.
     OutOf(ResourceName),
+}
+
+/// Whether the kubelet gave a pod all it aligns from one zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alignment {
+    /// From one zone for each container or the pod, as the scope says; or there was nothing to align.
+    Aligned,
+    /// From several zones, under `best-effort`.
+    Misaligned,
+    /// Not known: the policy `none` does not ask for zones.
+    Unknown,
 }
 
 /// The kubelet of one machine.
@@ -88,10 +100,14 @@ impl Kubelet {
     ///
     /// # Errors
     /// The [`Rejection`].
-    pub fn admit(&mut self, pod: usize, needs: &Arc<PodNeeds>, hash: PodHash) -> Result<(), Rejection> {
+    pub fn admit(
+        &mut self,
+        pod: usize,
+        needs: &Arc<PodNeeds>,
+        hash: PodHash,
+    ) -> Result<Alignment, Rejection> {
         let rules = self.topology.rules;
-        let placement =
-            admit::admit(rules, &self.free, needs, &mut self.scratch).map_err(Rejection::Topology)?;
+        let (placement, alignment) = self.place(needs).map_err(Rejection::Topology)?;
         if let Some(resource) = self.totals.shortages(&self.view, needs).next() {
             return Err(Rejection::OutOf(resource));
         }
@@ -105,7 +121,42 @@ impl Kubelet {
         debug_assert!(twice.is_none(), "pod {pod} is admitted twice");
         debug_assert!(!self.free.has_debt(), "more is handed out than there is");
         self.changes += 1;
-        Ok(())
+        Ok(alignment)
+    }
+
+    /// The zones of a pod. `best-effort` prefers one zone, and takes what is free elsewhere if none has enough.
+    fn place(&mut self, needs: &PodNeeds) -> Result<(Placement, Alignment), Misfit> {
+        let rules = self.topology.rules;
+        if rules.policy.enforces() {
+            let placement = admit::admit(rules, &self.free, needs, &mut self.scratch)?;
+            return Ok((placement, Alignment::Aligned));
+        }
+        if rules.policy != Policy::BestEffort {
+            return Ok((Placement::default(), Alignment::Unknown));
+        }
+        let strict = Rules { policy: Policy::SingleNumaNode, ..rules };
+        match admit::admit(strict, &self.free, needs, &mut self.scratch) {
+            Ok(placement) => Ok((placement, Alignment::Aligned)),
+            Err(_) => Ok((self.spread(strict, needs), Alignment::Misaligned)),
+        }
+    }
+
+    /// The pod's amounts, taken from the zones in their order.
+    fn spread(&self, rules: Rules, needs: &PodNeeds) -> Placement {
+        let mut placement = Placement::default();
+        for need in &needs.totals {
+            let Some(column) = admit::charged_column(rules, &self.free, needs.qos, *need) else { continue };
+            let mut missing = need.amount;
+            for row in 0..self.free.layout().zones().len() {
+                let taken = missing.min(self.free.get(row, column).max(0));
+                missing -= taken;
+                if let (Ok(cell), true) = (u32::try_from(self.free.index(row, column)), taken > 0) {
+                    placement.grants.push(Grant { cell, held: taken, visible: taken });
+                }
+            }
+        }
+        placement.grants.sort_unstable_by_key(|grant| grant.cell);
+        placement
     }
 
     /// Releases a pod's resources. Unknown pods change nothing.
@@ -194,7 +245,7 @@ mod tests {
         Kubelet::new(&shape.machines(1).unwrap()[0])
     }
 
-    fn admit(kubelet: &mut Kubelet, pod: usize, arrival: Arrival) -> Result<(), String> {
+    fn admit(kubelet: &mut Kubelet, pod: usize, arrival: Arrival) -> Result<Alignment, String> {
         let workload = Workload { max_pending: None, arrivals: vec![arrival] };
         let name = Workload::pod_name(pod);
         kubelet
@@ -215,6 +266,19 @@ mod tests {
         kubelet.release(0);
         admit(&mut kubelet, 2, Arrival::new(0, 3, 0)).unwrap();
         assert_eq!((kubelet.used_milli(), kubelet.changes()), (5_000, 4));
+    }
+
+    #[test]
+    fn best_effort_takes_several_zones_if_none_has_enough() {
+        let mut shape: Shape = "2x4".parse().unwrap();
+        (shape.rules.policy, shape.reserved_cpus) = (Policy::BestEffort, 0);
+        let mut kubelet = Kubelet::new(&shape.machines(1).unwrap()[0]);
+        assert_eq!(admit(&mut kubelet, 0, Arrival::new(0, 3, 0)), Ok(Alignment::Aligned));
+        assert_eq!(admit(&mut kubelet, 1, Arrival::new(0, 3, 0)), Ok(Alignment::Aligned));
+        assert_eq!(admit(&mut kubelet, 2, Arrival::new(0, 2, 0)), Ok(Alignment::Misaligned));
+        assert_eq!(kubelet.free().cells()[0], 0);
+        kubelet.release(2);
+        assert_eq!(kubelet.free().cells()[0], 1_000);
     }
 
     #[test]

@@ -50,6 +50,22 @@ pub struct Faults {
     pub scheduler_down_ms: Option<(u64, u64)>,
 }
 
+/// The periods on which upstream's plugin depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PluginPeriods {
+    /// Time between two looks of an exporter.
+    pub exporter_ms: u64,
+    /// Time between two resyncs of the plugin's cache.
+    pub resync_ms: u64,
+}
+
+impl Default for PluginPeriods {
+    /// The periods that the Go operator sets: 10 s and 5 s.
+    fn default() -> Self {
+        Self { exporter_ms: 10_000, resync_ms: 5_000 }
+    }
+}
+
 impl DelayRange {
     /// A delay that is always the same.
     #[must_use]

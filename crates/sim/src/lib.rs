@@ -13,6 +13,7 @@ pub mod machine;
 mod plural;
 pub mod record;
 pub mod simulation;
+pub mod spread;
 pub mod table;
 pub mod workload;
 

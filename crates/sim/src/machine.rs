@@ -88,6 +88,10 @@ const DEFAULT_DEVICES: u32 = 4;
 const MAX_CPUS: u64 = 4096;
 /// Most machines of a simulation; bounds the cost of a typing error.
 pub const MAX_MACHINES: usize = 20_000;
+/// Most zones of all machines together; a zone takes about 1 KB.
+const MAX_ALL_ZONES: u64 = 200_000;
+/// Most kinds of devices in a shape.
+const MAX_KINDS: usize = 16;
 
 impl Shape {
     /// Zones `0..zones` with `cpus_per_zone` CPUs each, and the settings of the benchmark's kubelets: single-numa-node
@@ -124,6 +128,8 @@ impl Shape {
     /// When `count` is 0 or above [`MAX_MACHINES`], or no CPU is left unreserved.
     pub fn machines(&self, count: usize) -> Result<Vec<Machine>, ShapeError> {
         within("the number of machines", count as u64, 1, MAX_MACHINES as u64)?;
+        let zones = count as u64 * self.zones.len() as u64;
+        within("the number of zones of all machines", zones, 1, MAX_ALL_ZONES)?;
         let cpus: u64 = self.zones.iter().map(|zone| u64::from(zone.cpus)).sum();
         within("the number of reserved CPUs", u64::from(self.reserved_cpus), 0, cpus.saturating_sub(1))?;
         let topology = Arc::new(self.topology());
@@ -207,6 +213,8 @@ impl FromStr for Shape {
             shape.zones.iter_mut().for_each(|zone| {
                 zone.devices.insert(device, count);
             });
+            let kinds = shape.zones.first().map_or(0, |zone| zone.devices.len());
+            within("the number of kinds of devices", kinds as u64, 0, MAX_KINDS as u64)?;
         }
         Ok(shape)
     }
@@ -277,6 +285,8 @@ mod tests {
 
     #[test]
     fn bad_shapes_say_what_is_allowed() {
+        let many: String =
+            std::iter::once("2x16".to_owned()).chain(('a'..='q').map(|name| format!("+{name}"))).collect();
         for (text, words) in [
             ("", "expected ZONESxCPUS"),
             ("2", "expected ZONESxCPUS"),
@@ -290,6 +300,7 @@ mod tests {
             ("65x16", "the number of zones is 65: allowed are 1 to 64"),
             ("2x0", "the number of CPUs in a zone is 0: allowed are 1 to 4096"),
             ("2x16+gpu0", "the number of devices in a zone is 0"),
+            (&many, "the number of kinds of devices is 17: allowed are 0 to 16"),
         ] {
             let error = text.parse::<Shape>().unwrap_err().to_string();
             assert!(error.contains(words), "{text:?}: {error}");
@@ -301,6 +312,8 @@ mod tests {
         {
             assert!(shape.machines(count).unwrap_err().to_string().contains(words));
         }
+        let error = Shape::even(64, 1).unwrap().machines(4_000).unwrap_err().to_string();
+        assert!(error.contains("zones of all machines is 256000: allowed are 1 to 200000"), "{error}");
     }
 
     #[test]

@@ -3,7 +3,11 @@
 //! In: pods that run or are lost, and the levels between two moments. Out: [`Summary`] and [`Timeline`]. Never:
 //! floating point before the very end, so that the same run gives the same bytes.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+
+use crate::kubelet::Alignment;
 
 /// Values that hold between two moments.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,6 +28,9 @@ pub struct Record {
     waits_ms: Vec<u64>,
     tae: usize,
     out_of: usize,
+    misaligned: usize,
+    /// Pods that were not placed, by reason: their number and the first one.
+    refusals: BTreeMap<String, (usize, String)>,
     now_ms: u64,
     sum: Sums,
     /// Time and sums when the last pod was settled; afterwards there is nothing left to place.
@@ -64,6 +71,8 @@ pub struct Summary {
     pub out_of: usize,
     /// Pods that neither ran nor were lost: no node can hold them.
     pub unplaced: usize,
+    /// Pods that a kubelet with the policy `best-effort` admitted with resources of several zones.
+    pub misaligned: usize,
     /// Median time from creation to Running of the pods that ran, seconds.
     pub p50_s: f64,
     /// 95th percentile of the time to Running, seconds.
@@ -78,6 +87,17 @@ pub struct Summary {
     pub stranded_cpus: f64,
     /// Time at which the last pod was settled, seconds.
     pub settled_s: f64,
+}
+
+/// Why pods were not placed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refusal {
+    /// The message of the last attempt, in kube-scheduler's words.
+    pub reason: String,
+    /// The number of pods.
+    pub pods: usize,
+    /// The first of them.
+    pub first: String,
 }
 
 /// Levels over time, until the last pod was settled.
@@ -117,6 +137,8 @@ impl Record {
             waits_ms: Vec::with_capacity(pods),
             tae: 0,
             out_of: 0,
+            misaligned: 0,
+            refusals: BTreeMap::new(),
             now_ms: 0,
             sum: Sums::default(),
             until_ms: 0,
@@ -156,6 +178,30 @@ impl Record {
         self.settle();
     }
 
+    /// Counts an admitted pod.
+    pub fn admitted(&mut self, alignment: Alignment) {
+        self.misaligned += usize::from(alignment == Alignment::Misaligned);
+    }
+
+    /// Counts a pod that was never placed.
+    pub fn refused(&mut self, pod: &str, reason: &str) {
+        let (pods, _) = self.refusals.entry(reason.to_owned()).or_insert_with(|| (0, pod.to_owned()));
+        *pods += 1;
+    }
+
+    /// The reasons why pods were not placed, the most frequent first.
+    #[must_use]
+    pub fn refusals(&self) -> Vec<Refusal> {
+        let refusal = |(reason, (pods, first)): (&String, &(usize, String))| Refusal {
+            reason: reason.clone(),
+            pods: *pods,
+            first: first.clone(),
+        };
+        let mut refusals: Vec<Refusal> = self.refusals.iter().map(refusal).collect();
+        refusals.sort_by_key(|refusal| std::cmp::Reverse(refusal.pods));
+        refusals
+    }
+
     /// Number of pods that ran or were lost.
     #[must_use]
     pub fn settled(&self) -> usize {
@@ -176,6 +222,7 @@ impl Record {
             tae: self.tae,
             out_of: self.out_of,
             unplaced: self.pods - self.settled(),
+            misaligned: self.misaligned,
             p50_s: seconds(percentile(&waits, 50)),
             p95_s: seconds(percentile(&waits, 95)),
             max_s: seconds(percentile(&waits, 100)),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use scheduler::config::HOLD_AFTER_MS;
 use scheduler::core::{Core, Decision, Event, Profile, Settings};
-use scheduler::cycle::Numa;
+use scheduler::cycle::{Accounting, Numa};
 use scheduler::ledger::PodId;
 use scheduler::pod::{PodView, Progress, Spec};
 use scheduler::queue::BackoffLimits;
@@ -42,8 +42,10 @@ pub struct Setup<'a> {
     pub latency: &'a Latency,
     /// Outages during the run.
     pub faults: Faults,
-    /// Whether the scheduler considers zones; if not, it decides by node totals as kube-scheduler does.
-    pub zones: bool,
+    /// How the scheduler accounts for zones; `None`: it decides by node totals, as kube-scheduler does.
+    pub accounting: Option<Accounting>,
+    /// Time between two looks of an exporter, each node at a moment of its own; `None`: exporters react to the kubelet.
+    pub scan_period_ms: Option<u64>,
     /// Pods that the exporters' fingerprints cover; `None`: exporters without fingerprints.
     pub fingerprints: Option<Method>,
     /// Seeds the delays and the choice among equally good nodes.
@@ -89,6 +91,8 @@ struct Pod {
     exists: bool,
     /// Whether the scheduler has been told that it leaves or has gone.
     is_leaving_known: bool,
+    /// The reason why the last attempt to place it failed.
+    refused: Option<Arc<str>>,
     /// The pods that its node had when the node was chosen, without those that the scheduler knew to leave. If one of
     /// them has gone unannounced before the kubelet sees this pod, there is more room than was known; a pod of several
     /// containers may then be put into another zone, in which not all of them fit.
@@ -254,6 +258,7 @@ impl<'a> Simulation<'a> {
             self.now_ms = next_ms;
         }
         progress(self.record.settled());
+        self.record_refusals();
         self.record
     }
 
@@ -310,6 +315,7 @@ impl<'a> Simulation<'a> {
                 status_ms: 0,
                 exists: true,
                 is_leaving_known: false,
+                refused: None,
                 present: Vec::new(),
             });
             self.pending += 1;
@@ -323,6 +329,11 @@ impl<'a> Simulation<'a> {
     fn decide(&mut self) -> bool {
         let now_ms = self.now_ms;
         let Some(decision) = self.scheduler.as_mut().and_then(|core| core.next(now_ms)) else { return false };
+        if let Decision::Refuse(refused) = &decision {
+            if let Some(pod) = self.number(&refused.pod) {
+                self.pods[pod].refused = Some(refused.message.as_str().into());
+            }
+        }
         if let Decision::Bind(binding) = decision {
             let pod = number_of(&binding.pod.uid);
             let node = self.slots.get(&binding.node).copied();
@@ -348,16 +359,16 @@ impl<'a> Simulation<'a> {
     /// Starts a scheduler that knows only what the API server has.
     fn start_scheduler(&mut self) {
         let (strategy, weights) = (Strategy::LeastAllocated, Weights::default());
-        let numa = Numa { strategy, weights, filters: true, score_weight: 1 };
+        let numa = |accounting| Numa { strategy, weights, filters: true, score_weight: 1, accounting };
         let mut core = Core::new(Settings {
             profiles: vec![Profile {
                 name: PROFILE.into(),
-                numa: self.setup.zones.then_some(numa),
+                numa: self.setup.accounting.map(numa),
                 percentage: 0,
             }],
             backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
             seed: self.setup.seed,
-            hold_after_ms: Some(HOLD_AFTER_MS),
+            hold_after_ms: self.holds_nodes().then_some(HOLD_AFTER_MS),
         });
         for machine in self.setup.machines {
             core.handle(Event::Node(machine.view.clone()), self.now_ms);
@@ -367,7 +378,7 @@ impl<'a> Simulation<'a> {
         for view in residents.chain(pods) {
             core.handle(Event::Pod(view.clone()), self.now_ms);
         }
-        for node in self.nodes.iter().filter(|_| self.setup.zones) {
+        for node in self.nodes.iter().filter(|_| self.setup.accounting.is_some()) {
             if let Some(report) = &node.stored {
                 core.handle(Event::Report(Arc::clone(&node.name), Arc::clone(report)), self.now_ms);
             }
@@ -376,22 +387,42 @@ impl<'a> Simulation<'a> {
         self.scheduler = Some(core);
     }
 
+    /// Whether the scheduler holds nodes for pods that wait long. Upstream's plugin does not.
+    fn holds_nodes(&self) -> bool {
+        !matches!(self.setup.accounting, Some(Accounting::OverReserve { .. }))
+    }
+
+    /// Records why each pod that neither ran nor was lost is not placed.
+    fn record_refusals(&mut self) {
+        for pod in self.pods.iter().filter(|pod| pod.node.is_none()) {
+            let reason = match &pod.refused {
+                _ if !pod.view.spec.gates.is_empty() => "it has scheduling gates",
+                Some(reason) => reason,
+                None => "no attempt was made",
+            };
+            self.record.refused(&pod.view.name, reason);
+        }
+    }
+
     /// The number of a pod of the workload.
     fn number(&self, view: &PodView) -> Option<usize> {
         number_of(&view.uid).filter(|number| *number < self.pods.len())
     }
 
     fn view(&self, number: usize) -> PodView {
-        let name = Workload::pod_name(number);
+        let known = self.setup.workload.arrivals.get(number).and_then(|arrival| arrival.pod.as_deref());
+        let (namespace, name) = match known {
+            Some(pod) => (Arc::clone(&pod.namespace), Arc::clone(&pod.name)),
+            None => (NAMESPACE.into(), Workload::pod_name(number).into()),
+        };
         PodView {
             uid: format!("{UID_PREFIX}{number}").into(),
-            namespace: NAMESPACE.into(),
             version: 0,
             created_s: self.now_ms / 1_000,
             scheduler: PROFILE.into(),
-            priority: 0,
+            priority: known.map_or(0, |pod| pod.priority),
             node: None,
-            hash: PodHash::of(NAMESPACE, &name),
+            hash: PodHash::of(&namespace, &name),
             spec: Arc::clone(&self.specs[number]),
             charged: Arc::clone(&self.specs[number].needs),
             labels: BTreeMap::new(),
@@ -399,7 +430,8 @@ impl<'a> Simulation<'a> {
             stays: false,
             progress: Progress::default(),
             unschedulable: None,
-            name: name.into(),
+            namespace,
+            name,
         }
     }
 

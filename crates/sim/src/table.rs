@@ -2,49 +2,109 @@
 //!
 //! In: [`Outcome`]s. Out: text. Never: a number that the JSON output does not have.
 
+use std::fmt::Write;
+
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use crate::comparison::{Contender, Outcome};
 use crate::plural::count;
 use crate::record::Summary;
+use crate::spread::Spread;
 
-/// Renders the table; `wide` adds columns.
+/// The columns of a table beside the usual ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Columns {
+    /// Whether to add those of `-o wide`.
+    pub wide: bool,
+    /// Whether to add the pods that are misaligned: a kubelet has the policy `best-effort`.
+    pub misaligned: bool,
+}
+
+/// Most reasons of a contender for pods that were not placed.
+const REASONS: usize = 5;
+
+/// Renders the table.
 #[must_use]
-pub fn render(entries: &[Outcome], wide: bool) -> String {
+pub fn render(entries: &[Outcome], columns: Columns) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING);
     let mut header =
         vec!["SCHEDULER", "PODS", "RUNNING", "LOST (TAE)", "P50", "P95", "MAX", "ALLOCATED", "STRANDED"];
-    if wide {
+    if columns.misaligned {
+        header.push("MISALIGNED");
+    }
+    if columns.wide {
         header.extend(["OUT OF", "NOT PLACED", "SETTLED AFTER", "SEED"]);
     }
     table.set_header(header);
     for entry in entries {
-        table.add_row(row(&entry.summary, wide));
+        table.add_row(row(&entry.summary, columns));
     }
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()
 }
 
-fn row(summary: &Summary, wide: bool) -> Vec<String> {
-    let share = |part: usize| 100.0 * part as f64 / summary.pods.max(1) as f64;
-    let lost = match summary.tae {
+/// Renders the results of several seeds; each cell has the median, and the range if there is one.
+#[must_use]
+pub fn ranges(spreads: &[Spread], columns: Columns) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    let mut header = vec!["SCHEDULER", "PODS", "RUNNING", "LOST (TAE)", "P50", "P95", "MAX", "ALLOCATED"];
+    if columns.misaligned {
+        header.push("MISALIGNED");
+    }
+    if columns.wide {
+        header.push("NOT PLACED");
+    }
+    table.set_header(header);
+    for spread in spreads {
+        let number = |value: usize| value.to_string();
+        let mut row = vec![
+            spread.scheduler.clone(),
+            spread.pods.text(number),
+            spread.running.text(number),
+            spread.tae.text(number),
+            spread.p50_s.text(seconds),
+            spread.p95_s.text(seconds),
+            spread.max_s.text(seconds),
+            spread.allocated_share.text(|share| format!("{:.1} %", 100.0 * share)),
+        ];
+        if columns.misaligned {
+            row.push(spread.misaligned.text(number));
+        }
+        if columns.wide {
+            row.push(spread.unplaced.text(number));
+        }
+        table.add_row(row);
+    }
+    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    table.trim_fmt()
+}
+
+fn part_of(part: usize, whole: usize) -> String {
+    match part {
         0 => "0".to_owned(),
-        tae => format!("{tae} ({:.0} %)", share(tae)),
-    };
+        part => format!("{part} ({:.0} %)", 100.0 * part as f64 / whole.max(1) as f64),
+    }
+}
+
+fn row(summary: &Summary, columns: Columns) -> Vec<String> {
     let mut row = vec![
         summary.scheduler.clone(),
         summary.pods.to_string(),
         summary.running.to_string(),
-        lost,
+        part_of(summary.tae, summary.pods),
         seconds(summary.p50_s),
         seconds(summary.p95_s),
         seconds(summary.max_s),
         format!("{:.1} %", 100.0 * summary.allocated_share),
         format!("{:.1} CPUs", summary.stranded_cpus),
     ];
-    if wide {
+    if columns.misaligned {
+        row.push(part_of(summary.misaligned, summary.pods));
+    }
+    if columns.wide {
         row.extend([
             summary.out_of.to_string(),
             summary.unplaced.to_string(),
@@ -78,6 +138,14 @@ pub fn verdict(entries: &[Outcome]) -> String {
             format!("Blind to NUMA zones, the scheduler lost none of {}.", count(blind.pods as u64, "pod"))
         });
     }
+    if let Some(plugin) = of(Contender::Nrtmatch) {
+        sentences.push(format!(
+            "By the rules of the Go plugin {} of {} ran, half of them later than {} after their creation.",
+            plugin.running,
+            plugin.pods,
+            seconds(plugin.p50_s)
+        ));
+    }
     if let Some(tholepin) = of(Contender::Tholepin) {
         let ran = if tholepin.running == tholepin.pods {
             format!("Tholepin ran all {}", tholepin.pods)
@@ -94,21 +162,60 @@ pub fn verdict(entries: &[Outcome]) -> String {
             None => format!("{ran}, 95 % of them within {} of their creation.", seconds(tholepin.p95_s)),
         });
     }
-    for entry in entries.iter().filter(|entry| entry.summary.unplaced > 0) {
-        sentences.push(format!(
-            "{} could not be placed at all under {}: no node can hold {}.",
-            count(entry.summary.unplaced as u64, "pod"),
-            entry.summary.scheduler,
-            if entry.summary.unplaced == 1 { "it" } else { "them" }
-        ));
-    }
+    let misaligned = entries.iter().filter(|entry| entry.summary.misaligned > 0);
+    sentences.extend(misaligned.map(|entry| {
+        let pods = count(entry.summary.misaligned as u64, "pod");
+        format!("Under {} {pods} got resources of several zones.", entry.summary.scheduler)
+    }));
     sentences.join(" ")
+}
+
+/// The reasons for which pods were not placed, a line each.
+#[must_use]
+pub fn refusals(entries: &[Outcome]) -> String {
+    let mut lines = String::new();
+    for entry in entries {
+        for refusal in entry.refusals.iter().take(REASONS) {
+            let (scheduler, pods) = (&entry.summary.scheduler, count(refusal.pods as u64, "pod"));
+            let first = if refusal.pods == 1 { "" } else { "first " };
+            // Writing to a String cannot fail.
+            let _ = writeln!(
+                lines,
+                "Not placed under {scheduler}: {pods} ({first}{}): {}",
+                refusal.first, refusal.reason
+            );
+        }
+        if entry.refusals.len() > REASONS {
+            let more = count((entry.refusals.len() - REASONS) as u64, "reason");
+            let _ = writeln!(lines, "Not placed under {}: {more} more, see -o json", entry.summary.scheduler);
+        }
+    }
+    lines
+}
+
+/// Sums up the results of several seeds in a few sentences.
+#[must_use]
+pub fn verdict_of_ranges(spreads: &[Spread]) -> String {
+    let lost = |spread: &Spread| match (spread.tae.min, spread.tae.max) {
+        (0, 0) => "none".to_owned(),
+        (min, max) if min == max => min.to_string(),
+        (min, max) => format!("{min} to {max}"),
+    };
+    let seeds = spreads.first().map_or(0, |spread| spread.runs.len());
+    let each: Vec<String> = spreads
+        .iter()
+        .map(|spread| {
+            let (p95, worst) = (seconds(spread.p95_s.median), seconds(spread.p95_s.max));
+            format!("{} lost {} (p95 {p95}, at worst {worst})", spread.scheduler, lost(spread))
+        })
+        .collect();
+    format!("Over {}: {}.", count(seeds as u64, "seed"), each.join("; "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Timeline;
+    use crate::record::{Refusal, Timeline};
 
     fn entry(scheduler: &str, tae: usize, unplaced: usize) -> Outcome {
         let summary = Summary {
@@ -119,6 +226,7 @@ mod tests {
             tae,
             out_of: 0,
             unplaced,
+            misaligned: 0,
             p50_s: 0.321,
             p95_s: 1.5,
             max_s: 2.0,
@@ -126,13 +234,19 @@ mod tests {
             stranded_cpus: 3.25,
             settled_s: 41.0,
         };
-        Outcome { summary, timeline: Timeline::default() }
+        let refusal = Refusal {
+            reason: "0/4 nodes are available: 4 cannot align container (cpu).".to_owned(),
+            pods: unplaced,
+            first: "pod-00007".to_owned(),
+        };
+        let refusals = if unplaced > 0 { vec![refusal] } else { Vec::new() };
+        Outcome { summary, refusals, timeline: Timeline::default() }
     }
 
     #[test]
     fn tables_have_a_row_for_each_contender() {
         let entries = [entry("blind", 14, 0), entry("tholepin", 0, 0)];
-        let text = render(&entries, false);
+        let text = render(&entries, Columns::default());
         let lines: Vec<&str> = text.lines().collect();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         assert!(
@@ -140,7 +254,7 @@ mod tests {
             "{text}"
         );
         assert!(lines.iter().any(|l| words(l).starts_with("tholepin 120 120 0 0.32 s")), "{text}");
-        assert!(render(&entries, true).contains("41.0 s"));
+        assert!(render(&entries, Columns { wide: true, misaligned: true }).contains("41.0 s"));
     }
 
     #[test]
@@ -151,7 +265,26 @@ mod tests {
             "{text}"
         );
         let text = verdict(&[entry("tholepin", 1, 2)]);
-        assert!(text.contains("ran 117 of 120 and lost 1") && text.contains("2 pods could not"), "{text}");
+        assert!(text.contains("ran 117 of 120 and lost 1"), "{text}");
+        assert_eq!(
+            refusals(&[entry("tholepin", 1, 2), entry("ideal", 0, 0)]),
+            "Not placed under tholepin: 2 pods (first pod-00007): \
+             0/4 nodes are available: 4 cannot align container (cpu).\n"
+        );
         assert_eq!(verdict(&[]), "");
+    }
+
+    #[test]
+    fn several_seeds_are_ranges() {
+        let blind = [4, 14, 9].map(|tae| entry("blind", tae, 0).summary).to_vec();
+        let tholepin = [0, 0, 0].map(|tae| entry("tholepin", tae, 0).summary).to_vec();
+        let spreads: Vec<Spread> = [blind, tholepin].into_iter().filter_map(Spread::of).collect();
+        let text = ranges(&spreads, Columns::default());
+        assert!(text.contains(" 9 (4 to 14) ") && text.contains(" 111 (106 to 116) "), "{text}");
+        assert_eq!(
+            verdict_of_ranges(&spreads),
+            "Over 3 seeds: blind lost 4 to 14 (p95 1.50 s, at worst 1.50 s); \
+             tholepin lost none (p95 1.50 s, at worst 1.50 s)."
+        );
     }
 }

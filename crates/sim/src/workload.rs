@@ -75,6 +75,22 @@ pub struct Arrival {
     /// Init containers, which run to completion one after the other before the rest starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub init: Vec<ContainerResources>,
+    /// A pod of a real cluster, in place of the resources above.
+    #[serde(skip)]
+    pub pod: Option<Arc<NamedPod>>,
+}
+
+/// A pod of a real cluster that is on no node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPod {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// Its constraints.
+    pub spec: Arc<Spec>,
 }
 
 /// The pods of a run, in the order of their arrival.
@@ -192,6 +208,9 @@ impl Workload {
     pub fn specs(&self) -> Vec<Arc<Spec>> {
         let mut known: BTreeMap<_, Arc<Spec>> = BTreeMap::new();
         let shared = self.arrivals.iter().map(|arrival| {
+            if let Some(pod) = &arrival.pod {
+                return Arc::clone(&pod.spec);
+            }
             let key = (arrival.first(), &arrival.beside, &arrival.init, arrival.end == End::Finished);
             Arc::clone(known.entry(key).or_insert_with(|| Arc::new(arrival.spec())))
         });
@@ -218,7 +237,14 @@ impl Arrival {
             devices: BTreeMap::new(),
             beside: Vec::new(),
             init: Vec::new(),
+            pod: None,
         }
+    }
+
+    /// The arrival of a pod of a real cluster at the start; it stays for ever.
+    #[must_use]
+    pub fn of(pod: NamedPod) -> Self {
+        Self { life_ms: None, pod: Some(Arc::new(pod)), ..Self::new(0, 0, 0) }
     }
 
     /// The resources of the first container.

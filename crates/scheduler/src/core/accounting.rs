@@ -63,6 +63,9 @@ impl Core {
         self.anti_affinity.add(&entry.view.anti_affinity, slot);
         let (needs, finishes, created_s) = (Arc::clone(&spec.needs), spec.finishes, entry.view.created_s);
         let bound = BoundPod { id, hash, needs, finishes, created_s };
+        if self.settings.resync_ms().is_some() {
+            node.over_reserve.reserve(id, &spec.needs);
+        }
         node.ledger.bound(&bound, &mut self.scratch);
     }
 
@@ -73,6 +76,7 @@ impl Core {
         if let Some(entry) = self.pods.get_mut(&id) {
             entry.lifecycle = Lifecycle::Unbound;
         }
+        self.nodes[slot].over_reserve.unreserve(id);
         self.nodes[slot].ledger.forget(id, &mut self.scratch);
         self.changed.insert(slot);
     }

@@ -207,6 +207,7 @@ impl Core {
                 Timer::Unreported(slot) => {
                     self.changed.insert(slot);
                 }
+                Timer::Resync => self.resync(now_ms),
             }
         }
     }

@@ -25,7 +25,7 @@ const LATER: u64 = 1_000_000;
 
 fn settings() -> Settings {
     let (strategy, weights) = (ZoneStrategy::LeastAllocated, Weights::default());
-    let numa = Numa { strategy, weights, filters: true, score_weight: 1 };
+    let numa = Numa { strategy, weights, filters: true, score_weight: 1, accounting: Accounting::Exact };
     Settings {
         profiles: vec![
             Profile { name: "numa".into(), numa: Some(numa), percentage: 0 },

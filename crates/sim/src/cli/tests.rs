@@ -17,7 +17,14 @@ fn parse(flags: &str) -> Result<Args, String> {
 fn bad_flags_say_what_is_allowed() {
     for (flags, words) in [
         ("--machine 2-16", "expected ZONESxCPUS"),
-        ("--schedulers blind,best", "allowed are blind, tholepin, ideal"),
+        ("--schedulers blind,best", "allowed are blind, nrtmatch, tholepin, ideal"),
+        ("--seeds 3", "such as 1-20"),
+        ("--seeds 9-3", "such as 1-20"),
+        ("--seeds 1-1001", "at most 1000 of them"),
+        ("--seeds 1-2 --seed 1", "cannot be used with"),
+        ("--pending", "--from"),
+        ("--from a --pending --pods 3", "cannot be used with"),
+        ("--nrtmatch-resync-period 0", "allowed are 0.001 to 86400 seconds"),
         ("--policy single", "allowed are none, best-effort, restricted, single-numa-node"),
         ("--scope node", "allowed are container, pod"),
         ("--latency slow", "allowed are cluster, zero"),
@@ -51,7 +58,7 @@ fn numbers_out_of_range_are_refused() {
         ("--rate 0.000001 --pods 1000000", "up to ten years"),
     ] {
         let args = parse(flags).unwrap();
-        let result = machines(&args).and_then(|found| workload(&args, &found.machines));
+        let result = machines(&args).and_then(|found| workload(&args, &found, args.seed));
         let error = result.unwrap_err().to_string();
         assert!(error.contains(words), "{flags}: {error}");
     }

@@ -28,12 +28,15 @@ use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
 use super::{MAX_MACHINES, Machine, ShapeError, check_zones};
 use crate::plural::count;
+use crate::workload::{MAX_ARRIVALS, NamedPod};
 
 /// The content of a dump.
 #[derive(Clone, Debug, Default)]
 pub struct Dump {
     /// The machines, by name.
     pub machines: Vec<Machine>,
+    /// Pods that are on no node, in the order of their creation.
+    pub pending: Vec<NamedPod>,
     /// Notes about what was left out or guessed, for people.
     pub notes: Vec<String>,
     /// Whether settings of kubelets are guesses.
@@ -49,6 +52,8 @@ pub struct DumpOptions {
     pub policy: Option<Policy>,
     /// Scope of all nodes, in place of the one in NRT objects.
     pub scope: Option<Scope>,
+    /// Whether pods that are on no node are wanted.
+    pub pending: bool,
 }
 
 /// A dump that cannot be used.
@@ -104,7 +109,8 @@ struct Objects {
     zones: BTreeMap<String, NodeTopology>,
     /// Pods by node, with the time of their start.
     residents: BTreeMap<String, Vec<(i64, PodView)>>,
-    pending: usize,
+    /// Pods on no node, with the second of their creation.
+    pending: Vec<(u64, NamedPod)>,
     warnings: usize,
     /// Nodes whose reports do not say all of the kubelet's settings, by the guess about them.
     guesses: BTreeMap<&'static str, Vec<String>>,
@@ -243,7 +249,11 @@ impl Objects {
             return Ok(());
         }
         let Some(node) = view.node.clone() else {
-            self.pending += 1;
+            if self.pending.len() >= MAX_ARRIVALS {
+                return Err(format!("more pods than the {MAX_ARRIVALS} allowed are on no node"));
+            }
+            let PodView { namespace, name, priority, spec, created_s, .. } = view;
+            self.pending.push((created_s, NamedPod { namespace, name, priority, spec }));
             return Ok(());
         };
         // Unique, and never the uid of a pod of the workload, whatever the file says.
@@ -285,8 +295,10 @@ impl Objects {
                     .to_owned(),
             );
         }
-        dump.notes = self.notes(&without);
+        dump.notes = self.notes(&without, options.pending);
         dump.is_guessed = !self.guesses.is_empty();
+        self.pending.sort_by_key(|(created_s, _)| *created_s);
+        dump.pending = self.pending.into_iter().map(|(_, pod)| pod).collect();
         Ok(dump)
     }
 
@@ -311,7 +323,7 @@ impl Objects {
         report
     }
 
-    fn notes(&self, without: &[String]) -> Vec<String> {
+    fn notes(&self, without: &[String], pending: bool) -> Vec<String> {
         let list = |names: &[String]| {
             let more = names.len().saturating_sub(MAX_NAMED);
             let named = names[..names.len() - more].join(", ");
@@ -333,11 +345,12 @@ impl Objects {
         if !strays.is_empty() {
             notes.push(format!("ignored zones and pods of nodes missing from the file: {}", list(&strays)));
         }
-        if self.pending > 0 {
-            let verb = if self.pending == 1 { "is" } else { "are" };
+        if !pending && !self.pending.is_empty() {
+            let number = self.pending.len();
             notes.push(format!(
-                "left out {} that {verb} not bound to a node",
-                count(self.pending as u64, "pod")
+                "left out {} that {} not bound to a node (--pending tries them instead of generated pods)",
+                count(number as u64, "pod"),
+                if number == 1 { "is" } else { "are" }
             ));
         }
         if self.warnings > 0 {

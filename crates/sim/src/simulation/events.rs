@@ -138,7 +138,8 @@ impl Simulation<'_> {
         let (needs, hash) = (Arc::clone(&view.spec.needs), view.hash);
         let latency = self.setup.latency;
         match self.with_kubelet(node, |kubelet| kubelet.admit(pod, &needs, hash)) {
-            Ok(()) => {
+            Ok(alignment) => {
+                self.record.admitted(alignment);
                 self.write_status(pod, PodStatus::Admitted, 0);
                 let start_ms = latency.start.draw(&mut self.random);
                 self.write_status(pod, PodStatus::Running, start_ms);
@@ -187,14 +188,25 @@ impl Simulation<'_> {
 
     /// Schedules a scan after a change in the kubelet, unless an earlier one is due.
     fn request_scan(&mut self, node: usize, delay: DelayRange) {
-        if !self.setup.zones {
+        if self.setup.accounting.is_none() {
             return;
         }
-        let at_ms = self.now_ms + delay.draw(&mut self.random);
+        let at_ms = match self.setup.scan_period_ms {
+            None => self.now_ms + delay.draw(&mut self.random),
+            Some(period_ms) => self.next_look(node, period_ms.max(1)),
+        };
         if at_ms < self.nodes[node].scan_ms {
             self.nodes[node].scan_ms = at_ms;
             self.schedule(at_ms, SimEvent::Scan(node));
         }
+    }
+
+    /// The next moment at which an exporter that looks periodically looks at a node. The looks of the nodes are spread
+    /// evenly over the period.
+    fn next_look(&self, node: usize, period_ms: u64) -> u64 {
+        let phase = period_ms * node as u64 / self.nodes.len().max(1) as u64;
+        let since = (self.now_ms + period_ms - phase) % period_ms;
+        self.now_ms + period_ms - since
     }
 
     fn scan(&mut self, node: usize) {

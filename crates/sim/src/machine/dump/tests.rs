@@ -2,6 +2,8 @@ use proptest::prelude::*;
 use topology::request::Qos;
 
 use super::*;
+use crate::comparison::{Contender, Impairments};
+use crate::workload::{Arrival, Workload};
 
 /// A list as kubectl prints it: two nodes, one with zones; pods in all states.
 const LIST: &str = r#"
@@ -84,8 +86,12 @@ fn nodes_with_zones_become_machines() {
 
 #[test]
 fn nodes_without_zones_can_be_divided() {
-    let options =
-        DumpOptions { zones: Some(2), policy: Some(Policy::Restricted), scope: Some(Scope::Container) };
+    let options = DumpOptions {
+        zones: Some(2),
+        policy: Some(Policy::Restricted),
+        scope: Some(Scope::Container),
+        pending: false,
+    };
     let dump = read(LIST, options);
     let [control, worker] = &dump.machines[..] else { panic!("{:?}", dump.machines) };
     // 3.9 CPUs are 2 and 1 whole ones; one of zone 0 is held by a pod.
@@ -94,6 +100,33 @@ fn nodes_without_zones_can_be_divided() {
     assert_eq!(control.view.taints.len(), 1);
     assert_eq!(worker.topology.rules.policy, Policy::Restricted);
     assert_eq!(worker.topology.rules.scope, Scope::Container);
+}
+
+#[test]
+fn pods_on_no_node_can_be_placed() {
+    let dump = read(LIST, DumpOptions { pending: true, ..DumpOptions::default() });
+    let [pod] = &dump.pending[..] else { panic!("{:?}", dump.pending) };
+    assert_eq!((&*pod.namespace, &*pod.name), ("x", "waits"));
+    assert!(!dump.notes.join(" ").contains("not bound"), "{:?}", dump.notes);
+    let selective = LIST
+        .replace("spec: {containers: [{name: c}]}", "spec: {nodeSelector: {a: b}, containers: [{name: c}]}");
+    for (text, running, reason) in [
+        (LIST, 1, None),
+        (
+            &*selective,
+            0,
+            Some("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."),
+        ),
+    ] {
+        let dump = read(text, DumpOptions { pending: true, ..DumpOptions::default() });
+        let arrivals = dump.pending.into_iter().map(Arrival::of).collect();
+        let workload = Workload { max_pending: None, arrivals };
+        let outcome =
+            Contender::Tholepin.run(&workload, &dump.machines, Impairments::healthy(), 1, &mut |_| {});
+        let refusals: Vec<_> = outcome.refusals.iter().map(|r| (&*r.first, &*r.reason)).collect();
+        assert_eq!(outcome.summary.running, running, "{outcome:?}");
+        assert_eq!(refusals, reason.map(|reason| ("waits", reason)).into_iter().collect::<Vec<_>>());
+    }
 }
 
 #[test]

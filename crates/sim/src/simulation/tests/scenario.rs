@@ -80,7 +80,8 @@ impl Scenario {
             workload: &self.workload,
             latency: &self.latency,
             faults: self.faults,
-            zones: self.zones,
+            accounting: self.zones.then_some(Accounting::Exact),
+            scan_period_ms: None,
             fingerprints: self.fingerprints,
             seed: self.seed,
         };

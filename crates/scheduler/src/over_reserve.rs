@@ -1,0 +1,211 @@
+//! The accounting of upstream's NodeResourceTopologyMatch plugin: its cache `OverReserve`.
+//!
+//! In: the newest report of a node, the pods that the scheduler places there, and the pods that run there at each
+//! resync. Out: whether the plugin would let a pod onto the node. Never: a zone of a pod; each is charged to every
+//! zone until a report with a matching fingerprint is taken over.
+//!
+//! It exists to be compared with the ledger. The rules are upstream's but for three: a node whose first report comes late
+//! is known from then on; foreign pods are not looked for; and a node without pods takes its report over, which
+//! upstream never does, since the exporter's own pod runs on each node. Cost: a check is one admission; a resync is the
+//! pods of the nodes that refused one.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use topology::admit::{self, Scratch};
+use topology::fingerprint::{Fingerprint, Method, PodHash};
+use topology::policy::Policy;
+use topology::reason::Misfit;
+use topology::request::PodNeeds;
+use topology::zone::{Free, NodeTopology};
+
+use crate::ledger::PodId;
+
+/// What the plugin keeps of one node.
+#[derive(Debug, Default)]
+pub struct OverReserve {
+    /// The report that the API server has.
+    newest: Option<Arc<NodeTopology>>,
+    /// The report that counts, and what it leaves when each assumed pod is charged to every zone.
+    counted: Option<(Arc<NodeTopology>, Free)>,
+    /// Pods placed since the report that counts.
+    assumed: BTreeMap<PodId, Arc<PodNeeds>>,
+    /// Whether the node has refused a pod since the last resync, and so may be reserved too much of.
+    may_be_over_reserved: Cell<bool>,
+}
+
+impl OverReserve {
+    /// A report has arrived in the API server.
+    pub fn report(&mut self, report: Arc<NodeTopology>) {
+        if self.counted.is_none() {
+            self.count(Arc::clone(&report));
+        }
+        self.newest = Some(report);
+    }
+
+    /// Charges a pod to every zone.
+    pub fn reserve(&mut self, pod: PodId, needs: &Arc<PodNeeds>) {
+        if self.counted.is_some() {
+            self.assumed.insert(pod, Arc::clone(needs));
+            self.recount();
+        }
+    }
+
+    /// The pod was not bound. Pods that end are not taken back before a resync.
+    pub fn unreserve(&mut self, pod: PodId) {
+        if self.assumed.remove(&pod).is_some() {
+            self.recount();
+        }
+    }
+
+    /// Whether the plugin lets a pod onto the node. A refusal marks the node for the next resync.
+    ///
+    /// # Errors
+    /// The [`Misfit`].
+    pub fn check(&self, needs: &PodNeeds, scratch: &mut Scratch) -> Result<(), Misfit> {
+        let Some((report, free)) = &self.counted else { return Ok(()) };
+        if report.rules.policy != Policy::SingleNumaNode || !admit::needs_alignment(report.rules, free, needs)
+        {
+            return Ok(());
+        }
+        let admitted = admit::admit(report.rules, free, needs, scratch).map(drop);
+        self.may_be_over_reserved.set(self.may_be_over_reserved.get() || admitted.is_err());
+        admitted
+    }
+
+    /// The report that counts, and what it leaves.
+    #[must_use]
+    pub fn counted(&self) -> Option<(&NodeTopology, &Free)> {
+        self.counted.as_ref().map(|(report, free)| (&**report, free))
+    }
+
+    /// Whether the next resync looks at the node.
+    #[must_use]
+    pub fn needs_resync(&self) -> bool {
+        self.may_be_over_reserved.get()
+    }
+
+    /// Takes the newest report over if its fingerprint is that of the pods that run on the node; whether it did.
+    pub fn resync<'a>(&mut self, running: impl Iterator<Item = (PodHash, &'a PodNeeds)>) -> bool {
+        let Some(newest) = self.newest.clone() else { return false };
+        let Some((expected, method)) = newest.fingerprint else { return false };
+        let free = newest.available();
+        let counts =
+            |needs: &PodNeeds| method == Method::All || admit::is_exclusive(newest.rules, &free, needs);
+        let mut pods: Vec<PodHash> =
+            running.filter(|(_, needs)| counts(needs)).map(|(hash, _)| hash).collect();
+        if Fingerprint::of(&mut pods) != expected {
+            return false;
+        }
+        self.assumed.clear();
+        self.may_be_over_reserved.set(false);
+        self.count(newest);
+        true
+    }
+
+    fn count(&mut self, report: Arc<NodeTopology>) {
+        let free = report.available();
+        self.counted = Some((report, free));
+        self.recount();
+    }
+
+    /// Computes what the report leaves. Cost: assumed pods x zones x resources.
+    fn recount(&mut self) {
+        let Some((report, free)) = &mut self.counted else { return };
+        *free = report.available();
+        let zones = free.layout().zones().len();
+        for need in self.assumed.values().flat_map(|needs| &needs.totals) {
+            let Some(column) = free.layout().column(need.name) else { continue };
+            for row in 0..zones {
+                let taken = need.amount.min(free.get(row, column).max(0));
+                free.add(free.index(row, column), -taken);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use topology::policy::{Manager, Rules, Scope};
+    use topology::quantity::{Format, Quantity};
+    use topology::request::{ContainerKind, ContainerRequest, PodRequest};
+    use topology::resource::ResourceName;
+    use topology::zone::{Zone, ZoneId, ZoneResource};
+
+    use super::*;
+
+    fn report(available: [i64; 2], pods: &[PodHash]) -> Arc<NodeTopology> {
+        let zone = |(id, available): (u32, i64)| Zone {
+            id: ZoneId(id),
+            distances: Vec::new(),
+            resources: vec![ZoneResource {
+                name: ResourceName::CPU,
+                capacity: 8_000,
+                allocatable: 8_000,
+                available: available * 1_000,
+            }],
+        };
+        let rules = Rules {
+            policy: Policy::SingleNumaNode,
+            scope: Scope::Container,
+            cpu_manager: Manager::Static,
+            memory_manager: Manager::Off,
+        };
+        Arc::new(NodeTopology {
+            rules,
+            zones: (0..).zip(available).map(zone).collect(),
+            fingerprint: Some((Fingerprint::of(&mut pods.to_vec()), Method::All)),
+            ..NodeTopology::default()
+        })
+    }
+
+    fn needs(cpus: i64) -> Arc<PodNeeds> {
+        let list = vec![
+            (ResourceName::CPU, Quantity::from_i64(cpus, Format::DecimalSI)),
+            (ResourceName::MEMORY, Quantity::from_i64(1, Format::BinarySI)),
+        ];
+        let container = ContainerRequest {
+            name: "c".into(),
+            kind: ContainerKind::App,
+            requests: list.clone(),
+            limits: list,
+        };
+        Arc::new(PodRequest { containers: vec![container], ..PodRequest::default() }.needs())
+    }
+
+    fn fits(node: &OverReserve, cpus: i64) -> bool {
+        node.check(&needs(cpus), &mut Scratch::default()).is_ok()
+    }
+
+    #[test]
+    fn every_zone_is_charged_until_a_report_matches() {
+        let pod = PodHash::of("a", "a");
+        let mut node = OverReserve::default();
+        assert!(fits(&node, 99), "a node without a report takes everything");
+        node.report(report([8, 8], &[]));
+        node.reserve(PodId(1), &needs(6));
+        assert!(fits(&node, 2) && !node.needs_resync());
+        assert!(!fits(&node, 3) && node.needs_resync());
+        // The report of the pod is there, but it counts only after a resync with the same pods.
+        node.report(report([2, 8], &[pod]));
+        assert!(!fits(&node, 3));
+        let running = needs(6);
+        assert!(!node.resync(std::iter::empty()));
+        assert!(!node.resync([(PodHash::of("a", "b"), &*running)].into_iter()));
+        assert!(node.resync([(pod, &*running)].into_iter()));
+        assert!(fits(&node, 8) && !node.needs_resync());
+    }
+
+    #[test]
+    fn pods_that_have_gone_are_charged_until_a_resync() {
+        let mut node = OverReserve::default();
+        node.report(report([8, 8], &[]));
+        node.reserve(PodId(1), &needs(6));
+        assert!(!fits(&node, 8));
+        assert!(node.resync(std::iter::empty()) && fits(&node, 8));
+        node.reserve(PodId(2), &needs(6));
+        node.unreserve(PodId(2));
+        assert!(fits(&node, 8), "a pod that was not bound is charged no longer");
+    }
+}
