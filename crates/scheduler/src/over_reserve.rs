@@ -4,10 +4,10 @@
 //! resync. Out: whether the plugin would let a pod onto the node. Never: a zone of a pod; each is charged to every
 //! zone until a report with a matching fingerprint is taken over.
 //!
-//! It exists to be compared with the ledger. The rules are upstream's but for three: a node whose first report comes late
-//! is known from then on; foreign pods are not looked for; and a node without pods takes its report over, which
-//! upstream never does, since the exporter's own pod runs on each node. Cost: a check is one admission; a resync is the
-//! pods of the nodes that refused one.
+//! It exists to be compared with the ledger. The rules are upstream's but for three: a node whose first report comes
+//! late is known from then on; foreign pods are not looked for; and a node without pods takes its report over, which
+//! upstream never does, since the exporter's own pod runs on each node. Cost: a check is one admission; a resync is
+//! the pods of the nodes that refused one.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

@@ -21,9 +21,9 @@ pub enum Contender {
     /// Decides by node totals and ignores zones, as kube-scheduler does. Waiting pods are woken as by tholepin, so this
     /// contender is a little quicker than kube-scheduler with its backoff.
     Blind,
-    /// The rules of upstream's NodeResourceTopologyMatch plugin with its cache `OverReserve`, fed by exporters that look
-    /// periodically. Waiting pods are woken as by tholepin, without a backoff, and foreign pods stop nothing, so this
-    /// contender too is a little quicker than the original.
+    /// The rules of upstream's NodeResourceTopologyMatch plugin with its cache `OverReserve`, fed by exporters that
+    /// look periodically. Waiting pods are woken as by tholepin, without a backoff, and foreign pods stop nothing, so
+    /// this contender too is a little quicker than the original.
     Nrtmatch,
     /// Tholepin's scheduler, fed by its exporters.
     Tholepin,

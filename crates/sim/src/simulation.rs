@@ -329,10 +329,10 @@ impl<'a> Simulation<'a> {
     fn decide(&mut self) -> bool {
         let now_ms = self.now_ms;
         let Some(decision) = self.scheduler.as_mut().and_then(|core| core.next(now_ms)) else { return false };
-        if let Decision::Refuse(refused) = &decision {
-            if let Some(pod) = self.number(&refused.pod) {
-                self.pods[pod].refused = Some(refused.message.as_str().into());
-            }
+        if let Decision::Refuse(refused) = &decision
+            && let Some(pod) = self.number(&refused.pod)
+        {
+            self.pods[pod].refused = Some(refused.message.as_str().into());
         }
         if let Decision::Bind(binding) = decision {
             let pod = number_of(&binding.pod.uid);

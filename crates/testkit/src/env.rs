@@ -45,6 +45,8 @@ pub enum Program {
     ControllerManager,
     /// The real kubelet.
     Kubelet,
+    /// What people type; the commands of the quick start are run with it.
+    Kubectl,
     /// Serves `exec` and `port-forward` for the container runtime; our own, from `testenv/kubernetes/cri-streaming`.
     CriStreaming,
 }
@@ -100,12 +102,13 @@ pub enum SkipReason {
 
 impl Program {
     /// All programs, in the order in which they are listed.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Etcd,
         Self::ApiServer,
         Self::Scheduler,
         Self::ControllerManager,
         Self::Kubelet,
+        Self::Kubectl,
         Self::CriStreaming,
     ];
 
@@ -118,6 +121,7 @@ impl Program {
             Self::Scheduler => "kube-scheduler",
             Self::ControllerManager => "kube-controller-manager",
             Self::Kubelet => "kubelet",
+            Self::Kubectl => "kubectl",
             Self::CriStreaming => &CRI_STREAMING,
         }
     }
@@ -154,10 +158,12 @@ impl FoundProgram {
     /// When it cannot be run or its answer has no version in it.
     pub fn version(&self) -> anyhow::Result<String> {
         let path = self.path.display();
-        let out =
-            Command::new(&self.path).arg("--version").output().with_context(|| format!("running {path}"))?;
+        let is_kubectl = self.path.ends_with(Program::Kubectl.name());
+        let words: &[&str] = if is_kubectl { &["version", "--client"] } else { &["--version"] };
+        let out = Command::new(&self.path).args(words).output();
+        let out = out.with_context(|| format!("running {path}"))?;
         let text = String::from_utf8_lossy(&out.stdout);
-        // "Kubernetes v1.36.3", "etcd Version: 3.6.15" or "cri-streaming v1.36.3".
+        // "Kubernetes v1.36.3", "Client Version: v1.36.3", "etcd Version: 3.6.15" or "cri-streaming v1.36.3".
         let word = text.lines().next().and_then(|line| line.split_whitespace().last());
         match word {
             Some(word) if out.status.success() => Ok(format!("v{}", word.trim_start_matches('v'))),
@@ -346,7 +352,8 @@ mod tests {
         put(assets.path(), &[Program::Etcd, Program::ApiServer, Program::Scheduler], 0o755);
         put(cache.path(), &[Program::Kubelet], 0o644);
         let reason = search(Some(assets.path()), cache.path()).unwrap_err();
-        let missing = vec![Program::ControllerManager, Program::Kubelet, Program::CriStreaming];
+        let missing =
+            vec![Program::ControllerManager, Program::Kubelet, Program::Kubectl, Program::CriStreaming];
         assert_eq!(reason, SkipReason::Missing(missing));
         let text = reason.to_string();
         assert!(text.contains("kube-controller-manager, kubelet, cri-streaming-"), "{text}");

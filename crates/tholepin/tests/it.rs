@@ -10,10 +10,14 @@ mod bad_input;
 mod commands;
 #[path = "it/deployer.rs"]
 mod deployer;
+#[path = "it/documents.rs"]
+mod documents;
 #[path = "it/invocations.rs"]
 mod invocations;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
+#[path = "it/quick_start.rs"]
+mod quick_start;
 #[path = "it/readme.rs"]
 mod readme;
 #[path = "it/status.rs"]

@@ -15,10 +15,12 @@ use tokio_util::sync::CancellationToken;
 use super::components;
 use super::flags::InstallFlags;
 use super::values::{duration, variable};
+use crate::first_pod;
 use crate::images::preloaded;
 use crate::install::step::{Change, Observer};
 use crate::install::{self, DryRun, Outcome, Removal, Settings};
-use crate::options::{Options, Scheduler, Updater};
+use crate::manifests::schedulerconfig::scheduler_name;
+use crate::options::{Options, Scheduler, SchedulerOptions, Updater};
 use crate::part::{Component, Part};
 use crate::progress::lines::Lines;
 use crate::progress::terminal::Terminal;
@@ -153,7 +155,19 @@ pub(super) async fn run(args: Args, token: &CancellationToken) -> anyhow::Result
     }
     let outcome = install(&clients.changes, &parts, &settings, token).await?;
     print_value(args.output.format, &outcome_value(&outcome))?;
+    if settings.dry_run.is_none() && (settings.wait || settings.atomic) && args.output.format == Format::Text
+    {
+        tell_first_pod(&options.scheduler, components);
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells which pod to try next, once a scheduler is ready.
+fn tell_first_pod(options: &SchedulerOptions, components: &[Component]) {
+    if components.contains(&Component::Scheduler) {
+        stderr::line(format_args!("next, a pod to try (tholepin status tells how it is):\n"));
+        stderr::print(first_pod::commands(scheduler_name(options)));
+    }
 }
 
 async fn diff(
@@ -265,6 +279,7 @@ pub(super) async fn setup(args: SetupArgs, token: &CancellationToken) -> anyhow:
     install(&clients.changes, &parts, &settings, token).await?;
     let after = examine(&args.cluster).await?;
     print(&validate::print::render(&after, validate::print::Format::Text)?)?;
+    tell_first_pod(&options.scheduler, &Component::ALL);
     Ok(ExitCode::from(after.verdict().code()))
 }
 

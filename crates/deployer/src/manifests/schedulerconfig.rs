@@ -8,7 +8,8 @@ use api::schedulerconfig::{API_VERSION, KIND, NUMA_PLUGIN, ResourceWeight, Sched
 use serde_json::{Map, Value, json};
 
 use super::Error;
-use crate::options::{LeaseName, SchedulerOptions};
+use crate::options::{LeaseName, Scheduler, SchedulerOptions};
+use scheduler::config::DEFAULT_SCHEDULER_NAME;
 
 /// The key in the ConfigMap, which is the file's name.
 pub const KEY: &str = "scheduler-config.yaml";
@@ -63,6 +64,16 @@ const FILTERS: [&str; 14] = [
     "PodTopologySpread",
     "InterPodAffinity",
 ];
+
+/// The name of the only profile, by which pods choose the scheduler.
+#[must_use]
+pub fn scheduler_name(options: &SchedulerOptions) -> &str {
+    let usual = match options.kind {
+        Scheduler::Tholepin => DEFAULT_SCHEDULER_NAME,
+        Scheduler::Plugin => super::plugin::NAME,
+    };
+    options.profile_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(usual)
+}
 
 /// The file's text; `profile` is the name of the only profile, unless options state one.
 ///

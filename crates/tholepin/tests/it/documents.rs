@@ -1,0 +1,82 @@
+//! Pages for people: what they show is what the program prints.
+//!
+//! `UPDATE_DOCS=1 cargo test -p tholepin --test it -- documents` draws the picture anew.
+
+use std::path::{Path, PathBuf};
+
+use super::{Installed, run_in};
+
+/// A fenced block of a page.
+pub(super) struct Block {
+    /// The word behind the fence; empty if there is none.
+    pub(super) language: String,
+    /// The lines in between.
+    pub(super) text: String,
+}
+
+/// The pages that show outputs of commands which need no cluster.
+const PAGES: [&str; 2] = ["README.md", "docs/simulate.md"];
+const PICTURE: &str = "docs/simulate.svg";
+
+#[test]
+fn outputs_of_simulate_are_those_of_the_program() {
+    let installed = Installed::under("tholepin");
+    for page in PAGES {
+        let text = read(page);
+        let mut shown = 0;
+        for block in blocks(&text) {
+            let Some(rest) = block.text.strip_prefix("$ tholepin ") else { continue };
+            let (words, wanted) = rest.split_once('\n').unwrap();
+            let (code, stdout, stderr) = run_in(&installed.program, words, &[]);
+            assert_eq!(code, 0, "{page}: {words}: {stderr}");
+            assert!(stdout.starts_with(wanted), "{page}: {words} prints\n{stdout}");
+            shown += 1;
+        }
+        assert!(shown > 0, "{page} shows no output");
+    }
+}
+
+#[test]
+fn the_picture_is_that_of_the_program() {
+    let installed = Installed::under("tholepin");
+    let drawn = installed.program.with_file_name("drawn.svg");
+    let (code, _, stderr) = run_in(&installed.program, &format!("simulate --chart {}", drawn.display()), &[]);
+    assert_eq!(code, 0, "{stderr}");
+    let drawn = std::fs::read_to_string(drawn).unwrap();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path(PICTURE), &drawn).unwrap();
+    }
+    assert!(read(PICTURE) == drawn, "{PICTURE} is stale");
+}
+
+#[test]
+fn the_readme_has_the_pod_of_the_quick_start() {
+    let readme = read("README.md");
+    assert!(readme.contains(&deployer::first_pod::manifest("topo-aware-scheduler")), "{readme}");
+}
+
+fn path(page: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)
+}
+
+/// The text of a page, by its path in the repository.
+pub(super) fn read(page: &str) -> String {
+    std::fs::read_to_string(path(page)).unwrap()
+}
+
+/// The fenced blocks of a page.
+pub(super) fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<Block> = None;
+    for line in page.lines() {
+        match (line.strip_prefix("```"), &mut open) {
+            (Some(language), None) => {
+                open = Some(Block { language: language.to_owned(), text: String::new() });
+            }
+            (Some(_), Some(_)) => blocks.extend(open.take()),
+            (None, Some(block)) => block.text.extend([line, "\n"]),
+            (None, None) => {}
+        }
+    }
+    blocks
+}
