@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "from")]
     pub reserved_cpus: u32,
     /// Nodes and running pods of a cluster: output of kubectl get nodes,pods,noderesourcetopologies -A -o yaml (or
-    /// json), or the folder of a must-gather
+    /// json), or the folder of a must-gather; - is standard input
     #[arg(long, value_name = "PATH")]
     pub from: Option<PathBuf>,
     /// Place the pods of --from that are on no node, instead of generated ones

@@ -7,15 +7,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::{Error, Mode, options, read_text, words};
+use super::{Error, Mode, options, read_bounded, read_text, words};
 
 /// The greatest size of a file.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
+/// What stands for `-` in errors.
+const STANDARD_INPUT: &str = "standard input";
 /// The greatest size of all files of a folder.
 const MAX_TOTAL_BYTES: u64 = 4 << 30;
 /// The greatest number of files in a folder.
@@ -251,12 +254,21 @@ impl<'de> Visitor<'de> for Items<'_> {
     }
 }
 
-/// Hands over the text of a file, or of each file of a folder that may hold objects, in the order of their names. Files
-/// of a folder that are not UTF-8 are left out.
+/// Hands over the text of a file, of standard input (`-`), or of each file of a folder that may hold objects, in the
+/// order of their names. Files of a folder that are not UTF-8 are left out.
 ///
 /// # Errors
-/// When something cannot be read, or exceeds a limit.
+/// When something cannot be read, or exceeds a limit; when standard input is a terminal.
 pub fn texts(path: &Path, take: &mut dyn FnMut(&Path, &str)) -> Result<(), Error> {
+    if path == Path::new("-") {
+        let path = Path::new(STANDARD_INPUT);
+        let input = std::io::stdin();
+        if input.is_terminal() {
+            return Err(failed(path, "a terminal: pipe objects into it, as kubectl get -o yaml prints them"));
+        }
+        take(path, &read_bounded(STANDARD_INPUT, input, MAX_FILE_BYTES)?);
+        return Ok(());
+    }
     if !path.is_dir() {
         take(path, &read_text(path, MAX_FILE_BYTES)?);
         return Ok(());

@@ -168,7 +168,9 @@ impl Reader {
     fn part(&mut self, file: &str, part: Part) {
         match part {
             Part::Item { index, value } => self.object(file, index, value),
-            Part::Document { value, is_list: false } if self.known.is_some() => self.object(file, 0, value),
+            Part::Document { value, is_list: false } if self.known.is_some() || is_object(&value) => {
+                self.object(file, 0, value);
+            }
             Part::Document { value, .. } => {
                 let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
                 if self.known.is_none() && !kind.ends_with("List") {
@@ -424,6 +426,13 @@ fn with_rules(mut machine: Machine, options: DumpOptions) -> Machine {
 
 fn typed<T: DeserializeOwned>(item: Value) -> Result<T, String> {
     serde_json::from_value(item).map_err(|error| error.to_string())
+}
+
+/// Whether a document is a single object of Kubernetes.
+fn is_object(value: &Value) -> bool {
+    let has =
+        |field: &str| value.get(field).and_then(Value::as_str).is_some_and(|text| !text.ends_with("List"));
+    has("kind") && has("apiVersion")
 }
 
 /// Kind, namespace and name, each up to a number of characters.

@@ -11,6 +11,30 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{Installed, run_async};
 
+/// A dump may come through a pipe, as single objects in several documents.
+#[test]
+fn dumps_are_read_from_standard_input() {
+    let dump = "apiVersion: v1\nkind: Node\nmetadata: {name: w}\nstatus: {allocatable: {cpu: \"9\", memory: 9Gi, \
+                pods: \"9\"}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: x}\nspec: \
+                {containers: [{name: c, resources: {limits: {cpu: \"8\", memory: 1Gi}}}]}\n";
+    let installed = Installed::under("tholepin");
+    let file = installed.program.with_file_name("dump.yaml");
+    std::fs::write(&file, dump).unwrap();
+    let run = |words: &str| {
+        let mut command = std::process::Command::new(&installed.program);
+        command.args(words.split_whitespace()).env_clear().stdin(std::fs::File::open(&file).unwrap());
+        super::told(command.output().unwrap())
+    };
+    let (code, stdout, stderr) = run("simulate --from - --pending --zones 2 --schedulers tholepin");
+    let refused =
+        "Not placed under tholepin: 1 pod (p): 0/1 nodes are available: 1 cannot align container (cpu).";
+    assert!(code == 0 && stdout.contains(refused), "{stdout}{stderr}");
+    let (code, stdout, stderr) = run("status --offline -");
+    assert!(code == 1 && stdout.contains("Exporters     none"), "{stdout}{stderr}");
+    let (_, stdout, stderr) = run("validate --offline - --only report-missing -o json");
+    assert!(stdout.contains("\"name\":\"w\"") || stdout.contains("\"w\""), "{stdout}{stderr}");
+}
+
 #[tokio::test]
 async fn changes_are_reported_and_a_repetition_changes_nothing() {
     let Ok(rig) = rig() else { return };

@@ -103,6 +103,14 @@ fn nodes_without_zones_can_be_divided() {
 }
 
 #[test]
+fn single_objects_in_several_documents_are_read() {
+    let text = "apiVersion: v1\nkind: Node\nmetadata: {name: w}\nstatus: {allocatable: {cpu: \"4\"}}\n---\n\
+                apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: x}\nspec: {containers: [{name: c}]}\n";
+    let dump = read(text, DumpOptions { zones: Some(2), pending: true, ..DumpOptions::default() });
+    assert_eq!((available(&dump.machines[0]), dump.pending.len()), (vec![(0, 2_000), (1, 2_000)], 1));
+}
+
+#[test]
 fn pods_on_no_node_can_be_placed() {
     let dump = read(LIST, DumpOptions { pending: true, ..DumpOptions::default() });
     let [pod] = &dump.pending[..] else { panic!("{:?}", dump.pending) };
