@@ -30,7 +30,7 @@ fn dumps_are_read_from_standard_input() {
         "Not placed under tholepin: 1 pod (p): 0/1 nodes are available: 1 cannot align container (cpu).";
     assert!(code == 0 && stdout.contains(refused), "{stdout}{stderr}");
     let (code, stdout, stderr) = run("status --offline -");
-    assert!(code == 1 && stdout.contains("Exporters     none"), "{stdout}{stderr}");
+    assert!(code == 2 && stdout.contains("Exporters     none"), "{stdout}{stderr}");
     let (_, stdout, stderr) = run("validate --offline - --only report-missing -o json");
     assert!(stdout.contains("\"name\":\"w\"") || stdout.contains("\"w\""), "{stdout}{stderr}");
 }
