@@ -113,7 +113,7 @@ pub(crate) fn options(platform: Platform, image: &str) -> Options {
     let mut options = manifests::options();
     options.common.platform = platform;
     image.clone_into(&mut options.common.images.tholepin);
-    options.monitoring = platform.is_openshift();
+    options.common.monitoring = platform.is_openshift();
     options
 }
 
