@@ -1,5 +1,4 @@
 // promtool, which checks and tests the alerts of the manifests.
-// promtool, which checks and tests the alerts of the manifests.
 module tholepin.dev/testenv/promtool
 
 go 1.26.8
