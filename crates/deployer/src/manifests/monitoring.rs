@@ -17,13 +17,13 @@ use crate::options::Options;
 use crate::platform::Platform;
 use objects::{Object, ObjectKind};
 
+pub mod dashboard;
+
 /// Group and version of the Prometheus operator's objects.
 pub const API_VERSION: &str = "monitoring.coreos.com/v1";
-/// The dashboard, as Grafana stores one.
-pub const DASHBOARD: &str = include_str!("../../../../deploy/monitoring/dashboard.json");
-/// The name of its ConfigMap.
+/// The name of the dashboard's ConfigMap.
 pub const DASHBOARD_NAME: &str = "tholepin-dashboard";
-/// Its key there.
+/// The dashboard's key there.
 const DASHBOARD_KEY: &str = "tholepin.json";
 /// The label by which Grafana's sidecar finds dashboards.
 const DASHBOARD_LABEL: (&str, &str) = ("grafana_dashboard", "1");
@@ -136,7 +136,7 @@ pub(super) fn readable(mut namespace: Namespace, options: &Options) -> Namespace
 /// The dashboard for Grafana's sidecar, if options ask for monitoring. OpenShift has no Grafana.
 #[must_use]
 pub fn dashboard(namespace: &str, options: &Options) -> Option<Object> {
-    let mut map = pod::config_map(namespace, DASHBOARD_NAME, DASHBOARD_KEY, DASHBOARD);
+    let mut map = pod::config_map(namespace, DASHBOARD_NAME, DASHBOARD_KEY, &dashboard::text());
     map.metadata.labels = Some(labels([DASHBOARD_LABEL]));
     (options.monitoring && !options.platform.is_openshift()).then(|| Object::new(&map))
 }
