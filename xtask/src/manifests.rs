@@ -1,7 +1,8 @@
 //! `cargo xtask manifests`: the operator's objects as files, for `kubectl apply -f` and for kustomize.
 //!
 //! In: the functions of `operator::manifests` and `hardware::manifests`, the dashboard. Out: the folders
-//! `deploy/monitoring`, `deploy/operator` and `deploy/hardware`: a base with what is the same on every platform, and beside it what each platform has on top.
+//! `deploy/monitoring`, `deploy/operator` and `deploy/hardware`: a base with what is the same on every platform, and
+//! beside it what each platform has on top.
 //! Never: a manifest of its own, or the same object twice.
 
 use std::path::{Path, PathBuf};

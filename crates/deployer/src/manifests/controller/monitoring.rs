@@ -37,7 +37,8 @@ pub fn monitor(
 ) -> Object {
     let certificate = options.common.platform.is_openshift();
     let scheme = if certificate { "https" } else { "http" };
-    let mut endpoint = json!({ "port": port, "path": "/metrics", "scheme": scheme });
+    // Metrics of DeviceConfigs have a label `namespace` of their own, which must not become that of the pod.
+    let mut endpoint = json!({ "port": port, "path": "/metrics", "scheme": scheme, "honorLabels": true });
     if certificate {
         let server = format!("{service}.{}.svc", options.namespace);
         endpoint["tlsConfig"] = json!({ "caFile": AUTHORITY, "serverName": server });

@@ -18,15 +18,27 @@ pub fn alerts(job: &str) -> Vec<Alert> {
     };
     vec![
         Alert {
+            name: "TholepinExportersAbsent",
+            expr: format!("absent(up{{job=\"{job}\"}})"),
+            lasting: "15m",
+            summary: "There are no exporters.",
+            description: "Prometheus has not found one for 15 minutes. Reports stay as they are, and the scheduler places pods by its own ledger.",
+            causes: &[
+                "the DaemonSet selects no node, or was removed while its PodMonitor stayed",
+                "pods cannot be made: a quota, SecurityContextConstraints, the Pod Security level of the namespace",
+                "Prometheus may not discover pods in the namespace",
+            ],
+            first: "tholepin status",
+        },
+        Alert {
             name: "TholepinExporterDown",
-            expr: format!("up{{job=\"{job}\"}} == 0 or absent(up{{job=\"{job}\"}})"),
+            expr: format!("up{{job=\"{job}\"}} == 0"),
             lasting: "15m",
             summary: "The exporter {{ $labels.pod }} does not answer.",
-            description: "Its metrics could not be read for 15 minutes; without a pod in the summary there is no exporter at all. The node keeps its last report, and the scheduler places pods by its own ledger.",
+            description: "Its metrics could not be read for 15 minutes. Its node keeps the last report, and the scheduler places pods there by its own ledger.",
             causes: &[
                 "the container ends again and again: its log names the file, flag or permission",
-                "the pod cannot run on its node: image, SecurityContextConstraints, a directory that is not there",
-                "the DaemonSet selects no node, or was removed while its PodMonitor stayed",
+                "the node does not answer either",
                 "a network policy of the cluster keeps Prometheus from the port of metrics",
             ],
             first: "tholepin status",

@@ -4,6 +4,9 @@
 
 use crate::manifests::monitoring::Alert;
 
+/// The kubelet's count of pods that it rejected with TopologyAffinityError.
+pub const REJECTIONS: &str = "kubelet_topology_manager_admission_errors_total";
+
 /// The alerts, for targets of this job.
 #[must_use]
 pub fn alerts(job: &str) -> Vec<Alert> {
@@ -61,11 +64,10 @@ fn placement(job: &str) -> Vec<Alert> {
     vec![
         Alert {
             name: "TholepinPodsRejected",
-            expr: "sum by (instance) (increase(kubelet_topology_manager_admission_errors_total[1h])) > 2"
-                .to_owned(),
+            expr: format!("sum by (instance) (increase({REJECTIONS}[1h])) >= 3"),
             lasting: "15m",
             summary: "The kubelet {{ $labels.instance }} rejects pods with TopologyAffinityError.",
-            description: "More than two pods were lost in an hour: they were bound to a node where no zone has room for them, and their controllers make new ones again and again.",
+            description: "At least three pods were lost in an hour: they were bound to a node where no zone has room for them, and their controllers make new ones again and again.",
             causes: &[
                 "the pods do not name our scheduler in schedulerName, so they are placed without a look at zones",
                 "two schedulers place pods with exclusive resources on the same nodes",
@@ -76,10 +78,10 @@ fn placement(job: &str) -> Vec<Alert> {
         Alert {
             name: "TholepinPodsWaitLong",
             expr: format!(
-                "min_over_time(scheduler_pending_pods{{job=\"{job}\",queue=\"unschedulable\"}}[1h]) > 0"
+                "max_over_time(scheduler_pending_pods{{job=\"{job}\",queue=\"unschedulable\"}}[5m]) > 0"
             ),
             lasting: "1h",
-            summary: "Pods have been waiting for a zone for hours.",
+            summary: "Pods have been waiting for a zone for an hour.",
             description: "The scheduler {{ $labels.pod }} had at least one pod without a place all the time. The conditions and events of pending pods say what each lacks.",
             causes: &[
                 "a pod requests more than any zone of any node has, so it will never fit",
@@ -90,8 +92,8 @@ fn placement(job: &str) -> Vec<Alert> {
         },
         Alert {
             name: "TholepinReportsUnexplained",
-            expr: format!("min_over_time(tholepin_ledger_unexplained_reports{{job=\"{job}\"}}[30m]) > 0"),
-            lasting: "30m",
+            expr: format!("tholepin_ledger_unexplained_reports{{job=\"{job}\"}} > 0"),
+            lasting: "1h",
             summary: "Reports of nodes describe pods that the scheduler does not know.",
             description: "On these nodes it counts the smaller of what the report and its own ledger have free, so pods may wait although they would fit.",
             causes: &[
