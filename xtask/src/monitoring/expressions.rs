@@ -13,6 +13,8 @@ const TARGET: [&str; 7] = ["container", "endpoint", "instance", "job", "namespac
 const ELSEWHERE: [&str; 2] = ["up", REJECTIONS];
 /// Words before a list of labels.
 const LISTS: [&str; 6] = ["by", "without", "on", "ignoring", "group_left", "group_right"];
+/// Functions that have such a list before their bracket.
+const AGGREGATIONS: [&str; 5] = ["avg", "count", "max", "min", "sum"];
 /// Words between expressions.
 const OPERATORS: [&str; 5] = ["and", "or", "unless", "bool", "offset"];
 
@@ -45,7 +47,7 @@ fn words(expr: &str) -> BTreeSet<Word> {
                 match () {
                     () if list => drop(found.insert(Word::Label(name.to_owned()))),
                     () if LISTS.contains(&name) => list = true,
-                    () if called || OPERATORS.contains(&name) => {}
+                    () if called || AGGREGATIONS.contains(&name) || OPERATORS.contains(&name) => {}
                     () => drop(found.insert(Word::Metric(name.to_owned()))),
                 }
                 behind

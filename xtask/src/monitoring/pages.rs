@@ -56,8 +56,9 @@ fn the_page_of_alerts_is_up_to_date() {
 
 fn section(text: &mut String, program: &str, alert: &Alert) -> std::fmt::Result {
     let Alert { name, expr, lasting, summary, description, causes, first } = alert;
-    // Words in braces are labels of the series that fires.
-    let summary = summary.replace("{{ $labels.", "*").replace(" }}", "*");
+    // Labels of the series that fires.
+    let [summary, description] =
+        [summary, description].map(|text| text.replace("{{ $labels.", "*").replace(" }}", "*"));
     writeln!(text, "\n## {name}\n\n{summary} {description}\n\nWith {program}, after {lasting} of:\n")?;
     writeln!(text, "```\n{expr}\n```\n\nLikely causes:\n")?;
     for cause in *causes {
