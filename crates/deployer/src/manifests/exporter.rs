@@ -75,10 +75,10 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     if let Some(text) = &options.updater.config {
         objects.push(Object::new(&pod::config_map(namespace, name, flags::CONFIG_KEY, text)));
     }
-    objects.push(Object::new(&daemon_set(options)?));
     let (pods, alerts) = (pod_labels(options), alerts::alerts(&monitoring::job(account)));
     objects.extend(monitoring::of_pods(options, account, (&pods, METRICS), (GROUP, &alerts)));
     objects.extend(monitoring::dashboard(namespace, options));
+    objects.push(Object::new(&daemon_set(options)?));
     Ok(objects)
 }
 

@@ -82,9 +82,9 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     if options.scheduler.replicas > 1 && options.scheduler.disruption_budget {
         objects.push(Object::new(&disruption_budget(account)));
     }
-    objects.push(Object::new(&deployment(options, &config)?));
     let (pods, alerts) = (pod_labels(), alerts::alerts(&monitoring::job(account)));
     objects.extend(monitoring::of_pods(options, account, (&pods, METRICS), (GROUP, &alerts)));
+    objects.push(Object::new(&deployment(options, &config)?));
     Ok(objects)
 }
 
