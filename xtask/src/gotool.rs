@@ -25,6 +25,15 @@ pub(crate) struct GoTool {
 /// Helm, for the chart.
 pub(crate) const HELM: GoTool = GoTool { name: "helm", package: "helm.sh/helm/v4/cmd/helm", tags: "" };
 
+/// Promtool, for alerts and queries.
+#[cfg(test)]
+pub(crate) const PROMTOOL: GoTool = GoTool {
+    name: "promtool",
+    package: "github.com/prometheus/prometheus/cmd/promtool",
+    // Clients of clouds, of which no check needs one.
+    tags: "remove_all_sd",
+};
+
 impl GoTool {
     /// Where the program is, once it is built. A module file of another version is another program.
     pub(crate) fn place(self) -> anyhow::Result<PathBuf> {

@@ -13,6 +13,8 @@ mod gotool;
 mod image;
 mod manifests;
 #[cfg(test)]
+mod monitoring;
+#[cfg(test)]
 mod register;
 mod release;
 mod test;

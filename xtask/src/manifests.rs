@@ -1,12 +1,14 @@
 //! `cargo xtask manifests`: the operator's objects as files, for `kubectl apply -f` and for kustomize.
 //!
-//! In: the functions of `operator::manifests` and `hardware::manifests`. Out: the folders `deploy/operator` and
-//! `deploy/hardware`: a base with what is the same on every platform, and beside it what each platform has on top.
+//! In: the functions of `operator::manifests` and `hardware::manifests`, the dashboard. Out: the folders
+//! `deploy/monitoring`, `deploy/operator` and `deploy/hardware`: a base with what is the same on every platform, and
+//! beside it what each platform has on top.
 //! Never: a manifest of its own, or the same object twice.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use deployer::manifests::monitoring::dashboard;
 use deployer::platform::Platform;
 use hardware::manifests as hardware;
 use objects::Object;
@@ -20,6 +22,9 @@ pub(crate) const FOLDER: &str = "deploy/operator";
 
 /// The folder of what brings drivers of devices to nodes.
 pub(crate) const HARDWARE: &str = "deploy/hardware";
+
+/// The folder of what is imported by hand where no operator for Prometheus runs.
+const MONITORING: &str = "deploy/monitoring";
 
 /// What is the same on all platforms.
 const BASE: &str = "base";
@@ -95,7 +100,10 @@ pub(crate) fn check() -> anyhow::Result<()> {
 
 fn put(image: &str, folder: &Path, check: bool) -> anyhow::Result<()> {
     tree(image)?.put(&folder.join(FOLDER), check, "cargo xtask manifests")?;
-    hardware_tree(image)?.put(&folder.join(HARDWARE), check, "cargo xtask manifests")
+    hardware_tree(image)?.put(&folder.join(HARDWARE), check, "cargo xtask manifests")?;
+    let mut monitoring = Tree::default();
+    monitoring.add("dashboard.json", dashboard::text());
+    monitoring.put(&folder.join(MONITORING), check, "cargo xtask manifests")
 }
 
 /// The image that committed files name: nodes have it once `cargo xtask image` made it and it was loaded.
@@ -113,7 +121,7 @@ pub(crate) fn options(platform: Platform, image: &str) -> Options {
     let mut options = manifests::options();
     options.common.platform = platform;
     image.clone_into(&mut options.common.images.tholepin);
-    options.monitoring = platform.is_openshift();
+    options.common.monitoring = platform.is_openshift();
     options
 }
 

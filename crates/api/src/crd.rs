@@ -40,6 +40,7 @@ const OWN_CATEGORY: &str = "tholepin";
 /// The definition of NodeResourceTopology: both versions served, `v1alpha2` stored, no conversion webhook.
 #[must_use]
 pub fn nrt_crd() -> CustomResourceDefinition {
+    let attribute = |name: &str| format!(".attributes[?(@.name==\"{name}\")].value");
     let annotations = BTreeMap::from([(keys::ANNOTATION_API_APPROVED.to_owned(), API_APPROVED.to_owned())]);
     CustomResourceDefinition {
         metadata: ObjectMeta {
@@ -59,12 +60,41 @@ pub fn nrt_crd() -> CustomResourceDefinition {
             },
             scope: "Cluster".to_owned(),
             versions: vec![
-                version(nrt::v1alpha1::VERSION, false, schema::<nrt::v1alpha1::NodeResourceTopology>()),
-                version(nrt::VERSION, true, schema::<nrt::NodeResourceTopology>()),
+                report(
+                    nrt::v1alpha1::VERSION,
+                    false,
+                    schema::<nrt::v1alpha1::NodeResourceTopology>(),
+                    &[("Policy", ".topologyPolicies[0]".to_owned())],
+                ),
+                report(
+                    nrt::VERSION,
+                    true,
+                    schema::<nrt::NodeResourceTopology>(),
+                    &[
+                        ("Policy", attribute(keys::ATTRIBUTE_POLICY)),
+                        ("Scope", attribute(keys::ATTRIBUTE_SCOPE)),
+                    ],
+                ),
             ],
             ..CustomResourceDefinitionSpec::default()
         },
         status: None,
+    }
+}
+
+/// A version of NodeResourceTopology with columns of `kubectl get`, which the peers' definitions lack, and the age.
+///
+/// Zones are no column: of several values of a path the API server shows the first.
+fn report(
+    name: &str,
+    storage: bool,
+    schema: JSONSchemaProps,
+    columns: &[(&str, String)],
+) -> CustomResourceDefinitionVersion {
+    let columns = columns.iter().map(|(name, path)| column(name, path)).chain([age()]);
+    CustomResourceDefinitionVersion {
+        additional_printer_columns: Some(columns.collect()),
+        ..version(name, storage, schema)
     }
 }
 
@@ -202,12 +232,6 @@ fn operator_kind<T: JsonSchema>(
 /// The columns of `kubectl get`: the given texts, the main conditions, the reason of `Degraded` (with `-o wide`), and
 /// the age.
 fn conditions_and(texts: &[(&str, &str)]) -> Vec<CustomResourceColumnDefinition> {
-    let column = |name: &str, json_path: &str| CustomResourceColumnDefinition {
-        name: name.to_owned(),
-        json_path: json_path.to_owned(),
-        type_: "string".to_owned(),
-        ..CustomResourceColumnDefinition::default()
-    };
     let of = |kind: &str, field: &str| format!(".status.conditions[?(@.type==\"{kind}\")].{field}");
     let mut columns: Vec<_> = texts.iter().map(|(name, path)| column(name, path)).collect();
     columns.extend(["Available", "Progressing", "Degraded"].map(|kind| column(kind, &of(kind, "status"))));
@@ -217,9 +241,26 @@ fn conditions_and(texts: &[(&str, &str)]) -> Vec<CustomResourceColumnDefinition>
             ..column(name, &of("Degraded", field))
         });
     }
-    let age = column("Age", ".metadata.creationTimestamp");
-    columns.push(CustomResourceColumnDefinition { type_: "date".to_owned(), ..age });
+    columns.push(age());
     columns
+}
+
+/// A column of text.
+fn column(name: &str, json_path: &str) -> CustomResourceColumnDefinition {
+    CustomResourceColumnDefinition {
+        name: name.to_owned(),
+        json_path: json_path.to_owned(),
+        type_: "string".to_owned(),
+        ..CustomResourceColumnDefinition::default()
+    }
+}
+
+/// The column of the age, which tables without columns of their own have by themselves.
+fn age() -> CustomResourceColumnDefinition {
+    CustomResourceColumnDefinition {
+        type_: "date".to_owned(),
+        ..column("Age", ".metadata.creationTimestamp")
+    }
 }
 
 /// A served version without subresources.

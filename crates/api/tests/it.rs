@@ -42,3 +42,11 @@ async fn install(client: &Client, crd: &CustomResourceDefinition) -> Vec<String>
     await_condition(crds, &crd.name_any(), conditions::is_crd_established()).await.unwrap();
     warnings
 }
+
+/// The table that `kubectl get` requests for a path.
+async fn table(client: &kube::Client, path: &str) -> serde_json::Value {
+    let mut request = kube::core::Request::new(path).list(&kube::api::ListParams::default()).unwrap();
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io".parse().unwrap();
+    request.headers_mut().insert("accept", accept);
+    serde_json::from_str(&client.request_text(request).await.unwrap()).unwrap()
+}

@@ -6,6 +6,7 @@
 pub mod cli;
 pub mod compat;
 pub mod detect;
+pub mod docs;
 pub mod first_pod;
 pub mod images;
 pub mod install;

@@ -15,6 +15,7 @@ pub mod controller;
 pub mod exporter;
 pub mod kubelet;
 pub mod meta;
+pub mod monitoring;
 pub mod network;
 pub mod nfd;
 pub mod openshift;

@@ -45,6 +45,8 @@ pub struct Options {
     pub api_server_cidrs: Vec<String>,
     /// Architectures of our image, as in the label `kubernetes.io/arch`; empty: any.
     pub architectures: Vec<String>,
+    /// Create objects for the Prometheus operator, and the dashboard for Grafana.
+    pub monitoring: bool,
     /// Create a ResourceQuota for pods of critical priority in our namespaces, for clusters that demand one (GKE).
     pub critical_quota: bool,
     /// The program that publishes NodeResourceTopology objects.
@@ -291,6 +293,7 @@ impl Default for Options {
             api_server_ports: vec![6443, 443],
             api_server_cidrs: Vec::new(),
             architectures: ["amd64", "arm64"].map(str::to_owned).to_vec(),
+            monitoring: false,
             critical_quota: false,
             updater: UpdaterOptions::default(),
             scheduler: SchedulerOptions::default(),

@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use kube::Client;
-use runtime::client::{Connection, Options as ConnectionOptions, brief, is_retryable};
+use runtime::client::{Connection, Options as ConnectionOptions, brief, is_not_found, is_retryable};
 
 use crate::detect::{self, PlatformSpec};
+use crate::manifests::monitoring::API_VERSION;
 use crate::options::Options;
 
 /// The time limit of one read that answers a question about the cluster.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The kinds of the Prometheus operator that `deploy --monitoring` makes.
+const MONITORS: [&str; 2] = ["PodMonitor", "PrometheusRule"];
 
 /// Two clients of one cluster.
 pub(crate) struct Clients {
@@ -44,6 +48,28 @@ pub(crate) async fn reach(client: &Client) -> anyhow::Result<()> {
         Err(error) if is_retryable(&error) => bail!("the API server cannot be reached: {}", brief(&error)),
         _ => Ok(()),
     }
+}
+
+/// Requires the kinds of the Prometheus operator, which every user may discover.
+///
+/// # Errors
+/// When the API server does not serve them, or does not answer.
+pub(crate) async fn require_prometheus(client: &Client) -> anyhow::Result<()> {
+    let served = match client.list_api_group_resources(API_VERSION).await {
+        Ok(list) => list.resources.into_iter().map(|resource| resource.kind).collect(),
+        Err(error) if is_not_found(&error) => Vec::new(),
+        Err(error) => bail!("asking for {API_VERSION}: {}", brief(&error)),
+    };
+    let absent: Vec<&str> =
+        MONITORS.into_iter().filter(|kind| !served.iter().any(|one| one == kind)).collect();
+    if !absent.is_empty() {
+        bail!(
+            "--monitoring: the cluster does not serve {} of {API_VERSION}: install the Prometheus operator, or leave the \
+             flag out",
+            absent.join(" and ")
+        );
+    }
+    Ok(())
 }
 
 /// Completes options with platform, version and, if `replicas_of_control_plane`, the number of control plane nodes.

@@ -9,6 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use runtime::specimen;
 
 use crate::inventory::Resource;
 
@@ -158,4 +159,25 @@ fn counts(resource: &Resource) -> BTreeMap<(String, bool), i64> {
         }
     }
     counts
+}
+
+/// All families of the process, each with a sample, for the documentation and its tests.
+#[must_use]
+pub fn specimen() -> Registry {
+    let mut registry = Registry::default();
+    specimen::process(&mut registry);
+    let metrics = Metrics::register(&mut registry);
+    let name = "example.com/nic";
+    metrics.devices.get_or_create(&device_labels(name, &("0".to_owned(), true))).set(1);
+    metrics.health_changed(name, true);
+    metrics.scan_failed(name);
+    metrics.registration(name, "registered");
+    metrics.listening(name, true);
+    metrics.allocated(name, Some("unhealthy"));
+    metrics.preferred(name, true);
+    metrics.pre_started(name, true);
+    metrics.cdi_written(name, true);
+    metrics.reloaded(true);
+    drop(crate::dra::metrics::Metrics::register(&mut registry));
+    registry
 }

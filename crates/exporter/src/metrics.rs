@@ -13,6 +13,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets, linear_buckets};
 use prometheus_client::registry::{Registry, Unit};
+use runtime::specimen;
 
 /// Labels as (name, value) pairs; each family uses one fixed set of names.
 type Labels = Vec<(&'static str, String)>;
@@ -31,6 +32,7 @@ pub struct Metrics {
     patch_ratio: Family<NodeLabel, Histogram>,
     scan_seconds: Histogram,
     publish_seconds: Histogram,
+    last_write: Family<NodeLabel, Gauge>,
     scan_failures: Family<Labels, Counter>,
     scan_errors: Counter,
     publish_failures: Family<Labels, Counter>,
@@ -66,6 +68,7 @@ impl Metrics {
             scan_seconds: Histogram::new(exponential_buckets(0.000_1, 2.0, 14)),
             // 1 ms to 65 s: the API server may be unavailable.
             publish_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 17)),
+            last_write: Family::default(),
             scan_failures: Family::default(),
             scan_errors: Counter::default(),
             publish_failures: Family::default(),
@@ -104,6 +107,8 @@ impl Metrics {
         registry.register_with_unit("scan", scan, Unit::Seconds, self.scan_seconds.clone());
         let publish = "Time from the notice of a change until the API server has stored it";
         registry.register_with_unit("publish", publish, Unit::Seconds, self.publish_seconds.clone());
+        let last = "Time of the last write of the object by this process, since 1970; none before the first";
+        registry.register_with_unit("last_write_timestamp", last, Unit::Seconds, self.last_write.clone());
         let scans = "Failed scans, by the input that could not be read";
         registry.register("scan_failures", scans, self.scan_failures.clone());
         let publishes = "Failed writes of the object, by HTTP status (0: no answer)";
@@ -143,6 +148,8 @@ impl Metrics {
         self.writes.get_or_create(&self.with([("operation", name), ("trigger", trigger)])).inc();
         self.delay("node_resource_object_update", trigger, took);
         self.publish_seconds.observe(since_noticed.as_secs_f64());
+        let node = NodeLabel { node: self.node.clone() };
+        self.last_write.get_or_create(&node).set(jiff::Timestamp::now().as_second());
     }
 
     /// Notes the size of a patch, as a share of the whole object.
@@ -159,6 +166,17 @@ impl Metrics {
         }
     }
 
+    /// Notes one of each event.
+    fn sample(&self) {
+        self.call_failed(Call::List);
+        self.scanned(Duration::from_millis(2), Some(Duration::from_millis(1500)), "periodic", 3);
+        self.scan_failed("sysfs");
+        self.published(Operation::Update, "reactive", Duration::from_millis(4), Duration::from_millis(7));
+        self.patch_size(0.25);
+        self.publish_failed(Some(409), true);
+        self.publish_failed(None, false);
+    }
+
     fn delay(&self, operation: &str, trigger: &str, took: Duration) {
         let labels = self.with([("operation_name", operation), ("trigger", trigger)]);
         self.operation_delay.get_or_create(&labels).set(took.as_secs_f64() * 1e3);
@@ -170,6 +188,19 @@ impl Metrics {
     }
 }
 
+/// All families of the process, each with a sample, for the documentation and its tests.
+///
+/// # Errors
+/// When no certificate can be made.
+pub fn specimen() -> Result<Registry, runtime::tls::Error> {
+    let mut registry = Registry::default();
+    specimen::process(&mut registry);
+    Metrics::register(&mut registry, "n1").sample();
+    specimen::watches(&mut registry);
+    specimen::certificate(&mut registry)?;
+    Ok(registry)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,14 +208,7 @@ mod tests {
     #[test]
     fn every_name_and_label() {
         let mut registry = Registry::default();
-        let metrics = Metrics::register(&mut registry, "n1");
-        metrics.call_failed(Call::List);
-        metrics.scanned(Duration::from_millis(2), Some(Duration::from_millis(1500)), "periodic", 3);
-        metrics.scan_failed("sysfs");
-        metrics.published(Operation::Update, "reactive", Duration::from_millis(4), Duration::from_millis(7));
-        metrics.patch_size(0.25);
-        metrics.publish_failed(Some(409), true);
-        metrics.publish_failed(None, false);
+        Metrics::register(&mut registry, "n1").sample();
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [

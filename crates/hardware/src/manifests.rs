@@ -7,6 +7,7 @@ use api::hardware::{account as account_policy, policy};
 use deployer::manifests::access::{ServiceAccountRef, cluster_role, role};
 use deployer::manifests::controller::{self, Options, Program, monitoring, namespace, network};
 use deployer::manifests::meta::PodSecurityLevel;
+use deployer::manifests::monitoring::Alert;
 use objects::Object;
 
 use super::rbac;
@@ -24,6 +25,8 @@ pub const CONTROLLER: Program = Program {
     certificate: "tholepin-hardware-metrics-cert",
     args: &["operator", "--controllers=deviceconfig"],
 };
+/// The name of the group of alerts.
+pub const GROUP: &str = "tholepin-hardware.rules";
 /// The name of the roles and of their bindings.
 pub const ROLE: &str = "tholepin-hardware-controller";
 
@@ -68,8 +71,8 @@ pub fn objects(options: &Options) -> Vec<Object> {
     }
     objects.push(Object::new(&controller::service(options, &CONTROLLER)));
     objects.push(Object::new(&controller::deployment(options, &CONTROLLER)));
-    if options.monitoring {
-        objects.extend(monitoring::objects(options, &CONTROLLER, "tholepin-hardware.rules", alerts()));
+    if options.common.monitoring {
+        objects.extend(monitoring::objects(options, &CONTROLLER, GROUP, &alerts()));
     }
     objects
 }
@@ -89,30 +92,50 @@ fn access(options: &Options) -> Vec<Object> {
     ]
 }
 
-fn alerts() -> Vec<monitoring::Alert> {
+/// The alerts about DeviceConfigs and their controller.
+#[must_use]
+pub fn alerts() -> Vec<Alert> {
     let service = CONTROLLER.service;
     vec![
-        monitoring::alert(
-            "HardwareControllerDown",
-            format!("absent(up{{job=\"{service}\"}} == 1)"),
-            "15m",
-            "The controller of DeviceConfigs does not run.",
-            "No metrics of it have been seen for 15 minutes. Drivers that are loaded stay loaded; new nodes get none, and no upgrade goes on.",
-        ),
-        monitoring::alert(
-            "DeviceConfigFailed",
-            "tholepin_deviceconfig_failed == 1".to_owned(),
-            "15m",
-            "DeviceConfig {{ $labels.namespace }}/{{ $labels.name }} cannot be done.",
-            "The condition Errored of the object says why, and its status lists the nodes.",
-        ),
-        monitoring::alert(
-            "DeviceConfigNotReady",
-            "tholepin_deviceconfig_ready == 0".to_owned(),
-            "1h",
-            "DeviceConfig {{ $labels.namespace }}/{{ $labels.name }} has not been ready for an hour.",
-            "Nodes that should have the driver do not have it, or an upgrade waits for pods that use the devices. The status says which.",
-        ),
+        Alert {
+            name: "HardwareControllerDown",
+            expr: format!("absent(up{{job=\"{service}\"}} == 1)"),
+            lasting: "15m",
+            summary: "The controller of DeviceConfigs does not run.",
+            description: "No metrics of it have been seen for 15 minutes. Drivers that are loaded stay loaded; new nodes get none, and no upgrade goes on.",
+            causes: &[
+                "the container ends again and again: its log names the flag or permission",
+                "the definitions of KMM are not installed, so the process is not ready",
+                "a network policy of the cluster keeps Prometheus from the port of metrics",
+            ],
+            first: "kubectl get deployment,pods -n tholepin-hardware",
+        },
+        Alert {
+            name: "DeviceConfigFailed",
+            expr: "tholepin_deviceconfig_failed == 1".to_owned(),
+            lasting: "15m",
+            summary: "DeviceConfig {{ $labels.namespace }}/{{ $labels.name }} cannot be done.",
+            description: "The condition Errored of the object says why, and its status lists the nodes.",
+            causes: &[
+                "a field contradicts another, or names what is not there",
+                "another DeviceConfig claims the same nodes",
+                "a permission of the controller's account was taken away",
+            ],
+            first: "kubectl describe deviceconfigs -A",
+        },
+        Alert {
+            name: "DeviceConfigNotReady",
+            expr: "tholepin_deviceconfig_ready == 0".to_owned(),
+            lasting: "1h",
+            summary: "DeviceConfig {{ $labels.namespace }}/{{ $labels.name }} has not been ready for an hour.",
+            description: "Nodes that should have the driver do not have it, or an upgrade waits for pods that use the devices. The status says which.",
+            causes: &[
+                "pods use the devices of a node that an upgrade waits for",
+                "the driver does not load: the log of KMM's worker pod has the kernel's answer",
+                "no mapping fits the kernel of a node",
+            ],
+            first: "kubectl get deviceconfigs -A -o wide",
+        },
     ]
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::hardware::keys;
+use api::hardware::{DeviceConfig, keys};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -18,7 +18,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use super::cluster_state::Config;
+use super::cluster_state::{Config, Environment};
 use super::execute::Fault;
 use super::plan::Action;
 use super::shared::Shared;
@@ -160,12 +160,24 @@ impl Collector for Gauges {
     }
 }
 
+/// All families of this controller, each with a sample, for the documentation and its tests; those of the process are
+/// the operator's.
+#[must_use]
+pub fn specimen() -> Registry {
+    let mut registry = Registry::default();
+    let shared = Shared::new(Environment::default());
+    let metrics = Metrics::register(&mut registry, &shared);
+    metrics.round(Duration::from_millis(2));
+    metrics.write("status", None);
+    shared.update(|cluster| cluster.put_config(Config::of(DeviceConfig::default())));
+    registry
+}
+
 #[cfg(test)]
 mod tests {
     use prometheus_client::encoding::text::encode;
 
     use super::*;
-    use crate::cluster_state::Environment;
     use crate::status::Failure;
 
     #[test]

@@ -114,7 +114,7 @@ pub fn objects(options: &Options) -> Vec<Object> {
     }
     objects.push(Object::new(&controller::service(options, &OPERATOR)));
     objects.push(Object::new(&deployment(options)));
-    if options.monitoring {
+    if options.common.monitoring {
         objects.extend(monitoring::objects(options));
     }
     objects

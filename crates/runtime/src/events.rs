@@ -134,9 +134,23 @@ struct Metrics {
 }
 
 impl Metrics {
+    fn register(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let written = "Event objects created or updated";
+        registry.register("tholepin_events_written", written, metrics.written.clone());
+        let dropped = "Events that were not written, by reason";
+        registry.register("tholepin_events_dropped", dropped, metrics.dropped.clone());
+        metrics
+    }
+
     fn drop_one(&self, reason: &'static str) {
         self.dropped.get_or_create(&DropLabels { reason }).inc();
     }
+}
+
+/// Registers the metrics, each with a sample, for [`specimen`](crate::specimen).
+pub(crate) fn sample(registry: &mut Registry) {
+    Metrics::register(registry).drop_one("full");
 }
 
 /// The sending end: records events without waiting. Cheap to clone.
@@ -186,13 +200,7 @@ pub struct Writer {
 /// A recorder in the name of `controller`, and the writer whose task must run for events to arrive. `client` should not
 /// be the one that watches use: events are many and unimportant.
 pub fn channel(client: Client, controller: &str, registry: &mut Registry) -> (Recorder, Writer) {
-    let metrics = Metrics::default();
-    registry.register("tholepin_events_written", "Event objects created or updated", metrics.written.clone());
-    registry.register(
-        "tholepin_events_dropped",
-        "Events that were not written, by reason",
-        metrics.dropped.clone(),
-    );
+    let metrics = Metrics::register(registry);
     let (sender, queue) = mpsc::channel(QUEUE);
     let recorder =
         Recorder { queue: sender, source: Arc::new(Source::new(controller)), metrics: metrics.clone() };

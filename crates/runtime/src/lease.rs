@@ -359,6 +359,12 @@ impl Collector for MasterStatus {
     }
 }
 
+/// Registers the metric with a sample, for [`specimen`](crate::specimen).
+pub(crate) fn sample(registry: &mut Registry) {
+    let status = watch::Sender::<Status>::default().subscribe();
+    registry.register_collector(Box::new(MasterStatus(vec![("lease".to_owned(), status)])));
+}
+
 /// Why there is no (more) leadership.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {

@@ -22,6 +22,7 @@ pub mod random;
 pub mod ready;
 pub mod ring_log;
 pub mod shutdown;
+pub mod specimen;
 pub mod status;
 pub mod stderr;
 pub mod stdout;

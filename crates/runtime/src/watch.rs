@@ -110,6 +110,13 @@ impl Metrics {
         add("tholepin_watch_unreadable", "Objects received that could not be read", &metrics.unreadable);
         metrics
     }
+
+    /// Gives each family a sample, for [`specimen`](crate::specimen).
+    pub(crate) fn sample(&self) {
+        for family in [&self.resets, &self.errors, &self.unreadable] {
+            drop(family.get_or_create(&Kind { resource: "pods".to_owned() }));
+        }
+    }
 }
 
 /// Watches the objects of `api` that `config` selects, until the future is dropped.

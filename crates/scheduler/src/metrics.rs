@@ -9,6 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use runtime::specimen;
 
 use crate::core::Core;
 
@@ -156,4 +157,21 @@ impl Metrics {
         self.unexplained.set(unexplained);
         self.corrections.set(corrections);
     }
+}
+
+/// All families of the process, each with a sample, for the documentation and its tests.
+#[must_use]
+pub fn specimen() -> Registry {
+    let mut registry = Registry::default();
+    specimen::process(&mut registry);
+    let metrics = Metrics::register(&mut registry);
+    metrics.attempt("scheduled", "topo-aware-scheduler", 0.001);
+    metrics.scheduled(1);
+    metrics.rejected("NodeResourceTopologyMatch");
+    metrics.unusable_report();
+    drop(metrics.pending.get_or_create(&QueueLabel { queue: "active" }));
+    specimen::watches(&mut registry);
+    specimen::events(&mut registry);
+    specimen::lease(&mut registry);
+    registry
 }

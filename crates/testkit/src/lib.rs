@@ -4,7 +4,7 @@
 //! run on them in a [`process_group`] that leaves nothing behind, and [`cluster`] puts all of it together.
 //! [`device_plugin`] adds devices, [`account`] grants rights, [`load`] brings pods. In a network of its own
 //! ([`net`]) containers are real processes, and network policies hold if asked for.
-//! [`audit`] lists the requests, [`dump`](mod@dump) the objects, and
+//! [`audit`] lists the requests, [`exposition`] the metrics, [`dump`](mod@dump) the objects, and
 //! [`quiescence`] waits until nothing changes. [`proxy`] and [`podresources`] inject the faults that real parts
 //! cannot be made to have, [`attack`] plays hostile clients. Fakes of other operators are in the crate `fakes`.
 
@@ -17,6 +17,7 @@ pub mod cri;
 pub mod device_plugin;
 pub mod dump;
 pub mod env;
+pub mod exposition;
 pub mod golden;
 pub mod kubelet;
 pub mod load;

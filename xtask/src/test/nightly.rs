@@ -104,6 +104,7 @@ const LONG: &[Long] = &[
         "defects: ",
     ),
     long("e2e-lag", &[("E2E_LAG", "10s")], "-p e2e --test it -- suite::lagging_exporters", "e2e-lag: "),
+    long("promtool", &[("PROMTOOL", "1")], "-p xtask monitoring::promtool", "promtool: "),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
 ];
 

@@ -608,9 +608,7 @@ async fn columns_are_shown(client: &Client) {
     let read: DeviceConfig = serde_json::from_value(serde_json::to_value(&stored).unwrap()).unwrap();
     assert_eq!(serde_json::to_value(&read.status).unwrap(), status);
     let path = format!("/apis/{GROUP}/{VERSION}/{PLURAL}");
-    let mut request = kube::core::Request::new(path).list(&kube::api::ListParams::default()).unwrap();
-    request.headers_mut().insert("accept", "application/json;as=Table;v=v1;g=meta.k8s.io".parse().unwrap());
-    let table: Value = serde_json::from_str(&client.request_text(request).await.unwrap()).unwrap();
+    let table = crate::table(client, &path).await;
     let columns = table["columnDefinitions"].as_array().unwrap();
     let names: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
     assert_eq!(

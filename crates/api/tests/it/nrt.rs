@@ -49,6 +49,7 @@ async fn the_api_server_takes_the_crd_and_its_objects() {
 
     assert_eq!(install(&client, &nrt_crd()).await, Vec::<String>::new());
     the_committed_yaml_changes_nothing(&client).await;
+    columns_are_shown(&client).await;
     objects_round_trip(&client).await;
     versions_are_views_of_one_object(&client).await;
     numbers_and_texts_are_both_amounts(&client).await;
@@ -64,6 +65,44 @@ async fn the_committed_yaml_changes_nothing(client: &Client) {
     let after = crds.patch(NAME, &PatchParams::apply("it").force(), &Patch::Apply(&yaml)).await.unwrap();
     assert_eq!(before.metadata.generation, after.metadata.generation);
     assert_eq!(before.spec, after.spec);
+}
+
+/// `kubectl get` shows what the kubelet aligns; what a report lacks is empty.
+async fn columns_are_shown(client: &Client) {
+    let nrts = Api::<NodeResourceTopology>::all(client.clone());
+    let mut full = sample("full");
+    full.attributes.push(Attribute { name: "topologyManagerScope".to_owned(), value: "pod".to_owned() });
+    full.topology_policies.push("RestrictedPodLevel".to_owned());
+    let bare = NodeResourceTopology { attributes: Vec::new(), ..sample("none") };
+    for object in [&full, &bare] {
+        nrts.create(&PostParams::default(), object).await.unwrap();
+    }
+    let table: [(&str, &[&str], [&[Value]; 2]); 2] = [
+        (
+            "v1alpha1",
+            &["Name", "Policy", "Age"],
+            [&[json!("full"), json!("RestrictedPodLevel")], &[json!("none"), Value::Null]],
+        ),
+        (
+            "v1alpha2",
+            &["Name", "Policy", "Scope", "Age"],
+            [&[json!("full"), json!("restricted"), json!("pod")], &[json!("none"), Value::Null, Value::Null]],
+        ),
+    ];
+    for (version, names, rows) in table {
+        let path = format!("/apis/topology.node.k8s.io/{version}/noderesourcetopologies");
+        let got = crate::table(client, &path).await;
+        let columns = got["columnDefinitions"].as_array().unwrap();
+        let shown: Vec<&str> = columns.iter().filter_map(|column| column["name"].as_str()).collect();
+        assert_eq!(shown, names, "{version}");
+        for (number, wanted) in rows.into_iter().enumerate() {
+            let cells = got["rows"][number]["cells"].as_array().unwrap();
+            assert_eq!(&cells[..wanted.len()], wanted, "{version}");
+        }
+    }
+    for object in [full, bare] {
+        let _ = nrts.delete(&object.metadata.name.unwrap(), &DeleteParams::default()).await.unwrap();
+    }
 }
 
 async fn objects_round_trip(client: &Client) {

@@ -273,10 +273,7 @@ async fn columns_are_shown(client: &Client) {
     }});
     objects.patch_status(SCHEDULER, &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
     let path = format!("/apis/{GROUP}/{VERSION}/{}", scheduler::PLURAL);
-    let mut request = kube::core::Request::new(path).list(&kube::api::ListParams::default()).unwrap();
-    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io".parse().unwrap();
-    request.headers_mut().insert("accept", accept);
-    let table: Value = serde_json::from_str(&client.request_text(request).await.unwrap()).unwrap();
+    let table = crate::table(client, &path).await;
     let names: Vec<&str> = table["columnDefinitions"]
         .as_array()
         .unwrap()

@@ -189,6 +189,9 @@ async fn resolve(cluster: &ClusterArgs, flags: &InstallFlags) -> anyhow::Result<
     let clients = session::connect(&cluster.options(PROGRAM)).await?;
     let stated = flags.platform.clone().unwrap_or_default();
     let options = session::resolve(&clients.reads, &stated, flags.needs_cluster(), options).await?;
+    if options.monitoring {
+        session::require_prometheus(&clients.reads).await?;
+    }
     Ok((clients, options))
 }
 

@@ -40,6 +40,11 @@ pub(super) struct InstallFlags {
     /// Namespace of the exporter; the scheduler's is NAME-scheduler [default: tholepin; peers: theirs]
     #[arg(short = 'n', long, value_name = "NAME", value_parser = namespace, help_heading = "Cluster")]
     pub namespace: Option<String>,
+    /// Include objects for the Prometheus operator, and a dashboard for Grafana [default: off; of the operator and of
+    /// hardware: on openshift and hypershift]
+    #[arg(long, value_name = "BOOL", value_parser = bool_word, help_heading = "Cluster")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub monitoring: Option<bool>,
     #[command(flatten)]
     programs: ProgramFlags,
     #[command(flatten)]
@@ -310,6 +315,7 @@ impl InstallFlags {
             options.scheduler.namespace.get_or_insert(of_scheduler);
         }
         set(&mut options.network_policies, self.pods.network_policies);
+        set(&mut options.monitoring, self.monitoring);
         options.critical_quota = self.pods.critical_quota;
         if !self.pods.api_server_port.is_empty() {
             options.api_server_ports.clone_from(&self.pods.api_server_port);
@@ -342,6 +348,7 @@ impl InstallFlags {
             (None, true) => " (on OpenShift before 4.20: --kubelet-config /etc/kubernetes/kubelet.conf)",
             _ => "",
         };
+        refuse_peers(options, components)?;
         let parts = match namespace {
             Some(namespace) => manifests::parts_within(options, namespace, components),
             None => manifests::parts(options, components),
@@ -472,6 +479,20 @@ impl ImageFlags {
         }
         images
     }
+}
+
+/// Refuses monitoring of programs that are not ours: their metrics have other names, and alerts would never fire.
+fn refuse_peers(options: &Options, components: &[Component]) -> anyhow::Result<()> {
+    let (updater, scheduler) = (options.updater.kind, options.scheduler.kind);
+    let exporter = components.contains(&Component::Exporter) && updater != Updater::Tholepin;
+    let scheduler = components.contains(&Component::Scheduler) && scheduler != Scheduler::Tholepin;
+    if options.monitoring && (exporter || scheduler) {
+        anyhow::bail!(
+            "--monitoring is for our exporter and scheduler; there are no alerts for --updater-type rte and nfd, nor \
+             for --sched-type plugin"
+        );
+    }
+    Ok(())
 }
 
 fn set<T>(option: &mut T, flag: Option<T>) {

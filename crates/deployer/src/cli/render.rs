@@ -8,7 +8,7 @@ use runtime::stdout::print;
 use serde_json::{Map, Value, json};
 
 use super::flags::{ImageFlags, InstallFlags, ProgramFlags};
-use super::values::{bool_word, variable};
+use super::values::variable;
 use crate::manifests::access::ServiceAccountRef;
 use crate::manifests::{self, resource_claims, text};
 use crate::options::Options;
@@ -47,10 +47,6 @@ pub struct Args {
     /// The device plugin's service account (resource-claims)
     #[arg(long, value_name = "NAME", default_value = resource_claims::ACCOUNT)]
     account: String,
-    /// Include objects for the Prometheus operator (operator, hardware) [default: on openshift and hypershift]
-    #[arg(long, value_name = "BOOL", value_parser = bool_word)]
-    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub monitoring: Option<bool>,
     /// A flag of tholepin operator, such as --operator-flag=--leader-elect=false; can be repeated (operator, hardware)
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     pub operator_flag: Vec<String>,
@@ -155,12 +151,20 @@ impl Args {
         if !self.operator_flag.is_empty() {
             anyhow::bail!("--operator-flag is for operator and hardware");
         }
-        if self.monitoring.is_some() {
+        let is_monitored =
+            matches!(self.target, None | Some(RenderTarget::Exporter | RenderTarget::Scheduler));
+        if self.monitoring().is_some() && !is_monitored {
             anyhow::bail!(
-                "--monitoring is for operator and hardware; without them there is nothing to monitor"
+                "--monitoring is for exporter, scheduler, operator and hardware; nothing else has metrics"
             );
         }
         Ok(())
+    }
+
+    /// Whether objects for the Prometheus operator were asked for or refused.
+    #[must_use]
+    pub fn monitoring(&self) -> Option<bool> {
+        self.install.monitoring
     }
 
     /// The namespace that was given.

@@ -39,10 +39,8 @@ pub const WORKLOAD: (&str, &str) =
 pub struct Options {
     /// The namespace.
     pub namespace: String,
-    /// Options of all programs: platform, image, network policies. Options of exporter and scheduler have no effect.
+    /// Options of all programs: platform, image, network policies, monitoring. Options of exporter and scheduler have no effect.
     pub common: crate::options::Options,
-    /// Create objects for the Prometheus operator, which OpenShift has.
-    pub monitoring: bool,
     /// Further flags of the process.
     pub flags: Vec<String>,
 }
@@ -52,7 +50,7 @@ impl Options {
     #[must_use]
     pub fn new(namespace: &str) -> Self {
         let common = crate::options::Options::default();
-        Self { namespace: namespace.to_owned(), common, monitoring: false, flags: Vec::new() }
+        Self { namespace: namespace.to_owned(), common, flags: Vec::new() }
     }
 }
 

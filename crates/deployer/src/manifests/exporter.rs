@@ -18,10 +18,11 @@ use super::access::{ServiceAccountRef, cluster_role};
 use super::meta::PodSecurityLevel::Privileged;
 use super::meta::{self, labels, within};
 use super::network::{self, AllowedPorts, Servers};
-use super::{Error, openshift, pod};
+use super::{Error, monitoring, openshift, pod};
 use crate::options::{KubeletConfig, Options, Updater};
 use objects::Object;
 
+pub mod alerts;
 mod flags;
 
 pub use flags::{flags, mounts};
@@ -32,6 +33,10 @@ pub const NAMESPACE: &str = "tholepin";
 pub const NAME: &str = "tholepin-exporter";
 /// The name of the container.
 pub const CONTAINER: &str = "exporter";
+/// The name of the port of metrics.
+const METRICS: &str = "metrics";
+/// The name of the group of alerts.
+pub const GROUP: &str = "tholepin-exporter.rules";
 
 /// The service account; its namespace and name are those of most objects.
 #[must_use]
@@ -46,7 +51,8 @@ pub fn account(options: &Options) -> ServiceAccountRef<'_> {
 pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let account = account(options);
     let ServiceAccountRef { namespace, name } = account;
-    let mut objects = vec![Object::new(&meta::namespace(namespace, Privileged, options.platform))];
+    let own = meta::namespace(namespace, Privileged, options.platform);
+    let mut objects = vec![Object::new(&monitoring::readable(own, options))];
     if options.critical_quota {
         objects.push(Object::new(&meta::critical_quota(namespace)));
     }
@@ -69,6 +75,9 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     if let Some(text) = &options.updater.config {
         objects.push(Object::new(&pod::config_map(namespace, name, flags::CONFIG_KEY, text)));
     }
+    let (pods, alerts) = (pod_labels(options), alerts::alerts(&monitoring::job(account)));
+    objects.extend(monitoring::of_pods(options, account, (&pods, METRICS), (GROUP, &alerts)));
+    objects.extend(monitoring::dashboard(namespace, options));
     objects.push(Object::new(&daemon_set(options)?));
     Ok(objects)
 }
@@ -138,7 +147,7 @@ fn pod_spec(options: &Options) -> Result<PodSpec, Error> {
     let container = Container {
         args: Some(flags(options)?),
         env: Some(variables[..used].iter().map(|(name, path)| pod::field(name, path)).collect()),
-        ports: Some(vec![pod::port("metrics", updater.metrics_port), pod::health_port()]),
+        ports: Some(vec![pod::port(METRICS, updater.metrics_port), pod::health_port()]),
         volume_mounts: Some(volume_mounts),
         security_context: Some(pod::with_selinux(security, openshift::selinux_type(options).as_deref())),
         readiness_probe: Some(Probe { period_seconds: Some(5), ..pod::health_probe("/readyz") }),

@@ -20,9 +20,11 @@ use super::access::{ServiceAccountRef, cluster_role, role};
 use super::meta::{self, PodSecurityLevel, labels, selector, within};
 use super::network::{AllowedPorts, Servers, policy};
 use super::schedulerconfig::{self, ConfigStyle, KEY, LeaderElection};
-use super::{Error, openshift, pod};
+use super::{Error, monitoring, openshift, pod};
 use crate::options::Options;
 use objects::Object;
+
+pub mod alerts;
 
 /// The default namespace.
 pub const NAMESPACE: &str = "tholepin-scheduler";
@@ -30,6 +32,10 @@ pub const NAMESPACE: &str = "tholepin-scheduler";
 pub const NAME: &str = "tholepin-scheduler";
 /// The name of the container.
 pub const CONTAINER: &str = "scheduler";
+/// The name of the port of metrics.
+const METRICS: &str = "http";
+/// The name of the group of alerts.
+pub const GROUP: &str = "tholepin-scheduler.rules";
 /// The port of metrics.
 const PORT: u16 = 10251;
 
@@ -52,7 +58,8 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     let account = account(options);
     let ServiceAccountRef { namespace, name } = account;
     let level = PodSecurityLevel::Restricted;
-    let mut objects = vec![Object::new(&meta::namespace(namespace, level, options.platform))];
+    let own = meta::namespace(namespace, level, options.platform);
+    let mut objects = vec![Object::new(&monitoring::readable(own, options))];
     if options.critical_quota {
         objects.push(Object::new(&meta::critical_quota(namespace)));
     }
@@ -75,6 +82,8 @@ pub fn objects(options: &Options) -> Result<Vec<Object>, Error> {
     if options.scheduler.replicas > 1 && options.scheduler.disruption_budget {
         objects.push(Object::new(&disruption_budget(account)));
     }
+    let (pods, alerts) = (pod_labels(), alerts::alerts(&monitoring::job(account)));
+    objects.extend(monitoring::of_pods(options, account, (&pods, METRICS), (GROUP, &alerts)));
     objects.push(Object::new(&deployment(options, &config)?));
     Ok(objects)
 }
@@ -124,7 +133,7 @@ fn pod_spec(options: &Options) -> PodSpec {
     let scheduler = &options.scheduler;
     let container = Container {
         args: Some(flags(options)),
-        ports: Some(vec![pod::port("http", PORT), pod::health_port()]),
+        ports: Some(vec![pod::port(METRICS, PORT), pod::health_port()]),
         volume_mounts: Some(vec![pod::mount_read_only("config", "/etc/kubernetes")]),
         security_context: Some(pod::restricted(options.platform)),
         readiness_probe: Some(Probe { period_seconds: Some(5), ..pod::health_probe("/readyz") }),

@@ -66,8 +66,9 @@ pub(super) fn everything() -> &'static [Case] {
 pub(super) type Change = fn(&mut Options);
 
 /// Choices that change what refers to what.
-const CHANGES: [(&str, Change); 8] = [
+const CHANGES: [(&str, Change); 9] = [
     ("usual", |_| {}),
+    ("monitored", |options| options.monitoring = true),
     ("renamed", |options| options.updater.name = Some("other".to_owned())),
     ("elsewhere", |options| {
         options.updater.namespace = Some("here".to_owned());

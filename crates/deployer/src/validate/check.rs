@@ -11,6 +11,7 @@ use anyhow::bail;
 
 use super::evidence::{Area, Evidence, Node};
 use super::finding::{Finding, NotChecked, PeerFinding, Severity, Validation};
+use crate::docs;
 
 mod cluster;
 mod exporter;
@@ -61,7 +62,7 @@ impl Check {
 
 /// The place where the check with this id is described.
 pub(super) fn link(id: &str) -> String {
-    format!("docs/validate.md#{id}")
+    docs::link("validate", id)
 }
 
 /// Collects the findings of one check.

@@ -8,7 +8,7 @@ use super::*;
 fn on(platform: Platform) -> Options {
     let mut options = options();
     options.common.platform = platform;
-    options.monitoring = true;
+    options.common.monitoring = true;
     options
 }
 

@@ -66,10 +66,10 @@ pub fn hardware(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn options(args: &Args, namespace: &str) -> anyhow::Result<Options> {
-    let common = args.options()?;
-    let monitoring = args.monitoring.unwrap_or(common.platform.is_openshift());
+    let mut common = args.options()?;
+    common.monitoring = args.monitoring().unwrap_or(common.platform.is_openshift());
     let namespace = args.namespace().unwrap_or(namespace).to_owned();
-    Ok(Options { namespace, common, monitoring, flags: flags(&args.operator_flag)? })
+    Ok(Options { namespace, common, flags: flags(&args.operator_flag)? })
 }
 
 /// The flags, if the operator takes them and manifests do not fix them.

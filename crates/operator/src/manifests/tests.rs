@@ -8,7 +8,7 @@ use testkit::manifests::check_references;
 fn on(platform: Platform) -> Options {
     let mut options = super::options();
     options.common.platform = platform;
-    options.monitoring = platform.is_openshift();
+    options.common.monitoring = platform.is_openshift();
     options
 }
 

@@ -17,8 +17,11 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use objects::applier::Verb;
+use runtime::specimen;
 
 use super::Shared;
+use crate::cluster_state::{ClusterState, Environment};
+use crate::condition::AVAILABLE;
 use crate::desired::Controller;
 
 /// The controllers' metrics. Clones share their values.
@@ -86,11 +89,14 @@ impl Metrics {
     /// Shows the conditions of the object that a controller works for.
     pub(super) fn conditions(&self, controller: Controller, conditions: &[Condition]) {
         for condition in conditions {
-            let name = controller.name().to_owned();
-            let labels = [("controller", name), ("condition", condition.type_.clone())];
+            let labels = condition_labels(controller, &condition.type_);
             self.conditions.get_or_create(&labels).set(i64::from(condition.status == "True"));
         }
     }
+}
+
+fn condition_labels(controller: Controller, condition: &str) -> TwoLabels {
+    [("controller", controller.name().to_owned()), ("condition", condition.to_owned())]
 }
 
 impl Collector for StateCollector {
@@ -109,4 +115,26 @@ impl Collector for StateCollector {
             encoder.encode_descriptor(name, "Nodes in the cluster state", None, MetricType::Gauge)?;
         gauge(self.0.read(|cluster| cluster.nodes.len())).encode(metric)
     }
+}
+
+/// All families of the process, each with a sample, for the documentation and its tests; those of DeviceConfigs are
+/// the `hardware` crate's.
+///
+/// # Errors
+/// When no certificate can be made.
+pub fn specimen() -> Result<Registry, runtime::tls::Error> {
+    let mut registry = Registry::default();
+    specimen::process(&mut registry);
+    specimen::watches(&mut registry);
+    specimen::events(&mut registry);
+    let cluster = ClusterState::new(Environment::default());
+    registry.register_collector(Box::new(StateCollector(Shared::new(cluster))));
+    let metrics = Metrics::register(&mut registry);
+    metrics.wrote("DaemonSet", Verb::Create);
+    let controller = Controller::NumaResourcesOperator;
+    metrics.reconciled(controller, Duration::from_millis(2), Duration::from_millis(1), 0);
+    drop(metrics.conditions.get_or_create(&condition_labels(controller, AVAILABLE)));
+    specimen::lease(&mut registry);
+    specimen::certificate(&mut registry)?;
+    Ok(registry)
 }

@@ -146,7 +146,21 @@ fn flags_without_effect_are_refused_and_errors_name_the_flag() {
             "error: --existing-namespace is for exporter and scheduler",
             "",
         ),
-        ("render topology-updater --monitoring", "error: --monitoring is for operator and hardware", ""),
+        (
+            "render resource-claims --monitoring",
+            "error: --monitoring is for exporter, scheduler, operator and hardware; nothing else",
+            "",
+        ),
+        (
+            "render --updater-type rte --monitoring",
+            "error: --monitoring is for our exporter and scheduler",
+            "",
+        ),
+        (
+            "render scheduler --sched-type plugin --monitoring",
+            "error: --monitoring is for our exporter and scheduler",
+            "",
+        ),
         (
             "render -P openshift:v4.18",
             "error: --kubelet-config: kubelet configuration: configz is not allowed; it must be a file or",

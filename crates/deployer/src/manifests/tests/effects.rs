@@ -102,6 +102,13 @@ fn ours() -> Options {
     options(CLUSTERS[0], Updater::Tholepin, Scheduler::Tholepin)
 }
 
+fn ours_on_openshift() -> Options {
+    options(CLUSTERS[1], Updater::Tholepin, Scheduler::Tholepin)
+}
+
+/// Of our programs.
+const MONITORING: [Choice; 1] = [("monitoring", |o| o.monitoring = true)];
+
 /// Of all programs.
 const COMMON: [Choice; 7] = [
     ("pull", |o| {
@@ -199,12 +206,13 @@ fn choices() -> Vec<(String, Usual, Change)> {
             certificate: KubeletCertificate::Cluster,
         });
     });
-    let bases: [(&str, Usual, &[&[Choice]]); 5] = [
-        ("ours", ours, &[&COMMON, &UPDATING, &SCHEDULING]),
+    let bases: [(&str, Usual, &[&[Choice]]); 6] = [
+        ("ours", ours, &[&COMMON, &UPDATING, &SCHEDULING, &MONITORING]),
         ("RTE and plugin", rte, &[&COMMON, &UPDATING, &OPENSHIFT, &SCHEDULING]),
         ("NFD", nfd, &[&UPDATING]),
         ("RTE on OpenShift", openshift, &[&OPENSHIFT]),
         ("RTE on HyperShift", hypershift, &[&OPENSHIFT, &SCHEDULING[..3]]),
+        ("ours on OpenShift", ours_on_openshift, &[&MONITORING]),
     ];
     let mut all: Vec<(String, Usual, Change)> =
         [root, stated].map(|(name, change)| (format!("ours: {name}"), ours as Usual, change)).to_vec();

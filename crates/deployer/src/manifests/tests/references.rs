@@ -166,3 +166,26 @@ fn all_images_are_those_of_the_options() {
         }
     }
 }
+
+#[test]
+fn monitors_select_pods_that_have_their_port() {
+    let mut seen = 0;
+    for Case { name, objects, .. } in everything() {
+        for monitor in of_kind(objects, "PodMonitor") {
+            let spec = &monitor.body()["spec"];
+            let near = workloads(objects);
+            let mut pods = near.iter().filter(|(workload, template)| {
+                workload.namespace() == monitor.namespace()
+                    && selects(&spec["selector"], &template["metadata"]["labels"])
+            });
+            let (_, template) = pods.next().unwrap_or_else(|| panic!("{name}: {monitor} selects nothing"));
+            assert!(pods.next().is_none(), "{name}: {monitor} selects pods of several workloads");
+            let ports = list(&template["spec"]["containers"][0]["ports"]);
+            for endpoint in list(&spec["podMetricsEndpoints"]) {
+                assert!(ports.iter().any(|port| port["name"] == endpoint["port"]), "{name}: {monitor}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 10, "{seen}");
+}

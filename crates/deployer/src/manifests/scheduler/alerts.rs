@@ -1,0 +1,134 @@
+//! Alerts about the scheduler, and about pods that kubelets reject.
+//!
+//! In: the job of its metrics. Out: alerts. Never: one about a single pod, or a report that is late once.
+
+use crate::manifests::monitoring::Alert;
+
+/// The kubelet's count of pods that it rejected with TopologyAffinityError.
+pub const REJECTIONS: &str = "kubelet_topology_manager_admission_errors_total";
+
+/// The alerts, for targets of this job.
+#[must_use]
+pub fn alerts(job: &str) -> Vec<Alert> {
+    [process(job), placement(job)].concat()
+}
+
+/// Whether it works at all.
+fn process(job: &str) -> Vec<Alert> {
+    vec![
+        Alert {
+            name: "TholepinSchedulerDown",
+            expr: format!("absent(up{{job=\"{job}\"}} == 1)"),
+            lasting: "10m",
+            summary: "The NUMA-aware scheduler does not run.",
+            description: "No metrics of it have been seen for 10 minutes. Pods with its name in schedulerName stay pending; pods that run are not touched.",
+            causes: &[
+                "the container ends again and again: its log names the field of the configuration, or the permission",
+                "the pod is pending: no node with its labels, or a taint that it does not tolerate",
+                "a network policy of the cluster keeps Prometheus from the port of metrics",
+            ],
+            first: "tholepin status",
+        },
+        Alert {
+            name: "TholepinSchedulerWithoutLeader",
+            expr: format!("max(leader_election_master_status{{job=\"{job}\"}}) == 0"),
+            lasting: "10m",
+            summary: "No replica of the NUMA-aware scheduler leads.",
+            description: "Replicas run and wait for the lease, so no pod with its name in schedulerName is placed.",
+            causes: &[
+                "another process holds the lease: `kubectl get leases -A` names the holder",
+                "the role for the lease was changed; the log has the answer of the API server",
+            ],
+            first: "tholepin status",
+        },
+        Alert {
+            name: "TholepinSchedulerWatchesFail",
+            expr: format!(
+                "sum by (namespace, pod, resource) (increase(tholepin_watch_errors_total{{job=\"{job}\"}}[10m])) > 3"
+            ),
+            lasting: "30m",
+            summary: "The scheduler {{ $labels.pod }} cannot watch {{ $labels.resource }}.",
+            description: "It places pods by what it saw last, and does not notice changes of {{ $labels.resource }}.",
+            causes: &[
+                "the cluster role of its account was changed",
+                "the definition of NodeResourceTopology is gone",
+                "the API server is overloaded; its own metrics show that",
+            ],
+            first: "tholepin validate --only crd-missing,scheduler-not-ready",
+        },
+    ]
+}
+
+/// Whether it places pods where they fit.
+fn placement(job: &str) -> Vec<Alert> {
+    vec![
+        Alert {
+            name: "TholepinPodsRejected",
+            expr: format!("sum by (instance) (increase({REJECTIONS}[1h])) >= 3"),
+            lasting: "15m",
+            summary: "The kubelet {{ $labels.instance }} rejects pods with TopologyAffinityError.",
+            description: "At least three pods were lost in an hour: they were bound to a node where no zone has room for them, and their controllers make new ones again and again.",
+            causes: &[
+                "the pods do not name our scheduler in schedulerName, so they are placed without a look at zones",
+                "two schedulers place pods with exclusive resources on the same nodes",
+                "the node's report is old or wrong",
+            ],
+            first: "tholepin validate --only pod-rejected,report-stale",
+        },
+        Alert {
+            name: "TholepinPodsWaitLong",
+            expr: format!(
+                "max_over_time(scheduler_pending_pods{{job=\"{job}\",queue=\"unschedulable\"}}[5m]) > 0"
+            ),
+            lasting: "1h",
+            summary: "Pods have been waiting for a zone for an hour.",
+            description: "The scheduler {{ $labels.pod }} had at least one pod without a place all the time. The conditions and events of pending pods say what each lacks.",
+            causes: &[
+                "a pod requests more than any zone of any node has, so it will never fit",
+                "the zones are full: more nodes or fewer pods help, nothing else",
+                "reports are missing, and pods that need zones do not go to nodes without one",
+            ],
+            first: "tholepin validate --only pod-never-fits",
+        },
+        Alert {
+            name: "TholepinReportsUnexplained",
+            expr: format!("tholepin_ledger_unexplained_reports{{job=\"{job}\"}} > 0"),
+            lasting: "1h",
+            summary: "Reports of nodes describe pods that the scheduler does not know.",
+            description: "On these nodes it counts the smaller of what the report and its own ledger have free, so pods may wait although they would fit.",
+            causes: &[
+                "two exporters write the report of one node",
+                "an exporter does not see new pods any more: its report stays the same while pods come and go",
+                "static pods or pods outside of the cluster hold exclusive resources of the node",
+            ],
+            first: "tholepin validate --only report-writers,report-stale,exporter-twice",
+        },
+        Alert {
+            name: "TholepinLedgerContradicted",
+            expr: format!("sum(delta(tholepin_ledger_corrections{{job=\"{job}\"}}[1h])) > 10"),
+            lasting: "1h",
+            summary: "Reports contradict the scheduler's ledger again and again.",
+            description: "The ledger takes over what reports say, so each contradiction ends by itself; that they do not stop means that kubelets decide differently from the model.",
+            causes: &[
+                "another scheduler binds pods with exclusive resources to the same nodes",
+                "options of the topology manager or of the CPU manager were changed on nodes whose report says otherwise",
+                "a kubelet of a version that is newer than this scheduler",
+            ],
+            first: "tholepin validate",
+        },
+        Alert {
+            name: "TholepinReportsUnusable",
+            expr: format!(
+                "sum(increase(tholepin_scheduler_unusable_reports_total{{job=\"{job}\"}}[30m])) > 0"
+            ),
+            lasting: "1h",
+            summary: "Reports of nodes cannot be used by the scheduler.",
+            description: "An exporter keeps writing reports with values that are not allowed. Pods that need zones do not go to that node; the scheduler's log names node and field.",
+            causes: &[
+                "an exporter of another project or version writes a field in another form",
+                "a person or program changes the objects by hand",
+            ],
+            first: "tholepin validate --only report-invalid",
+        },
+    ]
+}
