@@ -207,7 +207,7 @@ fn text_has_all_objects_in_their_order_and_nothing_of_the_servers() {
         wanted.as_object_mut().unwrap().remove("status");
         assert_eq!(document, &wanted);
     }
-    assert!(text.starts_with("---\n") && !text.contains("creationTimestamp") && !text.contains("\nstatus:"));
+    assert!(text.starts_with("---\n") && !text.contains("creationTimestamp:") && !text.contains("\nstatus:"));
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn every_flag_sets_its_option() {
     std::fs::write(file.path(), "informerMode: Shared\ntype: MostAllocated\n").unwrap();
     let file = file.path().display();
     let words = format!(
-        "-P openshift:4.18 --updater-type rte --sched-type plugin -n n --updater-namespace a --updater-name b --updater-sync-period 1m --updater-verbose 7 \
+        "-P openshift:4.18 --monitoring --updater-type rte --sched-type plugin -n n --updater-namespace a --updater-name b --updater-sync-period 1m --updater-verbose 7 \
          --updater-pfp-enable=false --updater-config-file {file} --updater-node-selector x=y,z= --updater-toleration k=v:NoExecute \
          --updater-priority-class c --metrics-port 9 --admission-policy=false --updater-notif-enable \
          --updater-cri-hooks-enable --updater-custom-selinux-policy=false --updater-scc v1 --selinux-type t \
