@@ -14,6 +14,8 @@ mod deployer;
 mod invocations;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
+#[path = "it/monitoring.rs"]
+mod monitoring;
 #[path = "it/readme.rs"]
 mod readme;
 #[path = "it/status.rs"]
