@@ -1,6 +1,6 @@
 //! Monitoring of an installation: kinds of the Prometheus operator, and metrics of programs that really run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use deployer::manifests::scheduler::alerts::REJECTIONS;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -8,7 +8,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::{Client, ResourceExt as _};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
-use testkit::exposition::{Family, families};
+use testkit::exposition::{assert_known, families};
 
 const GROUP: &str = "monitoring.coreos.com";
 /// The kinds that `deploy --monitoring` makes.
@@ -50,9 +50,9 @@ pub(super) async fn objects(client: &Client) -> BTreeSet<String> {
 /// What pods serve is what docs/metrics.md lists; what expressions want of kubelets is there.
 pub(super) async fn metrics_are_as_documented(client: &Client) {
     let served = scraped(client, "tholepin", 2112).await;
-    documented("exporter", &served, &specimen(&exporter::metrics::specimen().unwrap()));
+    assert_known(&served, &specimen(&exporter::metrics::specimen().unwrap()));
     let served = scraped(client, "tholepin-scheduler", 10251).await;
-    documented("scheduler", &served, &specimen(&scheduler::metrics::specimen()));
+    assert_known(&served, &specimen(&scheduler::metrics::specimen()));
 
     let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(client.clone());
     let node = nodes.list(&ListParams::default()).await.unwrap().items.remove(0);
@@ -60,27 +60,19 @@ pub(super) async fn metrics_are_as_documented(client: &Client) {
     assert!(families(&of_kubelet).contains_key(REJECTIONS), "the kubelet does not serve {REJECTIONS}");
 }
 
-async fn scraped(client: &Client, namespace: &str, port: u16) -> BTreeMap<String, Family> {
+async fn scraped(client: &Client, namespace: &str, port: u16) -> String {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let pod = pods.list(&ListParams::default()).await.unwrap().items.remove(0);
     let path = format!("/api/v1/namespaces/{namespace}/pods/{}:{port}/proxy/metrics", pod.name_any());
-    families(&get(client, &path).await)
+    get(client, &path).await
 }
 
 async fn get(client: &Client, path: &str) -> String {
     client.request_text(axum::http::Request::get(path).body(Vec::new()).unwrap()).await.unwrap()
 }
 
-fn specimen(registry: &Registry) -> BTreeMap<String, Family> {
+fn specimen(registry: &Registry) -> String {
     let mut text = String::new();
     encode(&mut text, registry).unwrap();
-    families(&text)
-}
-
-/// Each family is known, with its labels and meaning. What has not happened yet is not served.
-fn documented(program: &str, served: &BTreeMap<String, Family>, known: &BTreeMap<String, Family>) {
-    assert!(served.len() > 10, "{program}: {served:?}");
-    for (name, family) in served {
-        assert_eq!(Some(family), known.get(name), "{program}: {name}");
-    }
+    text
 }
