@@ -356,7 +356,7 @@ mod tests {
             vec![Program::ControllerManager, Program::Kubelet, Program::Kubectl, Program::CriStreaming];
         assert_eq!(reason, SkipReason::Missing(missing));
         let text = reason.to_string();
-        assert!(text.contains("kube-controller-manager, kubelet, cri-streaming-"), "{text}");
+        assert!(text.contains("kube-controller-manager, kubelet, kubectl, cri-streaming-"), "{text}");
         assert!(text.contains("cargo xtask testenv"), "{text}");
     }
 

@@ -50,6 +50,20 @@ pub fn families(text: &str) -> BTreeMap<String, Family> {
     families
 }
 
+/// Checks that each family that a process serves is in its specimen, with the same labels and meaning. What has not
+/// happened yet is not served.
+///
+/// # Panics
+/// When one is missing or another.
+#[track_caller]
+pub fn assert_known(served: &str, specimen: &str) {
+    let (served, known) = (families(served), families(specimen));
+    assert!(!served.is_empty(), "nothing is served");
+    for (name, family) in &served {
+        assert_eq!(Some(family), known.get(name), "{name}");
+    }
+}
+
 /// Name and names of labels of a sample.
 fn sample(line: &str) -> (String, Vec<String>) {
     let end = line.find(['{', ' ']).unwrap_or(line.len());

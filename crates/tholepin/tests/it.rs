@@ -16,6 +16,8 @@ mod documents;
 mod invocations;
 #[path = "it/lifecycle.rs"]
 mod lifecycle;
+#[path = "it/monitoring.rs"]
+mod monitoring;
 #[path = "it/quick_start.rs"]
 mod quick_start;
 #[path = "it/readme.rs"]

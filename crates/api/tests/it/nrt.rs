@@ -77,16 +77,19 @@ async fn columns_are_shown(client: &Client) {
     for object in [&full, &bare] {
         nrts.create(&PostParams::default(), object).await.unwrap();
     }
-    let table: [(&str, &[&str], [&[Value]; 2]); 2] = [
+    let table = [
         (
             "v1alpha1",
-            &["Name", "Policy", "Age"],
-            [&[json!("full"), json!("RestrictedPodLevel")], &[json!("none"), Value::Null]],
+            vec!["Name", "Policy", "Age"],
+            [vec![json!("full"), json!("RestrictedPodLevel")], vec![json!("none"), Value::Null]],
         ),
         (
             "v1alpha2",
-            &["Name", "Policy", "Scope", "Age"],
-            [&[json!("full"), json!("restricted"), json!("pod")], &[json!("none"), Value::Null, Value::Null]],
+            vec!["Name", "Policy", "Scope", "Age"],
+            [
+                vec![json!("full"), json!("restricted"), json!("pod")],
+                vec![json!("none"), Value::Null, Value::Null],
+            ],
         ),
     ];
     for (version, names, rows) in table {

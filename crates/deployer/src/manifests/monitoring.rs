@@ -1,7 +1,7 @@
 //! Objects for the Prometheus operator, and the dashboard for Grafana.
 //!
-//! In: alerts, labels of pods, names of ports. Out: objects of `monitoring.coreos.com/v1`, a ConfigMap, and on OpenShift
-//! the permission to discover targets. Never: an alert about a state that ends without help.
+//! In: alerts, labels of pods, names of ports. Out: objects of `monitoring.coreos.com/v1`, a ConfigMap, and on
+//! OpenShift the permission to discover targets. Never: an alert about a state that ends without help.
 
 use std::collections::BTreeMap;
 

@@ -8,6 +8,8 @@ use deviceplugin::settings::{ConfigSource, Settings};
 use node::deviceplugin::{RegistrationMode, wire};
 use node::pluginwatcher::wire::RegistrationStatus;
 use node::pluginwatcher::wire::registration_client::RegistrationClient;
+use prometheus_client::encoding::text::encode;
+use testkit::exposition::assert_known;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use tonic::Code;
@@ -232,6 +234,9 @@ async fn a_file_in_place_of_the_socket_stays() {
     ] {
         assert!(metrics.contains(line), "{metrics}");
     }
+    let mut known = String::new();
+    encode(&mut known, &deviceplugin::metrics::specimen()).unwrap();
+    assert_known(&metrics, &known);
     plugin.stop().await;
 }
 

@@ -10,9 +10,11 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt as _};
+use prometheus_client::encoding::text::encode;
 use serde_json::json;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env;
+use testkit::exposition::assert_known;
 use testkit::port;
 use testkit::process_group::{Process, Spec};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -145,6 +147,12 @@ async fn changes_are_observed() {
     operator.shows("tholepin_operator_nodes 1").await;
     nodes.delete("n1", &DeleteParams::default()).await.unwrap();
     operator.shows("tholepin_operator_nodes 0").await;
+    let specimens = [operator::reconcile::metrics::specimen().unwrap(), hardware::metrics::specimen()];
+    let mut known = String::new();
+    for registry in &specimens {
+        encode(&mut known, registry).unwrap();
+    }
+    assert_known(&get(operator.metrics, "/metrics").await.unwrap(), &known);
 
     // The Go operator's schema took any text for a period.
     let mut loose = serde_json::to_value(api::crd::scheduler_crd()).unwrap();

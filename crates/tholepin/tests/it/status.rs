@@ -11,7 +11,7 @@ use testkit::env::rig;
 use testkit::machine::Machine;
 use testkit::net;
 
-use super::{Installed, run_async};
+use super::{Installed, monitoring, run_async};
 
 const NAME: &str = "tholepin-scheduler";
 
@@ -38,6 +38,12 @@ fn one_command_says_how_it_is_and_what_comes_next() {
 
         let absent = "nothing is installed; next: tholepin deploy --wait\n";
         said("status", 1, &["Exporters     none\n", "Schedulers    none\n", absent]).await;
+        let client = cluster.client().await.unwrap();
+        let (code, _, stderr) = run("deploy --image tholepin:test --monitoring").await;
+        let wanted = "error: --monitoring: the cluster does not serve PodMonitor and PrometheusRule of \
+                      monitoring.coreos.com/v1: install the Prometheus operator, or leave the flag out\n";
+        assert_eq!((code, &*stderr), (1, wanted));
+        said("status", 1, &[absent]).await;
         let (code, _, stderr) = run("deploy --image tholepin:test --wait").await;
         assert_eq!(code, 0, "{stderr}");
         let ready = [
@@ -52,7 +58,21 @@ fn one_command_says_how_it_is_and_what_comes_next() {
         let status: Value = serde_json::from_str(&stdout).unwrap();
         assert_eq!((&status["state"], &status["unknown"]), (&json!("ready"), &json!([])), "{status}");
 
-        let deployments: Api<Deployment> = Api::namespaced(cluster.client().await.unwrap(), NAME);
+        monitoring::metrics_are_as_documented(&client).await;
+        monitoring::install_definitions(&client).await;
+        let (code, _, stderr) = run("deploy --image tholepin:test --monitoring").await;
+        assert_eq!(code, 0, "{stderr}");
+        let made = ["exporter", "scheduler"]
+            .map(|name| ["PodMonitor", "PrometheusRule"].map(|kind| format!("{kind} tholepin-{name}")));
+        let mut made: Vec<String> = made.concat();
+        made.push("dashboard tholepin".to_owned());
+        made.sort();
+        assert_eq!(monitoring::objects(&client).await.into_iter().collect::<Vec<_>>(), made);
+        // Without the flag they go again.
+        let (code, _, stderr) = run("deploy --image tholepin:test").await;
+        assert_eq!((code, monitoring::objects(&client).await.len()), (0, 0), "{stderr}");
+
+        let deployments: Api<Deployment> = Api::namespaced(client.clone(), NAME);
         let none = Patch::Merge(json!({ "spec": { "replicas": 0 } }));
         deployments.patch(NAME, &PatchParams::default(), &none).await.unwrap();
         said("status", 1, &["not ready; next: tholepin validate\n"]).await;
