@@ -39,8 +39,8 @@ pub const WORKLOAD: (&str, &str) =
 pub struct Options {
     /// The namespace.
     pub namespace: String,
-    /// Options of all programs: platform, image, network policies, monitoring. Options of exporter and scheduler have no
-    /// effect.
+    /// Options of all programs: platform, image, network policies, monitoring. Options of exporter and scheduler have
+    /// no effect.
     pub common: crate::options::Options,
     /// Further flags of the process.
     pub flags: Vec<String>,
