@@ -64,7 +64,7 @@ async fn an_api_server_takes_every_field_of_what_is_shipped() {
             openshift::install(&client, flavour, "4.20.1").await.unwrap();
         }
         for (folder, tree, monitoring) in
-            [(FOLDER, super::tree(&image).unwrap(), 3), (HARDWARE, super::hardware_tree(&image).unwrap(), 2)]
+            [(FOLDER, super::tree(&image).unwrap(), 4), (HARDWARE, super::hardware_tree(&image).unwrap(), 2)]
         {
             let paths = super::files(&tree, platform);
             let objects: Vec<Value> = paths.iter().flat_map(|path| documents(folder, path)).collect();
