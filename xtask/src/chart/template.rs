@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::ensure;
+use deployer::manifests::monitoring::DASHBOARD_NAME;
 use deployer::manifests::parts_within;
 use deployer::options::{KubeletCertificate, KubeletConfig, Options};
 use deployer::part::{Component, MANAGED_BY, Part};
@@ -106,7 +107,7 @@ pub(super) fn made(component: Component, options: &Options) -> Result<Made, Stri
     let mut resources = Value::Null;
     for object in &mut objects {
         object["metadata"]["labels"][MANAGED_BY] = SERVICE.into();
-        if object["kind"] == "ConfigMap" {
+        if object["kind"] == "ConfigMap" && object["metadata"]["name"] != DASHBOARD_NAME {
             for text in object["data"].as_object_mut().into_iter().flat_map(|data| data.values_mut()) {
                 config = text.as_str().map(str::to_owned);
                 *text = CONFIG.into();
@@ -130,7 +131,8 @@ pub(super) fn resources(component: Component) -> anyhow::Result<Value> {
 
 /// The options of which values make other objects, in groups that do not meet.
 fn groups(component: Component) -> Vec<Group> {
-    let mut groups: Vec<Group> = common().into_iter().map(|choice| Group(vec![choice])).collect();
+    let mut groups = vec![Group(platform().into())];
+    groups.extend(common().into_iter().map(|choice| Group(vec![choice])));
     match component {
         Component::Api => groups.clear(),
         Component::Exporter => {
@@ -144,15 +146,24 @@ fn groups(component: Component) -> Vec<Group> {
     groups
 }
 
-/// Options of exporter and scheduler.
-fn common() -> [Choice; 5] {
+/// The platform, and monitoring, which needs other objects on each.
+fn platform() -> [Choice; 2] {
     let platform: [(&str, super::choice::Set); 3] = [
         ("openshift", |options| options.platform = Platform::OpenShift),
         ("hypershift", |options| options.platform = Platform::HyperShift),
         ("kubernetes", |options| options.platform = Platform::Kubernetes),
     ];
+    let on = Choice::switch(
+        "$.Values.monitoring",
+        |options| options.monitoring = true,
+        |options| options.monitoring = false,
+    );
+    [Choice::words("$.Values.platform", &platform), on]
+}
+
+/// Options of exporter and scheduler.
+fn common() -> [Choice; 4] {
     [
-        Choice::words("$.Values.platform", &platform),
         Choice::switch("$.Values.image.pullSecrets", |_| {}, |options| options.pull_secrets.clear()),
         Choice::switch("$.Values.architectures", |_| {}, |options| options.architectures.clear()),
         Choice::switch(

@@ -54,8 +54,10 @@ struct Cli {
 }
 
 /// Values, the version of Kubernetes, and the flags of `tholepin render` that say the same.
-const SETS: [(&str, &str, &str); 12] = [
+const SETS: [(&str, &str, &str); 14] = [
     ("", "v1.36.3", ""),
+    ("{monitoring: true}", "v1.36.3", "--monitoring"),
+    ("{monitoring: true, platform: openshift}", "v1.33.1", "--platform openshift:4.20 --monitoring"),
     (
         "{platform: openshift, criticalQuota: true, image: {pullSecrets: [a, b], pullPolicy: Always}}",
         "v1.33.1",

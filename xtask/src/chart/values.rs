@@ -134,6 +134,7 @@ fn cluster(options: &Options) -> Vec<Entry> {
             json!({"type": "string", "pattern": "^[0-9a-fA-F.:]+/[0-9]{1,3}$"}),
         ),
         switch("criticalQuota", Flag("critical-quota"), options.critical_quota),
+        switch("monitoring", Flag("monitoring"), options.monitoring),
         switch("crds.install", Own("Install and upgrade the definition of NodeResourceTopology"), true),
         switch(
             "crds.keep",

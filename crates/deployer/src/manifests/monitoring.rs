@@ -28,7 +28,7 @@ const DASHBOARD_KEY: &str = "tholepin.json";
 /// The label by which Grafana's sidecar finds dashboards.
 const DASHBOARD_LABEL: (&str, &str) = ("grafana_dashboard", "1");
 /// The service account of OpenShift's Prometheus.
-const PROMETHEUS: ServiceAccountRef<'_> =
+pub(super) const PROMETHEUS: ServiceAccountRef<'_> =
     ServiceAccountRef { namespace: "openshift-monitoring", name: "prometheus-k8s" };
 /// The label of namespaces that OpenShift's Prometheus reads.
 pub(super) const CLUSTER_MONITORING: (&str, &str) = ("openshift.io/cluster-monitoring", "true");
@@ -111,16 +111,17 @@ pub fn service_monitor(
     object("ServiceMonitor", "servicemonitors", metadata, &spec)
 }
 
-/// The permission of OpenShift's Prometheus to discover pods and the Services before them; elsewhere nothing.
+/// The permission of OpenShift's Prometheus to discover pods and the Services before them, as a role of this name;
+/// elsewhere nothing.
 #[must_use]
-pub fn discovery(namespace: &str, platform: Platform) -> Vec<Object> {
+pub fn discovery(namespace: &str, name: &str, platform: Platform) -> Vec<Object> {
     if !platform.is_openshift() {
         return Vec::new();
     }
     let rules = vec![api::rbac::rule("", &["services", "endpoints", "pods"], &["get", "list", "watch"])];
     vec![
-        Object::new(&role(namespace, PROMETHEUS.name, rules)),
-        Object::new(&PROMETHEUS.with_role(namespace, PROMETHEUS.name, PROMETHEUS.name)),
+        Object::new(&role(namespace, name, rules)),
+        Object::new(&PROMETHEUS.with_role(namespace, name, name)),
     ]
 }
 
@@ -152,7 +153,9 @@ pub(super) fn of_pods(
         return Vec::new();
     }
     let metadata = within(account.namespace, account.name);
-    let mut objects = discovery(account.namespace, options.platform);
+    // Each program has a role of its own: both may be in one namespace, and each may be removed.
+    let name = format!("{}-{}", account.name, PROMETHEUS.name);
+    let mut objects = discovery(account.namespace, &name, options.platform);
     objects.extend([pod_monitor(&metadata, pods, port), rules(&metadata, group, alerts)]);
     objects
 }

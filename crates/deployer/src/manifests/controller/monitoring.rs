@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Options, Program, port_name};
 use crate::manifests::meta::within;
-use crate::manifests::monitoring::{self, Alert};
+use crate::manifests::monitoring::{self, Alert, PROMETHEUS};
 
 /// The file in OpenShift's Prometheus with the authority of Service certificates.
 const AUTHORITY: &str = "/etc/prometheus/configmaps/serving-certs-ca-bundle/service-ca.crt";
@@ -19,7 +19,7 @@ const AUTHORITY: &str = "/etc/prometheus/configmaps/serving-certs-ca-bundle/serv
 #[must_use]
 pub fn objects(options: &Options, program: &Program, group: &str, alerts: &[Alert]) -> Vec<Object> {
     let namespace = &options.namespace;
-    let mut objects = monitoring::discovery(namespace, options.common.platform);
+    let mut objects = monitoring::discovery(namespace, PROMETHEUS.name, options.common.platform);
     let labels = program.pod_labels();
     objects.push(monitor(options, program.name, &labels, program.service, port_name(options)));
     objects.push(monitoring::rules(&within(namespace, program.name), group, alerts));
