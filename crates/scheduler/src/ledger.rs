@@ -36,7 +36,9 @@ mod location;
 mod order;
 
 pub use explain::LedgerSummary;
-use location::{charge, merge_worst, non_monotonic, possible_locations, predict, release, widen};
+use location::{
+    charge, merge_alike, merge_worst, non_monotonic, possible_locations, predict, release, widen,
+};
 
 /// Most possible worlds; more are merged into one that is worse than each of them.
 const MAX_WORLDS: usize = 64;
@@ -441,7 +443,7 @@ impl Ledger {
     fn settle(&mut self, mut worlds: Vec<World>, scratch: &mut Scratch) {
         let mut unique: Vec<World> = Vec::with_capacity(worlds.len());
         for world in worlds.drain(..) {
-            if !unique.iter().any(|known| self.same(known, &world)) {
+            if !unique.contains(&world) {
                 unique.push(world);
             }
         }
@@ -456,17 +458,13 @@ impl Ledger {
         }
         if unique.len() > MAX_WORLDS {
             let live: Vec<bool> = self.rows.iter().map(|row| row.stage != Stage::Released).collect();
-            unique = vec![merge_worst(&unique, &live)];
+            unique = merge_alike(unique, &live);
+            if unique.len() > MAX_WORLDS {
+                unique = vec![merge_worst(&unique, &live)];
+            }
         }
         self.worlds = unique;
         self.explain_report(scratch);
-    }
-
-    /// Whether two worlds are equal but for the former locations of released pods.
-    fn same(&self, one: &World, other: &World) -> bool {
-        let locations = self.rows.iter().zip(one.locations.iter().zip(&other.locations));
-        one.free == other.free
-            && locations.into_iter().all(|(row, (a, b))| row.stage == Stage::Released || a == b)
     }
 
     /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of

@@ -113,12 +113,41 @@ pub(super) fn release(free: &mut Free, location: &Location) {
     }
 }
 
+/// Merges worlds that differ in nothing but the former locations of released pods. `live` marks the other rows.
+///
+/// A report made before the release tells such worlds apart, and with them the locations of the pods that came later.
+/// They are merged for want of room only, and their differing rows agree with no report.
+pub(super) fn merge_alike(worlds: Vec<World>, live: &[bool]) -> Vec<World> {
+    let mut merged: Vec<World> = Vec::new();
+    for world in worlds {
+        let alike = |known: &&mut World| {
+            let mut locations = live.iter().zip(known.locations.iter().zip(&world.locations));
+            known.free == world.free && locations.all(|(live, (one, other))| !live || one == other)
+        };
+        match merged.iter_mut().find(alike) {
+            Some(known) => blur_released(known, &world, live),
+            None => merged.push(world),
+        }
+    }
+    merged
+}
+
+/// Makes the former locations of released pods inexact where two worlds differ in them.
+fn blur_released(world: &mut World, other: &World, live: &[bool]) {
+    for ((location, other), live) in world.locations.iter_mut().zip(&other.locations).zip(live) {
+        if !live && location != other {
+            *location = Location::Charged { placement: Placement::default(), exact: false };
+        }
+    }
+}
+
 /// Merges worlds into one that is worse than each of them: a pod in different zones is charged to all of them.
 ///
 /// The minimum of the free amounts alone would also be worse, but would never recover: the amounts must stay attached
 /// to pods, so that they are given back when the pods leave. `live` marks the rows that still hold resources.
 pub(super) fn merge_worst(worlds: &[World], live: &[bool]) -> World {
     let mut merged = worlds[0].clone();
+    worlds[1..].iter().for_each(|other| blur_released(&mut merged, other, live));
     let mut bases: Vec<Free> = worlds.iter().map(|world| world.free.clone()).collect();
     let mut moved = Vec::new();
     for (at, live) in live.iter().enumerate() {

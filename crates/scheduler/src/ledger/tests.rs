@@ -11,6 +11,7 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
 
+mod found;
 mod order;
 mod restart;
 mod stale;

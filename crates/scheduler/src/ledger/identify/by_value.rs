@@ -14,19 +14,22 @@ const MAX_NAMESAKES: usize = 5;
 impl Ledger {
     /// Whether a report without a fingerprint can be believed by its numbers alone: they are those expected of the
     /// settled pods, or, on a node where nothing changes, they promise no more than was known. A report that promises
-    /// more may precede the latest admissions.
+    /// more may precede the latest admissions, and one that decides between worlds may count a former pod of equal size
+    /// instead of a new one.
     pub(super) fn agrees_by_value(&self, report: &NodeTopology, free: &Free, expected: &[bool]) -> bool {
         if self.worlds.is_empty() {
             return true;
         }
-        let mut tables = self.worlds.iter().filter_map(|world| self.predicted(world, expected)).peekable();
-        if tables.peek().is_none() {
+        let tables: Vec<_> = self.worlds.iter().filter_map(|world| self.predicted(world, expected)).collect();
+        if tables.is_empty() {
             return self.counts_all(report, free, expected);
         }
         let quiet = self.rows.iter().all(|row| row.stage == Stage::Admitted);
         let promises_no_more =
             |table: &Free| free.cells().iter().zip(table.cells()).all(|(new, old)| new <= old);
-        tables.any(|table| table == *free || (quiet && promises_no_more(&table)))
+        let decides = tables.len() < self.worlds.len() || tables.iter().any(|table| table != free);
+        let is_ambiguous = || decides && !self.is_irreplaceable(report, free, expected);
+        (tables.contains(free) && !is_ambiguous()) || (quiet && tables.iter().any(promises_no_more))
     }
 
     /// Of a pod and its former namesake, which have one hash, the one that the report counts by its numbers. `None`:
@@ -80,27 +83,33 @@ impl Ledger {
         let mut used = used(report, free);
         let visible = |at: usize| visible_amounts(report, free, &self.rows[at].needs);
         let columns = free.layout().resources().len();
-        let (mut elsewhere, mut new) = (vec![0_i64; columns], Vec::new());
+        let mut elsewhere = vec![0_i64; columns];
         for at in (0..self.rows.len()).filter(|at| members[*at]) {
             if let Location::Charged { placement, .. } = self.agreed_location(at) {
                 placement.grants.iter().for_each(|grant| used.add(grant.cell as usize, -grant.visible));
                 continue;
             }
             visible(at).iter().for_each(|(column, amount)| elsewhere[*column] += amount);
-            if !self.rows[at].described {
-                new.push(at);
-            }
-        }
-        let mut released = vec![0_i64; columns];
-        for at in self.indices(|stage| stage == Stage::Released).filter(|at| !members[*at]) {
-            visible(at).iter().for_each(|(column, amount)| released[*column] += amount);
         }
         let zones = 0..free.layout().zones().len();
         let sum = |column: usize| zones.clone().map(|zone| used.get(zone, column)).sum::<i64>();
-        let is_irreplaceable =
-            |at: usize| visible(at).iter().any(|(column, amount)| *amount > released[*column]);
         !used.has_debt()
             && (0..columns).all(|column| sum(column) >= elsewhere[column])
-            && new.into_iter().all(is_irreplaceable)
+            && self.is_irreplaceable(report, free, members)
+    }
+
+    /// Whether released pods cannot stand in the sums for a member: each member that no report has counted so far, and
+    /// whose zone is not known, is larger than all of them.
+    fn is_irreplaceable(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {
+        let visible = |at: usize| visible_amounts(report, free, &self.rows[at].needs);
+        let mut released = vec![0_i64; free.layout().resources().len()];
+        for at in self.indices(|stage| stage == Stage::Released).filter(|at| !members[*at]) {
+            visible(at).iter().for_each(|(column, amount)| released[*column] += amount);
+        }
+        let is_larger = |at: usize| visible(at).iter().any(|(column, amount)| *amount > released[*column]);
+        let is_new = |at: &usize| {
+            members[*at] && !self.rows[*at].described && self.agreed_location(*at) == Location::Unknown
+        };
+        (0..self.rows.len()).filter(is_new).all(is_larger)
     }
 }
