@@ -59,7 +59,8 @@ impl fmt::Display for Component {
 }
 
 impl Part {
-    /// The part of a component; adds the labels [`MANAGED_BY`], `app.kubernetes.io/part-of` and [`COMPONENT`] to the objects.
+    /// The part of a component; adds the labels [`MANAGED_BY`], `app.kubernetes.io/part-of` and [`COMPONENT`] to the
+    /// objects.
     pub fn new(component: Component, objects: impl IntoIterator<Item = Object>) -> Self {
         let mark = |object: Object| {
             let ours = object.labelled(MANAGED_BY, MANAGER).labelled(PART_OF, PRODUCT);
