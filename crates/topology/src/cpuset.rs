@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use smallvec::SmallVec;
+
 /// The largest id accepted; the largest kernels are built for 8,192 CPUs.
 pub const MAX_CPU: u32 = 65_535;
 
@@ -24,7 +26,8 @@ pub const MAX_CPU: u32 = 65_535;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuSet {
     /// Bit `i % 64` of word `i / 64` stands for CPU `i`. The last word is never zero, so equal sets are equal vectors.
-    words: Vec<u64>,
+    /// Ids below 512 need no allocation.
+    words: SmallVec<[u64; 8]>,
 }
 
 /// Why a text or an id does not make a CPU set.
@@ -44,8 +47,8 @@ pub enum CpuSetError {
 impl CpuSet {
     /// The empty set.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { words: Vec::new() }
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Reads a CPU list. Parts may overlap and come in any order. White space around the whole is ignored (sysfs ends
@@ -159,6 +162,42 @@ impl CpuSet {
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         self.combine(other, |a, b| a & !b)
+    }
+
+    /// Adds the ids of another set.
+    pub fn insert_all(&mut self, other: &Self) {
+        if self.words.len() < other.words.len() {
+            self.words.resize(other.words.len(), 0);
+        }
+        self.words.iter_mut().zip(&other.words).for_each(|(word, more)| *word |= more);
+    }
+
+    /// Removes the ids of another set.
+    pub fn remove_all(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(word, less)| *word &= !less);
+        self.trim();
+    }
+
+    /// The number of ids in both sets, without making that set.
+    #[must_use]
+    pub fn count_shared(&self, other: &Self) -> usize {
+        self.words.iter().zip(&other.words).map(|(a, b)| (a & b).count_ones() as usize).sum()
+    }
+
+    /// Whether any id of this set is in both others.
+    #[must_use]
+    pub fn meets_both(&self, one: &Self, other: &Self) -> bool {
+        self.words.iter().zip(&one.words).zip(&other.words).any(|((a, b), c)| a & b & c != 0)
+    }
+
+    /// Removes the largest id and returns it.
+    pub fn pop_last(&mut self) -> Option<u32> {
+        let word = self.words.last_mut()?;
+        let bit = 63 - word.leading_zeros();
+        *word &= !(1 << bit);
+        let last = u32::try_from(self.words.len() - 1).ok()? * 64 + bit;
+        self.trim();
+        Some(last)
     }
 
     /// Whether every id of this set is in the other.

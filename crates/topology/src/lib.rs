@@ -48,6 +48,7 @@
 pub mod admit;
 pub mod cpuset;
 pub mod fingerprint;
+pub mod kubelet;
 pub mod placement;
 pub mod policy;
 pub mod quantity;

@@ -1,0 +1,363 @@
+//! The kubelet's admission, CPU by CPU: what a given kubelet does with a pod.
+//!
+//! In: a machine, a kubelet's profile, what its managers have handed out, a pod. Out: the CPUs, bytes and devices that
+//! each container gets, or the reason for which the kubelet rejects the pod. Never: I/O, a clock, or a choice between
+//! nodes.
+//!
+//! A [`Kubelet`] is one configuration on one machine and never changes; a [`NodeState`] is what its managers know, and
+//! [`admit`] changes it as the kubelet would. Each manager is a module: [`cpu_manager`], [`memory_manager`],
+//! [`device_manager`], [`topology_manager`]; each names the kubelet's functions that it mirrors. `cargo xtask
+//! differential` compares the whole with the kubelet's own packages.
+//!
+//! # Example
+//! One zone of two cores with two threads each; CPU 0 is reserved. An init container of one CPU and a container of two
+//! hold three CPUs, not two.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use topology::kubelet::machine::{Cpu, Machine, MachineZone};
+//! use topology::kubelet::pod::Pod;
+//! use topology::kubelet::profile::{CpuManager, CpuOptions, KubeletProfile, ReservedCpus};
+//! use topology::kubelet::{Kubelet, NodeState, admit, device_manager::Lowest};
+//! use topology::request::{ContainerKind, ContainerRequest, PodRequest, Qos};
+//! use topology::resource::ResourceName;
+//!
+//! let cpu = |id| Cpu { id, core: id % 4, socket: 0, zone: 0, cache: 0 };
+//! let zone = MachineZone { id: 0, memory: 1 << 30, ..MachineZone::default() };
+//! let machine = Arc::new(Machine::new(vec![zone], &(0..8).map(cpu).collect::<Vec<_>>()).unwrap());
+//! let cpu_manager = CpuManager::Static { options: CpuOptions::NONE, reserved: ReservedCpus::Count(1) };
+//! let kubelet = Kubelet::new(machine, KubeletProfile { cpu_manager, ..KubeletProfile::default() }).unwrap();
+//!
+//! let container = |name: &str, kind, cpus: &str| {
+//!     let requests = vec![(ResourceName::CPU, cpus.parse().unwrap())];
+//!     ContainerRequest { name: name.into(), kind, limits: requests.clone(), requests }
+//! };
+//! let request = PodRequest {
+//!     containers: vec![container("init", ContainerKind::Init, "1"), container("app", ContainerKind::App, "2")],
+//!     stated_qos: Some(Qos::Guaranteed),
+//!     ..PodRequest::default()
+//! };
+//! let mut state = kubelet.empty_state();
+//! let pod = Pod::new(kubelet.profile(), "uid".into(), &request);
+//! let allocation = admit(&kubelet, &mut state, &pod, &Lowest).unwrap();
+//! assert_eq!(allocation.containers[0].cpus.to_string(), "4", "the other thread of the reserved core");
+//! assert_eq!(allocation.containers[1].cpus.to_string(), "1,5");
+//! assert_eq!(state.cpus.shared.to_string(), "0,2-3,6-7");
+//! ```
+
+pub mod cpu_manager;
+pub mod device_manager;
+pub mod hint;
+pub mod machine;
+pub mod memory_manager;
+pub mod pod;
+pub mod profile;
+pub mod rejection;
+pub mod topology_manager;
+mod totals;
+
+use std::sync::Arc;
+
+use crate::cpuset::CpuSet;
+use crate::kubelet::cpu_manager::{CpuState, empty_shared_pool};
+use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices};
+use crate::kubelet::hint::Hint;
+use crate::kubelet::machine::Machine;
+use crate::kubelet::memory_manager::{Block, MemoryState};
+use crate::kubelet::pod::{Container, Pod, PodUid};
+use crate::kubelet::profile::{CpuManager, KubeletProfile, MemoryManager, Refusal};
+use crate::kubelet::rejection::Rejection;
+use crate::kubelet::topology_manager::{Hints, merge};
+use crate::policy::{Policy, Scope};
+
+/// A kubelet that starts: a profile that its machine allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kubelet {
+    machine: Arc<Machine>,
+    profile: KubeletProfile,
+    cpus: Option<cpu_manager::StaticPolicy>,
+    memory: Option<memory_manager::StaticPolicy>,
+}
+
+/// What the managers of a kubelet know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NodeState {
+    /// The CPU manager's.
+    pub cpus: CpuState,
+    /// The memory manager's.
+    pub memory: MemoryState,
+    /// The device manager's.
+    pub devices: DeviceState,
+    /// Pods that were admitted and have not ended, in the order of admission, with what they take from the totals.
+    pub pods: Vec<totals::ActivePod>,
+}
+
+/// What a pod got.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Allocation {
+    /// By container, in the order of admission.
+    pub containers: Vec<ContainerAllocation>,
+    /// The CPUs of the pod as a whole, under pod-level managers.
+    pub cpus: CpuSet,
+    /// The memory of the pod as a whole, under pod-level managers.
+    pub memory: Vec<Block>,
+}
+
+/// What a container got.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ContainerAllocation {
+    /// The container's name.
+    pub name: Box<str>,
+    /// Its exclusive CPUs; none if it runs on shared ones.
+    pub cpus: CpuSet,
+    /// Its memory.
+    pub memory: Vec<Block>,
+    /// Its devices.
+    pub devices: HeldDevices,
+}
+
+impl Kubelet {
+    /// Starts a kubelet, as far as its managers are concerned.
+    ///
+    /// # Errors
+    /// [`Refusal`] with the words with which the kubelet refuses to start.
+    pub fn new(machine: Arc<Machine>, profile: KubeletProfile) -> Result<Self, Refusal> {
+        profile.check(&machine)?;
+        let cpus = match &profile.cpu_manager {
+            CpuManager::None => None,
+            CpuManager::Static { options, reserved } => Some(
+                cpu_manager::StaticPolicy::new(machine.clone(), profile.minor, *options, reserved)
+                    .map_err(|_| Refusal::reserved_cpus(&machine, reserved))?,
+            ),
+        };
+        let memory = match &profile.memory_manager {
+            MemoryManager::None => None,
+            MemoryManager::Static { reserved } => {
+                Some(memory_manager::StaticPolicy::new(machine.clone(), profile.minor, reserved.clone()))
+            }
+        };
+        Ok(Self { machine, profile, cpus, memory })
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn profile(&self) -> &KubeletProfile {
+        &self.profile
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The CPUs that are kept for the system; none without the policy `static`.
+    #[must_use]
+    pub fn reserved_cpus(&self) -> CpuSet {
+        self.cpus.as_ref().map(|cpus| cpus.reserved().clone()).unwrap_or_default()
+    }
+
+    /// The state of a kubelet that has handed out nothing. Devices are to be added.
+    #[must_use]
+    pub fn empty_state(&self) -> NodeState {
+        NodeState {
+            cpus: self.cpus.as_ref().map(cpu_manager::StaticPolicy::empty_state).unwrap_or_default(),
+            memory: self.memory.as_ref().map(memory_manager::StaticPolicy::empty_state).unwrap_or_default(),
+            ..NodeState::default()
+        }
+    }
+}
+
+/// Decides about a pod and changes the state accordingly. `choice` names devices where the kubelet has a choice. All
+/// containers of an admitted pod count as started.
+///
+/// Cost: containers x resources x the sets of zones that [`merge`] looks at.
+///
+/// # Errors
+/// [`Rejection`] with the kubelet's reason and message; the state is then what the kubelet's next admission finds.
+pub fn admit(
+    kubelet: &Kubelet,
+    state: &mut NodeState,
+    pod: &Pod,
+    choice: &dyn Choice,
+) -> Result<Allocation, Rejection> {
+    if let Err(rejection) = (Admission { kubelet, pod, choice }).run(state) {
+        state.remove(&pod.uid);
+        return Err(rejection);
+    }
+    let allocation = state.allocation(pod);
+    state.memory.release_init_containers(pod);
+    Ok(allocation)
+}
+
+/// One admission.
+struct Admission<'a> {
+    kubelet: &'a Kubelet,
+    pod: &'a Pod,
+    choice: &'a dyn Choice,
+}
+
+impl Admission<'_> {
+    /// Totals first, then the managers. A pod that passes counts from then on.
+    fn run(&self, state: &mut NodeState) -> Result<(), Rejection> {
+        state.check_totals(self.kubelet, self.pod)?;
+        self.align(state)?;
+        state.remember(self.pod);
+        Ok(())
+    }
+
+    /// kubelet `scope.Admit`, by scope.
+    fn align(&self, state: &mut NodeState) -> Result<(), Rejection> {
+        let profile = &self.kubelet.profile;
+        match (profile.policy, profile.scope) {
+            (Policy::None, _) => self.allocate_all(state, Hint::default()),
+            (_, Scope::Pod) if self.is_pod_level() => {
+                let hint = merge(profile, &self.kubelet.machine, &self.pod_hints(state))
+                    .ok_or(Rejection::PodTopologyAffinity { pod_scope: true })?;
+                self.allocate_pod(state, hint)
+            }
+            (_, Scope::Pod) => {
+                let hint = merge(profile, &self.kubelet.machine, &self.pod_hints(state))
+                    .ok_or(Rejection::TopologyAffinity)?;
+                self.allocate_all(state, hint)
+            }
+            (_, Scope::Container) => {
+                for container in &self.pod.containers {
+                    let hint = merge(profile, &self.kubelet.machine, &self.container_hints(state, container))
+                        .ok_or_else(|| self.misaligned())?;
+                    self.allocate(state, container, hint)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn is_pod_level(&self) -> bool {
+        self.kubelet.profile.pod_level_managers && self.pod.pod_level
+    }
+
+    fn misaligned(&self) -> Rejection {
+        if self.is_pod_level() {
+            Rejection::PodTopologyAffinity { pod_scope: false }
+        } else {
+            Rejection::TopologyAffinity
+        }
+    }
+
+    fn allocate_all(&self, state: &mut NodeState, hint: Hint) -> Result<(), Rejection> {
+        self.pod.containers.iter().try_for_each(|container| self.allocate(state, container, hint))
+    }
+
+    /// Devices, CPUs, memory: the order in which the kubelet adds its hint providers.
+    fn allocate(&self, state: &mut NodeState, container: &Container, hint: Hint) -> Result<(), Rejection> {
+        state.devices.allocate(self.pod, container, hint.zones, self.choice)?;
+        if self.pod.is_left_alone(&self.kubelet.profile) {
+            return Ok(());
+        }
+        if let Some(cpus) = &self.kubelet.cpus {
+            cpus.allocate(&mut state.cpus, self.pod, container, hint.zones)?;
+        }
+        if let Some(memory) = &self.kubelet.memory {
+            memory.allocate(&mut state.memory, self.pod, container, hint)?;
+        }
+        Ok(())
+    }
+
+    /// The device manager hands out nothing to pods as a whole.
+    fn allocate_pod(&self, state: &mut NodeState, hint: Hint) -> Result<(), Rejection> {
+        if let Some(cpus) = &self.kubelet.cpus {
+            cpus.allocate_pod(&mut state.cpus, self.pod, hint.zones)?;
+        }
+        if let Some(memory) = &self.kubelet.memory {
+            memory.allocate_pod(&mut state.memory, self.pod, hint)?;
+        }
+        Ok(())
+    }
+
+    fn container_hints<'a>(&'a self, state: &'a NodeState, container: &Container) -> Vec<Hints<'a>> {
+        let Self { kubelet, pod, .. } = self;
+        let (minor, zones) = (kubelet.profile.minor, kubelet.machine.zone_mask());
+        let mut hints = state.devices.container_hints(minor, zones, pod, container);
+        if !pod.is_left_alone(&kubelet.profile) {
+            hints.extend(kubelet.cpus.iter().map(|cpus| cpus.container_hints(&state.cpus, pod, container)));
+            let memory = kubelet.memory.iter();
+            hints.extend(memory.map(|memory| memory.container_hints(&state.memory, pod, container)));
+        }
+        hints
+    }
+
+    fn pod_hints<'a>(&'a self, state: &'a NodeState) -> Vec<Hints<'a>> {
+        let Self { kubelet, pod, .. } = self;
+        let (minor, zones) = (kubelet.profile.minor, kubelet.machine.zone_mask());
+        let mut hints = state.devices.pod_hints(minor, zones, pod);
+        if !pod.is_left_alone(&kubelet.profile) {
+            let cpus = kubelet.cpus.iter().map(|cpus| match pod.cpus {
+                0 => Hints::Any,
+                _ if self.is_pod_level() && empty_shared_pool(pod).is_some() => Hints::Impossible,
+                _ => cpus.pod_hints(&state.cpus, pod),
+            });
+            hints.extend(cpus);
+            let has_memory = pod.memory.as_ref().is_some_and(|amounts| !amounts.is_empty());
+            let guaranteed = pod.qos == crate::request::Qos::Guaranteed;
+            let memory = kubelet.memory.iter().map(|memory| {
+                let empty = || self.is_pod_level() && memory_manager::empty_shared_pool(pod).is_some();
+                if guaranteed && has_memory && empty() {
+                    Hints::Impossible
+                } else {
+                    memory.pod_hints(&state.memory, pod)
+                }
+            });
+            hints.extend(memory);
+        }
+        hints
+    }
+}
+
+impl NodeState {
+    /// Gives back what a pod holds: it has ended, was deleted, or was rejected.
+    pub fn remove(&mut self, uid: &str) {
+        self.cpus.release(uid);
+        self.memory.release(uid);
+        self.devices.release(uid);
+        self.pods.retain(|pod| &*pod.uid != uid);
+    }
+
+    /// The kubelet restarts: what it keeps in memory only is gone, and it admits its pods again, in the order of their
+    /// creation. Returns the pods that it rejects now; they hold what they held until all are done. Memory of finished
+    /// init containers is taken once more, as in the kubelet.
+    pub fn restart<'a>(
+        &mut self,
+        kubelet: &Kubelet,
+        pods: impl IntoIterator<Item = &'a Pod>,
+        choice: &dyn Choice,
+    ) -> Vec<(PodUid, Rejection)> {
+        self.cpus.restart();
+        self.memory.restart();
+        self.devices.restart();
+        self.pods.clear();
+        let rejected: Vec<_> = pods
+            .into_iter()
+            .filter_map(|pod| Some((pod.uid.clone(), (Admission { kubelet, pod, choice }).run(self).err()?)))
+            .collect();
+        rejected.iter().for_each(|(uid, _)| self.remove(uid));
+        rejected
+    }
+
+    /// What a pod holds.
+    #[must_use]
+    pub fn allocation(&self, pod: &Pod) -> Allocation {
+        let containers = pod.containers.iter().map(|container| ContainerAllocation {
+            name: container.name.clone(),
+            cpus: self.cpus.held(&pod.uid, &container.name).cloned().unwrap_or_default(),
+            memory: self.memory.held(&pod.uid, &container.name).unwrap_or_default().to_vec(),
+            devices: self.devices.held_by_container(&pod.uid, &container.name),
+        });
+        let whole_cpus = self.cpus.pods.iter().find(|held| held.uid == pod.uid);
+        let whole_memory = self.memory.pods.iter().find(|held| held.uid == pod.uid);
+        Allocation {
+            containers: containers.collect(),
+            cpus: whole_cpus.and_then(|held| held.whole.clone()).unwrap_or_default(),
+            memory: whole_memory.and_then(|held| held.whole.clone()).unwrap_or_default(),
+        }
+    }
+}

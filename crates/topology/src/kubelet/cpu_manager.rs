@@ -1,0 +1,410 @@
+//! The CPU manager's policy `static`: exclusive CPUs, id by id.
+//!
+//! In: a machine, the options, what is reserved, what containers hold. Out: hints for the Topology Manager, and the CPUs
+//! that a container gets. Never: a look at memory or devices.
+//!
+//! Source: kubelet 1.34 to 1.37 `cpumanager/policy_static.go`.
+
+pub(crate) mod accumulator;
+mod distributed;
+
+use std::sync::Arc;
+
+use crate::cpuset::CpuSet;
+use crate::kubelet::cpu_manager::accumulator::{Strategy, TakeError, take_packed};
+use crate::kubelet::cpu_manager::distributed::{Ask, take_distributed};
+use crate::kubelet::hint::ZoneMask;
+use crate::kubelet::machine::Machine;
+use crate::kubelet::pod::{Container, Pod, PodUid};
+use crate::kubelet::profile::{CpuOptions, Minor, ReservedCpus};
+use crate::kubelet::rejection::Rejection;
+use crate::kubelet::topology_manager::{HintSource, Hints};
+use crate::policy::CpuOption;
+use crate::request::ContainerKind;
+
+/// The policy `static` on one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticPolicy {
+    machine: Arc<Machine>,
+    minor: Minor,
+    options: CpuOptions,
+    reserved: CpuSet,
+    /// All threads of the cores of reserved CPUs.
+    reserved_cores: CpuSet,
+}
+
+/// What the CPU manager has handed out (kubelet `cpu_manager_state`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CpuState {
+    /// CPUs that no container holds, reserved ones included (`defaultCpuSet`).
+    pub shared: CpuSet,
+    /// What the containers of each pod hold, in the order of admission.
+    pub pods: Vec<PodCpus>,
+    /// CPUs of init containers that the next containers of this pod may use.
+    reusable: Option<(PodUid, CpuSet)>,
+}
+
+/// The CPUs of one pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodCpus {
+    /// The pod.
+    pub uid: PodUid,
+    /// CPUs by container, in the order of admission.
+    pub containers: Vec<(Box<str>, CpuSet)>,
+    /// The CPUs of the pod as a whole, under pod-level managers.
+    pub whole: Option<CpuSet>,
+}
+
+/// CPUs that could be handed out, as hints see them.
+struct CpuHints<'a> {
+    policy: &'a StaticPolicy,
+    /// CPUs in each zone with CPUs: free, and all.
+    zones: Vec<(ZoneMask, usize, usize)>,
+    /// CPUs that must be in the alignment.
+    reusable: CpuSet,
+    reusable_zones: ZoneMask,
+    request: usize,
+    narrowest: u32,
+}
+
+impl StaticPolicy {
+    /// The policy, with the reserved CPUs chosen as the kubelet chooses them. The machine's CPUs are the most that can be
+    /// reserved.
+    ///
+    /// # Errors
+    /// [`TakeError`] if so many CPUs are not there.
+    pub fn new(
+        machine: Arc<Machine>,
+        minor: Minor,
+        options: CpuOptions,
+        reserved: &ReservedCpus,
+    ) -> Result<Self, TakeError> {
+        let mut policy =
+            Self { machine, minor, options, reserved: CpuSet::new(), reserved_cores: CpuSet::new() };
+        policy.reserved = match reserved {
+            ReservedCpus::Named(cpus) => cpus.clone(),
+            ReservedCpus::Count(count) => policy.take(policy.machine.cpus(), *count)?,
+        };
+        for core in policy.machine.cores().iter().filter(|core| !core.cpus.is_disjoint(&policy.reserved)) {
+            policy.reserved_cores.insert_all(&core.cpus);
+        }
+        Ok(policy)
+    }
+
+    /// The CPUs that are kept for the system.
+    #[must_use]
+    pub fn reserved(&self) -> &CpuSet {
+        &self.reserved
+    }
+
+    /// The state of a kubelet that has handed out nothing.
+    #[must_use]
+    pub fn empty_state(&self) -> CpuState {
+        let mut shared = self.machine.cpus().clone();
+        if self.options.has(CpuOption::StrictReservation) {
+            shared.remove_all(&self.reserved);
+        }
+        CpuState { shared, ..CpuState::default() }
+    }
+
+    fn available(&self, state: &CpuState) -> CpuSet {
+        state.shared.difference(&self.reserved)
+    }
+
+    fn take(&self, available: &CpuSet, count: usize) -> Result<CpuSet, TakeError> {
+        let strategy = Strategy {
+            spread: self.options.has(CpuOption::DistributeAcrossCores),
+            by_cache: self.options.has(CpuOption::PreferUncoreCache),
+        };
+        if !self.options.has(CpuOption::DistributeAcrossNuma) {
+            return take_packed(&self.machine, available, count, strategy);
+        }
+        let whole = self.options.has(CpuOption::FullPcpusOnly);
+        let newer = self.minor >= Minor::V37;
+        let ask = Ask {
+            count,
+            group: if whole { self.machine.cpus_per_core().max(1) } else { 1 },
+            by_socket: newer && self.options.has(CpuOption::AlignBySocket),
+            bounded: newer,
+        };
+        take_distributed(&self.machine, available, ask, strategy)
+    }
+
+    /// kubelet `GetTopologyHints`.
+    pub(crate) fn container_hints<'a>(
+        &'a self,
+        state: &CpuState,
+        pod: &Pod,
+        container: &Container,
+    ) -> Hints<'a> {
+        if container.cpus == 0 {
+            return Hints::Any;
+        }
+        match state.held(&pod.uid, &container.name) {
+            Some(held) if held.len() != container.cpus => Hints::Impossible,
+            Some(held) => self.hints(held, CpuSet::new(), container.cpus),
+            None => self.hints(&self.available(state), state.reusable(&pod.uid), container.cpus),
+        }
+    }
+
+    /// kubelet `GetPodTopologyHints`.
+    pub(crate) fn pod_hints<'a>(&'a self, state: &CpuState, pod: &Pod) -> Hints<'a> {
+        if pod.cpus == 0 {
+            return Hints::Any;
+        }
+        let mut assigned = CpuSet::new();
+        for container in &pod.containers {
+            if let Some(held) = state.held(&pod.uid, &container.name) {
+                if held.len() != container.cpus {
+                    return Hints::Impossible;
+                }
+                assigned.insert_all(held);
+            }
+        }
+        if assigned.len() == pod.cpus {
+            return self.hints(&assigned, CpuSet::new(), pod.cpus);
+        }
+        let reusable = state.reusable(&pod.uid).union(&assigned);
+        self.hints(&self.available(state), reusable, pod.cpus)
+    }
+
+    fn hints<'a>(&'a self, available: &CpuSet, reusable: CpuSet, request: usize) -> Hints<'a> {
+        let zones: Vec<_> = self
+            .machine
+            .cpu_zones()
+            .iter()
+            .map(|zone| (ZoneMask::of(zone.id), available.count_shared(&zone.cpus), zone.cpus.len()))
+            .collect();
+        let narrowest = narrowest(zones.iter().map(|(_, _, all)| *all).collect(), request);
+        let reusable_zones = self.machine.zones_of(&reusable);
+        Hints::Of(Box::new(CpuHints { policy: self, zones, reusable, reusable_zones, request, narrowest }))
+    }
+
+    /// Takes CPUs for one container (kubelet `Allocate`).
+    ///
+    /// # Errors
+    /// [`Rejection`] with the kubelet's reason.
+    pub(crate) fn allocate(
+        &self,
+        state: &mut CpuState,
+        pod: &Pod,
+        container: &Container,
+        zones: Option<ZoneMask>,
+    ) -> Result<(), Rejection> {
+        if container.cpus == 0 {
+            return Ok(());
+        }
+        // Before 1.37 a pod that is admitted again after a restart had to find its whole cores once more.
+        if self.minor < Minor::V37 {
+            self.check_cores(state, container.cpus)?;
+        }
+        if let Some(held) = state.held(&pod.uid, &container.name).cloned() {
+            state.note_reusable(pod, container.kind, &held);
+            return Ok(());
+        }
+        if self.minor >= Minor::V37 {
+            self.check_cores(state, container.cpus)?;
+        }
+        let reusable = state.reusable(&pod.uid);
+        let cpus = self.take_aligned(state, container.cpus, zones, &reusable)?;
+        state.shared.remove_all(&cpus);
+        state.note_reusable(pod, container.kind, &cpus);
+        state.hold(&pod.uid, &container.name, cpus);
+        Ok(())
+    }
+
+    /// kubelet `enforceSMTAlignment`.
+    fn check_cores(&self, state: &CpuState, requested: usize) -> Result<(), Rejection> {
+        if !self.options.has(CpuOption::FullPcpusOnly) {
+            return Ok(());
+        }
+        let per_core = self.machine.cpus_per_core().max(1);
+        if !requested.is_multiple_of(per_core) {
+            return Err(Rejection::NotWholeCores { requested, per_core });
+        }
+        let available = state.shared.len() - state.shared.count_shared(&self.reserved_cores);
+        if requested > available {
+            return Err(Rejection::TooFewCores { requested, per_core, available });
+        }
+        Ok(())
+    }
+
+    /// kubelet `allocateCPUs`: aligned CPUs first, then any others.
+    fn take_aligned(
+        &self,
+        state: &CpuState,
+        count: usize,
+        zones: Option<ZoneMask>,
+        reusable: &CpuSet,
+    ) -> Result<CpuSet, TakeError> {
+        let offered = self.available(state).union(reusable);
+        let mut cpus = match zones {
+            None => CpuSet::new(),
+            Some(zones) => {
+                let near = if self.options.has(CpuOption::AlignBySocket) {
+                    self.machine.cpus_of_sockets(zones)
+                } else {
+                    self.machine.cpus_of(zones)
+                };
+                let aligned = offered.intersection(&near);
+                self.take(&aligned, aligned.len().min(count))?
+            }
+        };
+        let rest = self.take(&offered.difference(&cpus), count - cpus.len())?;
+        cpus.insert_all(&rest);
+        Ok(cpus)
+    }
+
+    /// Takes CPUs for a pod as a whole and shares them out (kubelet 1.36 `AllocatePod`).
+    ///
+    /// # Errors
+    /// [`Rejection`] with the kubelet's reason.
+    pub(crate) fn allocate_pod(
+        &self,
+        state: &mut CpuState,
+        pod: &Pod,
+        zones: Option<ZoneMask>,
+    ) -> Result<(), Rejection> {
+        if pod.cpus == 0 {
+            return Ok(());
+        }
+        empty_shared_pool(pod).map_or(Ok(()), |message| Err(Rejection::EmptyPodSharedPool(message)))?;
+        self.check_cores(state, pod.cpus)?;
+        let whole = self.take_aligned(state, pod.cpus, zones, &CpuSet::new())?;
+        state.shared.remove_all(&whole);
+        let mut shares: Vec<Option<CpuSet>> = vec![None; pod.containers.len()];
+        let mut pool = whole.clone();
+        for (share, container) in shares.iter_mut().zip(&pod.containers) {
+            match (container.kind, container.cpus) {
+                (ContainerKind::Sidecar | ContainerKind::App, 0) => {}
+                (ContainerKind::Init, 0) => *share = Some(pool.clone()),
+                (kind, count) => {
+                    let cpus = self.take(&pool, count)?;
+                    if kind != ContainerKind::Init {
+                        pool.remove_all(&cpus);
+                    }
+                    *share = Some(cpus);
+                }
+            }
+        }
+        let containers = pod
+            .containers
+            .iter()
+            .zip(shares)
+            .map(|(container, share)| (container.name.clone(), share.unwrap_or_else(|| pool.clone())))
+            .collect();
+        state.pods.push(PodCpus { uid: pod.uid.clone(), containers, whole: Some(whole) });
+        Ok(())
+    }
+}
+
+/// kubelet 1.36 cpumanager `validatePodScopeResources`: what is wrong with a pod of which a container would be left
+/// without CPUs.
+pub(crate) fn empty_shared_pool(pod: &Pod) -> Option<String> {
+    let (mut exclusive, mut shared) = (0, false);
+    for container in &pod.containers {
+        match (container.kind, container.cpus) {
+            (ContainerKind::Init, 0) if exclusive >= pod.cpus => {
+                return Some(
+                    "pod rejected, pod has shared init containers but no cpus available for them".into(),
+                );
+            }
+            (ContainerKind::Init, _) => {}
+            (ContainerKind::Sidecar | ContainerKind::App, 0) => shared = true,
+            (ContainerKind::Sidecar | ContainerKind::App, cpus) => exclusive += cpus,
+        }
+    }
+    (shared && exclusive >= pod.cpus).then(|| {
+        "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers"
+            .into()
+    })
+}
+
+/// The fewest zones that could hold an amount if all were free; all zones if even they cannot.
+fn narrowest(mut amounts: Vec<usize>, request: usize) -> u32 {
+    amounts.sort_unstable_by(|a, b| b.cmp(a));
+    let mut sum = 0;
+    let fewest = amounts.iter().position(|amount| {
+        sum += amount;
+        sum >= request
+    });
+    u32::try_from(fewest.map_or(amounts.len(), |at| at + 1)).unwrap_or(u32::MAX)
+}
+
+impl HintSource for CpuHints<'_> {
+    fn domain(&self) -> ZoneMask {
+        self.policy.machine.cpu_zone_mask()
+    }
+
+    fn satisfies(&self, zones: ZoneMask) -> bool {
+        let free: usize =
+            self.zones.iter().filter(|(zone, ..)| zones.contains_all(*zone)).map(|(_, free, _)| free).sum();
+        zones.contains_all(self.reusable_zones) && free + self.reusable.len() >= self.request
+    }
+
+    fn narrowest(&self) -> u32 {
+        self.narrowest
+    }
+
+    fn prefers(&self, zones: ZoneMask) -> bool {
+        zones.len() == self.narrowest || (self.prefers_any_size() && self.is_aligned_by_socket(zones))
+    }
+
+    fn prefers_any_size(&self) -> bool {
+        self.policy.options.has(CpuOption::AlignBySocket)
+    }
+}
+
+impl CpuHints<'_> {
+    /// kubelet `isHintSocketAligned`: the zones are in as few sockets as the narrowest alignment needs.
+    fn is_aligned_by_socket(&self, zones: ZoneMask) -> bool {
+        let machine = &self.policy.machine;
+        let per_socket = machine.cpu_zones().len() / machine.sockets().len();
+        per_socket > 0 && machine.sockets_of(zones) == (self.narrowest as usize).div_ceil(per_socket)
+    }
+}
+
+impl CpuState {
+    /// The CPUs of a container.
+    #[must_use]
+    pub fn held(&self, uid: &str, container: &str) -> Option<&CpuSet> {
+        let pod = self.pods.iter().find(|pod| &*pod.uid == uid)?;
+        pod.containers.iter().find(|(name, _)| &**name == container).map(|(_, cpus)| cpus)
+    }
+
+    fn reusable(&self, uid: &PodUid) -> CpuSet {
+        self.reusable.as_ref().filter(|(of, _)| of == uid).map(|(_, cpus)| cpus.clone()).unwrap_or_default()
+    }
+
+    fn hold(&mut self, uid: &PodUid, container: &str, cpus: CpuSet) {
+        let entry = (container.into(), cpus);
+        match self.pods.iter_mut().find(|pod| pod.uid == *uid) {
+            Some(pod) => pod.containers.push(entry),
+            None => self.pods.push(PodCpus { uid: uid.clone(), containers: vec![entry], whole: None }),
+        }
+    }
+
+    /// kubelet `updateCPUsToReuse`.
+    fn note_reusable(&mut self, pod: &Pod, kind: ContainerKind, cpus: &CpuSet) {
+        let mut reusable = self.reusable(&pod.uid);
+        match kind {
+            ContainerKind::Init => reusable.insert_all(cpus),
+            ContainerKind::Sidecar | ContainerKind::App => reusable.remove_all(cpus),
+        }
+        self.reusable = Some((pod.uid.clone(), reusable));
+    }
+
+    /// Gives back what a pod holds (kubelet `RemoveContainer` for each of its containers).
+    pub(crate) fn release(&mut self, uid: &str) {
+        if let Some(at) = self.pods.iter().position(|pod| &*pod.uid == uid) {
+            let pod = self.pods.remove(at);
+            pod.containers.iter().for_each(|(_, cpus)| self.shared.insert_all(cpus));
+            self.shared.insert_all(&pod.whole.unwrap_or_default());
+        }
+    }
+
+    /// Forgets what a kubelet keeps in memory only.
+    pub(crate) fn restart(&mut self) {
+        self.reusable = None;
+    }
+}

@@ -1,0 +1,573 @@
+//! The memory manager's policy `Static`: memory and huge pages, by groups of zones.
+//!
+//! In: what zones have, what is reserved, what containers hold. Out: hints for the Topology Manager, and the zones and
+//! bytes that a container gets. Never: a look at CPUs or devices.
+//!
+//! A zone belongs to one group of zones at a time: either containers are in that zone alone, or all of them are spread
+//! over the same zones. A group ends with its last container.
+//!
+//! Source: kubelet 1.34 to 1.37 `memorymanager/policy_static.go`.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::kubelet::hint::{Hint, ZoneMask};
+use crate::kubelet::machine::Machine;
+use crate::kubelet::pod::{Container, MemoryAmounts, Pod, PodUid};
+use crate::kubelet::profile::Minor;
+use crate::kubelet::rejection::{MemoryError, Rejection};
+use crate::kubelet::topology_manager::{HintSource, Hints, is_possible};
+use crate::request::{ContainerKind, Qos};
+use crate::resource::ResourceName;
+
+/// The policy `Static` on one machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaticPolicy {
+    machine: Arc<Machine>,
+    minor: Minor,
+    reserved: Vec<(u32, ResourceName, u64)>,
+}
+
+/// What the memory manager has handed out (kubelet `memory_manager_state`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct MemoryState {
+    /// Zones, ascending by id.
+    pub zones: Vec<ZoneMemory>,
+    /// What the containers of each pod hold, in the order of admission.
+    pub pods: Vec<PodMemory>,
+    /// Memory of init containers that the next containers of this pod may use.
+    reusable: Option<(PodUid, Vec<Block>)>,
+}
+
+/// The memory of one zone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ZoneMemory {
+    /// The zone.
+    pub id: u32,
+    /// Blocks that include the zone.
+    pub assignments: i64,
+    /// The zones of those blocks; the zone itself if there are none (`cells`).
+    pub group: ZoneMask,
+    /// By type, ordered by name.
+    pub tables: SmallVec<[MemoryTable; 2]>,
+}
+
+/// Bytes of one type in one zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MemoryTable {
+    /// `memory`, or a size of huge pages.
+    pub name: ResourceName,
+    /// All bytes.
+    pub total: u64,
+    /// Bytes kept for the system.
+    pub system_reserved: u64,
+    /// Bytes for pods.
+    pub allocatable: u64,
+    /// Bytes that containers hold.
+    pub reserved: u64,
+    /// Bytes left.
+    pub free: u64,
+}
+
+/// Memory of one type that a container holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Block {
+    /// The zones.
+    pub zones: ZoneMask,
+    /// The type.
+    pub name: ResourceName,
+    /// Bytes. Of an init container: those that no later container reuses.
+    pub bytes: u64,
+}
+
+/// The memory of one pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PodMemory {
+    /// The pod.
+    pub uid: PodUid,
+    /// Blocks by container, in the order of admission.
+    pub containers: Vec<(Box<str>, Vec<Block>)>,
+    /// The blocks of the pod as a whole, under pod-level managers.
+    pub whole: Option<Vec<Block>>,
+}
+
+/// Memory that could be handed out, as hints see it.
+struct MemoryHints<'a> {
+    policy: &'a StaticPolicy,
+    state: &'a MemoryState,
+    reusable: &'a [Block],
+    request: MemoryAmounts,
+    narrowest: u32,
+}
+
+/// An alignment that is already held.
+struct Held(ZoneMask, u32);
+
+impl StaticPolicy {
+    /// The policy, with `reserved` bytes by zone and type.
+    #[must_use]
+    pub fn new(machine: Arc<Machine>, minor: Minor, reserved: Vec<(u32, ResourceName, u64)>) -> Self {
+        Self { machine, minor, reserved }
+    }
+
+    /// The state of a kubelet that has handed out nothing (kubelet `getDefaultMachineState`). Amounts wrap around as the
+    /// kubelet's do, where more is reserved than there is.
+    #[must_use]
+    pub fn empty_state(&self) -> MemoryState {
+        let mut zones: Vec<_> = self
+            .machine
+            .zones()
+            .iter()
+            .map(|zone| {
+                let hugepages: u64 = zone.hugepages.iter().map(|(_, bytes)| *bytes).sum();
+                let mut tables: SmallVec<[MemoryTable; 2]> = zone
+                    .hugepages
+                    .iter()
+                    .map(|(name, bytes)| self.table(zone.id, *name, *bytes, 0))
+                    .collect();
+                tables.push(self.table(zone.id, ResourceName::MEMORY, zone.memory, hugepages));
+                tables.sort_unstable_by_key(|table| table.name);
+                ZoneMemory { id: zone.id, assignments: 0, group: ZoneMask::of(zone.id), tables }
+            })
+            .collect();
+        zones.sort_unstable_by_key(|zone| zone.id);
+        MemoryState { zones, ..MemoryState::default() }
+    }
+
+    fn table(&self, zone: u32, name: ResourceName, total: u64, hugepages: u64) -> MemoryTable {
+        let reserved = self.reserved.iter().filter(|(id, of, _)| *id == zone && *of == name);
+        let system_reserved = reserved.map(|(.., bytes)| *bytes).next_back().unwrap_or(0);
+        let allocatable = total.wrapping_sub(system_reserved).wrapping_sub(hugepages);
+        MemoryTable { name, total, system_reserved, allocatable, reserved: 0, free: allocatable }
+    }
+
+    /// kubelet `GetTopologyHints`.
+    pub(crate) fn container_hints<'a>(
+        &'a self,
+        state: &'a MemoryState,
+        pod: &Pod,
+        container: &Container,
+    ) -> Hints<'a> {
+        let Some(request) = container.memory.as_ref().filter(|_| pod.qos == Qos::Guaranteed) else {
+            return Hints::Any;
+        };
+        match state.held(&pod.uid, &container.name) {
+            Some(blocks) => Held::of(blocks, request),
+            None => self.hints(state, &pod.uid, request),
+        }
+    }
+
+    /// kubelet `GetPodTopologyHints`.
+    pub(crate) fn pod_hints<'a>(&'a self, state: &'a MemoryState, pod: &Pod) -> Hints<'a> {
+        let Some(request) = pod.memory.as_ref().filter(|_| pod.qos == Qos::Guaranteed) else {
+            return Hints::Any;
+        };
+        let held = pod.containers.iter().find_map(|container| state.held(&pod.uid, &container.name));
+        match held {
+            _ if request.is_empty() => Hints::Any,
+            Some(blocks) => Held::of(blocks, request),
+            None => self.hints(state, &pod.uid, request),
+        }
+    }
+
+    /// The hints are the same for every type. If there are none at all, the kubelet takes that for no preference.
+    fn hints<'a>(&'a self, state: &'a MemoryState, uid: &PodUid, request: &MemoryAmounts) -> Hints<'a> {
+        if request.is_empty() {
+            return Hints::Any;
+        }
+        let hints = MemoryHints::new(self, state, uid, request);
+        if is_possible(&hints) { Hints::Of(Box::new(hints)) } else { Hints::Any }
+    }
+
+    /// Pins the memory of one container (kubelet `Allocate`).
+    ///
+    /// # Errors
+    /// [`Rejection`] with the kubelet's reason.
+    pub(crate) fn allocate(
+        &self,
+        state: &mut MemoryState,
+        pod: &Pod,
+        container: &Container,
+        hint: Hint,
+    ) -> Result<(), Rejection> {
+        if pod.qos != Qos::Guaranteed {
+            return Ok(());
+        }
+        if let Some(blocks) = state.held(&pod.uid, &container.name).map(<[Block]>::to_vec) {
+            state.note_reusable(pod, container.kind, &blocks);
+            return Ok(());
+        }
+        let request = container.memory.as_ref().ok_or(MemoryError::Fraction)?;
+        if request.is_empty() && self.minor >= Minor::V37 {
+            return Ok(());
+        }
+        let zones = self.zones_for(state, &pod.uid, request, hint)?;
+        let blocks: Vec<Block> =
+            request.iter().map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
+        for block in &blocks {
+            let reusable = state.reusable_bytes(&pod.uid, zones, block.name);
+            state.reserve(Block { bytes: block.bytes.saturating_sub(reusable), ..*block });
+        }
+        state.note_reusable(pod, container.kind, &blocks);
+        state.hold(&pod.uid, &container.name, blocks.clone());
+        state.shrink_init_blocks(pod, &container.name, &blocks);
+        Ok(())
+    }
+
+    /// The zones that memory is taken from: those of the hint, or more of them (kubelet `getDefaultHint`,
+    /// `extendTopologyManagerHint`).
+    fn zones_for(
+        &self,
+        state: &MemoryState,
+        uid: &PodUid,
+        request: &MemoryAmounts,
+        hint: Hint,
+    ) -> Result<ZoneMask, MemoryError> {
+        let hints = MemoryHints::new(self, state, uid, request);
+        let (within, preferred) = match hint.zones {
+            Some(zones) => (zones, hint.preferred),
+            None => {
+                let best = hints.best(ZoneMask::EMPTY).ok_or(MemoryError::NoDefault)?;
+                if hint.preferred && !hints.prefers(best) {
+                    return Err(MemoryError::NoPreferredDefault);
+                }
+                (best, hints.prefers(best))
+            }
+        };
+        let is_enough = request.iter().all(|(name, bytes)| state.free(within, *name) >= *bytes);
+        let zones = if is_enough { within } else { hints.best(within).ok_or(MemoryError::NoExtension)? };
+        if !is_enough && preferred && !hints.prefers(zones) {
+            return Err(MemoryError::NoPreferredExtension);
+        }
+        let violated =
+            zones.len() > 1 && state.within(zones).any(|zone| zone.assignments > 0 && zone.group != zones);
+        if violated { Err(MemoryError::Violation) } else { Ok(zones) }
+    }
+
+    /// Pins the memory of a pod as a whole and shares it out (kubelet 1.36 `AllocatePod`).
+    ///
+    /// # Errors
+    /// [`Rejection`] with the kubelet's reason.
+    pub(crate) fn allocate_pod(
+        &self,
+        state: &mut MemoryState,
+        pod: &Pod,
+        hint: Hint,
+    ) -> Result<(), Rejection> {
+        // The kubelet logs an amount that is no whole number of bytes, and goes on.
+        let Some(total) = pod.memory.as_ref().filter(|_| pod.qos == Qos::Guaranteed) else { return Ok(()) };
+        if let Some(message) = empty_shared_pool(pod) {
+            return Err(Rejection::EmptyPodSharedPool(message));
+        }
+        let zones = self.zones_for(state, &pod.uid, total, hint)?;
+        let whole: Vec<Block> =
+            total.iter().map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
+        let mut containers = Vec::new();
+        let mut pool = whole.clone();
+        let mut shares: Vec<Option<Vec<Block>>> = Vec::new();
+        for container in &pod.containers {
+            let request = container.memory.as_ref().ok_or(MemoryError::Fraction)?;
+            let own = request.iter().filter(|(_, bytes)| *bytes > 0);
+            let own: Vec<Block> =
+                own.map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
+            shares.push(match (container.kind, request.is_empty()) {
+                (ContainerKind::Init, true) => Some(pool.iter().copied().filter(|b| b.bytes > 0).collect()),
+                (_, true) => None,
+                (ContainerKind::Init, false) => Some(own),
+                (ContainerKind::Sidecar | ContainerKind::App, false) => {
+                    for block in pool.iter_mut() {
+                        let used: u64 = own.iter().filter(|b| b.name == block.name).map(|b| b.bytes).sum();
+                        block.bytes = block.bytes.wrapping_sub(used);
+                    }
+                    Some(own)
+                }
+            });
+        }
+        pool.retain(|block| block.bytes > 0);
+        for (container, share) in pod.containers.iter().zip(shares) {
+            containers.push((container.name.clone(), share.unwrap_or_else(|| pool.clone())));
+        }
+        whole.iter().for_each(|block| state.reserve(*block));
+        state.pods.push(PodMemory { uid: pod.uid.clone(), containers, whole: Some(whole) });
+        Ok(())
+    }
+}
+
+/// kubelet 1.36 memorymanager `validatePodScopeResources`: what is wrong with a pod of which a container would be left
+/// without memory.
+pub(crate) fn empty_shared_pool(pod: &Pod) -> Option<String> {
+    let total = pod.memory.as_ref()?;
+    let mut exclusive = MemoryAmounts::new();
+    let mut shared = false;
+    let used_up = |exclusive: &MemoryAmounts| {
+        total.iter().find(|(name, bytes)| amount(exclusive, *name) >= *bytes).map(|(name, _)| *name)
+    };
+    for container in &pod.containers {
+        let Some(request) = &container.memory else { return Some(MemoryError::Fraction.to_string()) };
+        match (container.kind, request.is_empty()) {
+            (ContainerKind::Init, true) => {
+                if let Some(name) = used_up(&exclusive) {
+                    return Some(format!(
+                        "pod rejected, pod has shared init containers but no {name} available for them"
+                    ));
+                }
+            }
+            (ContainerKind::Init, false) => {}
+            (ContainerKind::Sidecar | ContainerKind::App, true) => shared = true,
+            (ContainerKind::Sidecar | ContainerKind::App, false) => {
+                request.iter().for_each(|(name, bytes)| add(&mut exclusive, *name, *bytes));
+            }
+        }
+    }
+    let name = used_up(&exclusive).filter(|_| shared)?;
+    Some(format!(
+        "pod rejected, sum of exclusive container {name} requests equals pod budget, leaving no memory for shared containers"
+    ))
+}
+
+fn amount(amounts: &MemoryAmounts, name: ResourceName) -> u64 {
+    amounts.iter().find(|(found, _)| *found == name).map_or(0, |(_, bytes)| *bytes)
+}
+
+fn add(amounts: &mut MemoryAmounts, name: ResourceName, bytes: u64) {
+    match amounts.iter_mut().find(|(found, _)| *found == name) {
+        Some((_, sum)) => *sum += bytes,
+        None => amounts.push((name, bytes)),
+    }
+}
+
+impl<'a> MemoryHints<'a> {
+    fn new(policy: &'a StaticPolicy, state: &'a MemoryState, uid: &PodUid, request: &MemoryAmounts) -> Self {
+        let reusable =
+            state.reusable.as_ref().filter(|(of, _)| of == uid).map_or(&[][..], |(_, blocks)| blocks);
+        let mut hints = Self { policy, state, reusable, request: request.clone(), narrowest: 0 };
+        hints.narrowest = hints.find_narrowest();
+        hints
+    }
+
+    /// The fewest zones that could hold all types at once if nothing were in use; all zones if even they cannot.
+    fn find_narrowest(&self) -> u32 {
+        let all = self.domain();
+        let holds = |zones: ZoneMask| {
+            self.request.iter().all(|(name, bytes)| self.state.allocatable(zones, *name) >= *bytes)
+        };
+        (1..=all.len()).find(|size| all.subsets(*size).any(holds)).unwrap_or(all.len())
+    }
+
+    /// The best zones around `within` that satisfy: preferred ones first, then the narrowest (kubelet `findBestHint`).
+    fn best(&self, within: ZoneMask) -> Option<ZoneMask> {
+        if self.request.is_empty() {
+            return None; // No type, no hints.
+        }
+        let all = self.domain();
+        let fitting =
+            |size| all.subsets(size).find(|zones| zones.contains_all(within) && self.satisfies(*zones));
+        fitting(self.narrowest).or_else(|| (1..=all.len()).find_map(fitting))
+    }
+}
+
+impl HintSource for MemoryHints<'_> {
+    fn domain(&self) -> ZoneMask {
+        self.policy.machine.zone_mask()
+    }
+
+    /// kubelet `calculateHints`.
+    fn satisfies(&self, zones: ZoneMask) -> bool {
+        let could = self.request.iter().all(|(name, bytes)| self.state.allocatable(zones, *name) >= *bytes);
+        let grouped = if zones.len() == 1 {
+            self.state.within(zones).any(|zone| zone.group.len() > 1)
+        } else {
+            self.state.within(zones).any(|zone| zone.assignments > 0 && zone.group != zones)
+        };
+        could
+            && !grouped
+            && self.request.iter().all(|(name, bytes)| {
+                let reusable = self.reusable.iter().find(|block| block.zones == zones && block.name == *name);
+                let reusable = reusable.map_or(0, |block| block.bytes);
+                self.state.free(zones, *name).wrapping_add(reusable) >= *bytes
+            })
+    }
+
+    fn narrowest(&self) -> u32 {
+        self.narrowest
+    }
+
+    fn resources(&self) -> usize {
+        self.request.len()
+    }
+}
+
+impl Held {
+    /// kubelet `regenerateHints`: the zones that the container has; no hints if it asks for something else now.
+    fn of<'a>(blocks: &[Block], request: &MemoryAmounts) -> Hints<'a> {
+        let same = blocks.len() == request.len()
+            && blocks.iter().all(|block| {
+                request.iter().any(|(name, bytes)| *name == block.name && *bytes == block.bytes)
+            });
+        match blocks.first() {
+            Some(block) if same => Hints::Of(Box::new(Self(block.zones, block.zones.len()))),
+            _ => Hints::Any,
+        }
+    }
+}
+
+impl HintSource for Held {
+    fn domain(&self) -> ZoneMask {
+        self.0
+    }
+
+    fn satisfies(&self, zones: ZoneMask) -> bool {
+        zones == self.0
+    }
+
+    fn narrowest(&self) -> u32 {
+        self.1
+    }
+}
+
+impl MemoryState {
+    /// The blocks of a container.
+    #[must_use]
+    pub fn held(&self, uid: &str, container: &str) -> Option<&[Block]> {
+        let pod = self.pods.iter().find(|pod| &*pod.uid == uid)?;
+        pod.containers.iter().find(|(name, _)| &**name == container).map(|(_, blocks)| blocks.as_slice())
+    }
+
+    fn within(&self, zones: ZoneMask) -> impl Iterator<Item = &ZoneMemory> {
+        self.zones.iter().filter(move |zone| zones.contains(zone.id))
+    }
+
+    fn sum(&self, zones: ZoneMask, name: ResourceName, of: impl Fn(&MemoryTable) -> u64) -> u64 {
+        let tables = self.within(zones).flat_map(|zone| &zone.tables);
+        tables.filter(|table| table.name == name).fold(0, |sum, table| sum.wrapping_add(of(table)))
+    }
+
+    /// Free bytes in these zones.
+    #[must_use]
+    pub fn free(&self, zones: ZoneMask, name: ResourceName) -> u64 {
+        self.sum(zones, name, |table| table.free)
+    }
+
+    fn allocatable(&self, zones: ZoneMask, name: ResourceName) -> u64 {
+        self.sum(zones, name, |table| table.allocatable)
+    }
+
+    fn hold(&mut self, uid: &PodUid, container: &str, blocks: Vec<Block>) {
+        let entry = (container.into(), blocks);
+        match self.pods.iter_mut().find(|pod| pod.uid == *uid) {
+            Some(pod) => pod.containers.push(entry),
+            None => self.pods.push(PodMemory { uid: uid.clone(), containers: vec![entry], whole: None }),
+        }
+    }
+
+    /// Takes bytes, from the lowest zone on (kubelet `updateMachineState`).
+    fn reserve(&mut self, block: Block) {
+        let mut left = block.bytes;
+        for zone in self.zones.iter_mut().filter(|zone| block.zones.contains(zone.id)) {
+            zone.assignments += 1;
+            zone.group = block.zones;
+            for table in zone.tables.iter_mut().filter(|table| table.name == block.name) {
+                let taken = left.min(table.free);
+                table.reserved += taken;
+                table.free -= taken;
+                left -= taken;
+            }
+        }
+    }
+
+    /// Gives bytes back, to the lowest zone first (kubelet `releaseMemory`).
+    fn give_back(&mut self, block: Block) {
+        let mut left = block.bytes;
+        for zone in self.zones.iter_mut().filter(|zone| block.zones.contains(zone.id)) {
+            zone.assignments -= 1;
+            if zone.assignments == 0 {
+                zone.group = ZoneMask::of(zone.id);
+            }
+            for table in zone.tables.iter_mut().filter(|table| table.name == block.name) {
+                let given = left.min(table.reserved);
+                table.free = table.free.wrapping_add(given);
+                table.reserved -= given;
+                left -= given;
+            }
+        }
+    }
+
+    fn reusable_bytes(&self, uid: &PodUid, zones: ZoneMask, name: ResourceName) -> u64 {
+        let blocks = self.reusable.iter().filter(|(of, _)| of == uid).flat_map(|(_, blocks)| blocks);
+        blocks.filter(|block| block.zones == zones && block.name == name).map(|block| block.bytes).sum()
+    }
+
+    /// kubelet `updatePodReusableMemory`.
+    fn note_reusable(&mut self, pod: &Pod, kind: ContainerKind, blocks: &[Block]) {
+        let mut reusable =
+            self.reusable.take().filter(|(of, _)| *of == pod.uid).map(|(_, r)| r).unwrap_or_default();
+        for block in blocks {
+            let known = reusable.iter_mut().find(|r| r.zones == block.zones && r.name == block.name);
+            match (kind, known) {
+                (ContainerKind::Init, Some(known)) => known.bytes = known.bytes.max(block.bytes),
+                (ContainerKind::Init, None) => reusable.push(*block),
+                (_, Some(known)) => known.bytes = known.bytes.saturating_sub(block.bytes),
+                (_, None) => {}
+            }
+        }
+        self.reusable = Some((pod.uid.clone(), reusable));
+    }
+
+    /// Leaves to earlier init containers what this container does not reuse (kubelet
+    /// `updateInitContainersMemoryBlocks`).
+    fn shrink_init_blocks(&mut self, pod: &Pod, container: &str, blocks: &[Block]) {
+        let Some(held) = self.pods.iter_mut().find(|held| held.uid == pod.uid) else { return };
+        for block in blocks {
+            let mut left = block.bytes;
+            let earlier = pod.containers.iter().take_while(|earlier| &*earlier.name != container);
+            for init in earlier.filter(|earlier| earlier.kind == ContainerKind::Init) {
+                let entry = held.containers.iter_mut().find(|(name, _)| *name == init.name);
+                for own in entry.into_iter().flat_map(|(_, blocks)| blocks) {
+                    if own.name == block.name && own.zones == block.zones {
+                        let reused = own.bytes.min(left);
+                        own.bytes -= reused;
+                        left -= reused;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives back what a pod holds (kubelet `RemoveContainer` for each of its containers).
+    pub(crate) fn release(&mut self, uid: &str) {
+        if let Some(at) = self.pods.iter().position(|pod| &*pod.uid == uid) {
+            let pod = self.pods.remove(at);
+            let blocks = match pod.whole {
+                Some(whole) => whole,
+                None => pod.containers.into_iter().flat_map(|(_, blocks)| blocks).collect(),
+            };
+            blocks.into_iter().for_each(|block| self.give_back(block));
+        }
+    }
+
+    /// Gives back what finished init containers hold: the kubelet does it at the start of the container after them
+    /// (kubelet `AddContainer`).
+    pub(crate) fn release_init_containers(&mut self, pod: &Pod) {
+        let last = pod.containers.len().saturating_sub(1);
+        for container in pod.containers.iter().take(last).filter(|c| c.kind == ContainerKind::Init) {
+            let Some(held) = self.pods.iter_mut().find(|held| held.uid == pod.uid) else { return };
+            let Some(at) = held.containers.iter().position(|(name, _)| *name == container.name) else {
+                continue;
+            };
+            let (_, blocks) = held.containers.remove(at);
+            let whole = held.whole.is_some();
+            if held.containers.is_empty() && !whole {
+                self.pods.retain(|held| held.uid != pod.uid);
+            }
+            if !whole {
+                blocks.into_iter().for_each(|block| self.give_back(block));
+            }
+        }
+    }
+
+    /// Forgets what a kubelet keeps in memory only.
+    pub(crate) fn restart(&mut self) {
+        self.reusable = None;
+    }
+}
