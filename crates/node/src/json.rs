@@ -73,6 +73,11 @@ impl<'a> Field<'a> {
         self.value.as_str().ok_or_else(|| self.mismatch("text"))
     }
 
+    /// True or false.
+    pub(crate) fn truth(&self) -> Result<bool, Mismatch> {
+        self.value.as_bool().ok_or_else(|| self.mismatch("true or false"))
+    }
+
     /// A whole number.
     pub(crate) fn signed(&self) -> Result<i64, Mismatch> {
         self.value.as_i64().ok_or_else(|| self.mismatch("a whole number"))

@@ -21,6 +21,8 @@ use crate::file::{self, Kind};
 use crate::watch::{Names, Target};
 
 pub mod config;
+pub mod machine;
+pub mod profile;
 
 pub use config::{Configuration, Error as RulesError, Files, ReservedCpus};
 

@@ -181,7 +181,7 @@ pub fn admit(
     pod: &Pod,
     choice: &dyn Choice,
 ) -> Result<Allocation, Rejection> {
-    if let Err(rejection) = (Admission { kubelet, pod, choice }).run(state) {
+    if let Err(rejection) = (Admission { kubelet, pod, choice, ready: true }).run(state) {
         state.remove(&pod.uid);
         return Err(rejection);
     }
@@ -195,13 +195,16 @@ struct Admission<'a> {
     kubelet: &'a Kubelet,
     pod: &'a Pod,
     choice: &'a dyn Choice,
+    /// Managers may give back what ended pods hold. Not so while a restarted kubelet does not know its pods yet.
+    ready: bool,
 }
 
 impl Admission<'_> {
-    /// Totals first, then the managers. A pod that passes counts from then on.
+    /// The managers first, then the node's totals (kubelet 1.36 `NewMainKubelet`, the order of `admitHandlers`). A pod
+    /// that passes counts from then on.
     fn run(&self, state: &mut NodeState) -> Result<(), Rejection> {
-        state.check_totals(self.kubelet, self.pod)?;
         self.align(state)?;
+        state.check_totals(self.kubelet, self.pod)?;
         state.remember(self.pod);
         Ok(())
     }
@@ -209,6 +212,10 @@ impl Admission<'_> {
     /// kubelet `scope.Admit`, by scope.
     fn align(&self, state: &mut NodeState) -> Result<(), Rejection> {
         let profile = &self.kubelet.profile;
+        // For hints each manager is asked first, and sweeps. Without hints it does so when it is asked for resources.
+        if self.ready && profile.policy != Policy::None {
+            state.sweep();
+        }
         match (profile.policy, profile.scope) {
             (Policy::None, _) => self.allocate_all(state, Hint::default()),
             (_, Scope::Pod) if self.is_pod_level() => {
@@ -250,14 +257,21 @@ impl Admission<'_> {
 
     /// Devices, CPUs, memory: the order in which the kubelet adds its hint providers.
     fn allocate(&self, state: &mut NodeState, container: &Container, hint: Hint) -> Result<(), Rejection> {
-        state.devices.allocate(self.pod, container, hint.zones, self.choice)?;
-        if self.pod.is_left_alone(&self.kubelet.profile) {
-            return Ok(());
+        if self.ready && state.devices.serves_any(&container.devices) {
+            state.devices.sweep();
         }
-        if let Some(cpus) = &self.kubelet.cpus {
+        state.devices.allocate(self.pod, container, hint.zones, self.choice)?;
+        if self.ready {
+            state.cpus.sweep();
+        }
+        let managed = !self.pod.is_left_alone(&self.kubelet.profile);
+        if let Some(cpus) = self.kubelet.cpus.as_ref().filter(|_| managed) {
             cpus.allocate(&mut state.cpus, self.pod, container, hint.zones)?;
         }
-        if let Some(memory) = &self.kubelet.memory {
+        if self.ready {
+            state.memory.sweep();
+        }
+        if let Some(memory) = self.kubelet.memory.as_ref().filter(|_| managed) {
             memory.allocate(&mut state.memory, self.pod, container, hint)?;
         }
         Ok(())
@@ -314,33 +328,48 @@ impl Admission<'_> {
 }
 
 impl NodeState {
-    /// Gives back what a pod holds: it has ended, was deleted, or was rejected.
+    /// A pod has ended, was deleted, or was rejected. It counts no more, but each manager keeps what the pod holds until
+    /// it is asked the next time.
     pub fn remove(&mut self, uid: &str) {
-        self.cpus.release(uid);
-        self.memory.release(uid);
-        self.devices.release(uid);
         self.pods.retain(|pod| &*pod.uid != uid);
+        self.cpus.stale.push(uid.into());
+        self.memory.stale.push(uid.into());
+        self.devices.stale.push(uid.into());
+    }
+
+    /// All managers give back what ended pods hold (kubelet `removeStaleState`, `UpdateAllocatedDevices`).
+    pub fn sweep(&mut self) {
+        self.cpus.sweep();
+        self.memory.sweep();
+        self.devices.sweep();
     }
 
     /// The kubelet restarts: what it keeps in memory only is gone, and it admits its pods again, in the order of their
-    /// creation. Returns the pods that it rejects now; they hold what they held until all are done. Memory of finished
-    /// init containers is taken once more, as in the kubelet.
+    /// creation. Returns the pods that it rejects now. Meanwhile nothing is swept. Memory of finished init containers is
+    /// taken once more, as in the kubelet.
+    ///
+    /// # Errors
+    /// [`Refusal`] if the kubelet does not start with what its managers hold.
     pub fn restart<'a>(
         &mut self,
         kubelet: &Kubelet,
         pods: impl IntoIterator<Item = &'a Pod>,
         choice: &dyn Choice,
-    ) -> Vec<(PodUid, Rejection)> {
+    ) -> Result<Vec<(PodUid, Rejection)>, Refusal> {
+        kubelet.cpus.iter().try_for_each(|cpus| cpus.check(&self.cpus))?;
+        kubelet.memory.iter().try_for_each(|memory| memory.check(&self.memory))?;
         self.cpus.restart();
         self.memory.restart();
         self.devices.restart();
         self.pods.clear();
-        let rejected: Vec<_> = pods
-            .into_iter()
-            .filter_map(|pod| Some((pod.uid.clone(), (Admission { kubelet, pod, choice }).run(self).err()?)))
-            .collect();
-        rejected.iter().for_each(|(uid, _)| self.remove(uid));
-        rejected
+        let mut rejected = Vec::new();
+        for pod in pods {
+            if let Err(rejection) = (Admission { kubelet, pod, choice, ready: false }).run(self) {
+                self.remove(&pod.uid);
+                rejected.push((pod.uid.clone(), rejection));
+            }
+        }
+        Ok(rejected)
     }
 
     /// What a pod holds.

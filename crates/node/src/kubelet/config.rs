@@ -34,7 +34,7 @@ pub struct Files {
 }
 
 /// The settings of a kubelet that a model of it and a scheduler need.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
     /// The four policies.
     pub rules: Rules,
@@ -49,7 +49,46 @@ pub struct Configuration {
     pub reserved_cpus: ReservedCpus,
     /// `reservedMemory`: by zone and resource (`memory`, `hugepages-*`), in bytes; none is zero.
     pub reserved_memory: BTreeMap<ZoneId, BTreeMap<ResourceName, u64>>,
+    /// What the node does not give to pods: the sum of `kubeReserved` and `systemReserved`, CPUs left out.
+    pub reserved_amounts: BTreeMap<ResourceName, Quantity>,
+    /// `evictionHard` of `memory.available`: pods get less by that.
+    pub eviction_memory: EvictionMemory,
+    /// `maxPods`.
+    pub max_pods: u32,
+    /// `featureGates` that are set.
+    pub feature_gates: BTreeMap<String, bool>,
 }
+
+/// The free memory below which the kubelet evicts pods at once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum EvictionMemory {
+    /// An amount.
+    Amount(Quantity),
+    /// A share of the machine's memory, in percent.
+    Percent(f64),
+}
+
+impl Default for EvictionMemory {
+    /// The kubelet's default (`eviction/defaults_linux.go`).
+    fn default() -> Self {
+        Self::Amount(Quantity::from_i64(100 << 20, topology::quantity::Format::BinarySI))
+    }
+}
+
+impl EvictionMemory {
+    /// Bytes, on a machine with so much memory. A percentage is rounded down (kubelet 1.36 `GetThresholdQuantity`).
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "the kubelet uses float64")]
+    pub fn bytes(&self, capacity: u64) -> i64 {
+        match self {
+            Self::Amount(amount) => amount.value(),
+            Self::Percent(percent) => (capacity as f64 * (percent / 100.0)) as i64,
+        }
+    }
+}
+
+/// The kubelet's default of `maxPods`.
+pub const DEFAULT_MAX_PODS: u32 = 110;
 
 /// The CPUs kept for the system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,7 +167,7 @@ pub enum Error {
 
 /// The fields that are read. Other fields and other spellings of a main file are dropped, as the kubelet's decoder
 /// does.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 13] = [
     "topologyManagerPolicy",
     "topologyManagerScope",
     "topologyManagerPolicyOptions",
@@ -139,6 +178,9 @@ const FIELDS: [&str; 10] = [
     "reservedMemory",
     "kubeReserved",
     "systemReserved",
+    "evictionHard",
+    "maxPods",
+    "featureGates",
 ];
 
 /// The kubelet's values for these fields if they are missing or empty.

@@ -16,7 +16,7 @@ use crate::kubelet::cpu_manager::distributed::{Ask, take_distributed};
 use crate::kubelet::hint::ZoneMask;
 use crate::kubelet::machine::Machine;
 use crate::kubelet::pod::{Container, Pod, PodUid};
-use crate::kubelet::profile::{CpuOptions, Minor, ReservedCpus};
+use crate::kubelet::profile::{CpuOptions, Minor, Refusal, ReservedCpus};
 use crate::kubelet::rejection::Rejection;
 use crate::kubelet::topology_manager::{HintSource, Hints};
 use crate::policy::CpuOption;
@@ -42,6 +42,8 @@ pub struct CpuState {
     pub pods: Vec<PodCpus>,
     /// CPUs of init containers that the next containers of this pod may use.
     reusable: Option<(PodUid, CpuSet)>,
+    /// Pods that have ended and still hold what they held.
+    pub(crate) stale: Vec<PodUid>,
 }
 
 /// The CPUs of one pod.
@@ -105,6 +107,46 @@ impl StaticPolicy {
             shared.remove_all(&self.reserved);
         }
         CpuState { shared, ..CpuState::default() }
+    }
+
+    /// Whether a kubelet starts with this state (kubelet `validateState`). A kubelet may have handed out reserved CPUs on
+    /// machines with uneven sockets, and does not start again then.
+    pub(crate) fn check(&self, state: &CpuState) -> Result<(), Refusal> {
+        if state.shared.is_empty() {
+            return if state.pods.is_empty() { Ok(()) } else { Err(Refusal::NoSharedCpus) };
+        }
+        let strict = self.options.has(CpuOption::StrictReservation);
+        let found = self.reserved.intersection(&state.shared);
+        match (strict, found.is_empty(), found == self.reserved) {
+            (true, false, _) => Err(Refusal::SharedReserved { found, shared: state.shared.clone() }),
+            (false, _, false) => {
+                Err(Refusal::UsedReserved { reserved: self.reserved.clone(), shared: state.shared.clone() })
+            }
+            _ => self.check_assigned(state),
+        }
+    }
+
+    fn check_assigned(&self, state: &CpuState) -> Result<(), Refusal> {
+        let mut known = state.shared.clone();
+        for pod in &state.pods {
+            for (container, cpus) in &pod.containers {
+                if !cpus.is_disjoint(&state.shared) {
+                    return Err(Refusal::SharedAssigned {
+                        pod: pod.uid.clone(),
+                        container: container.clone(),
+                        cpus: cpus.clone(),
+                        shared: state.shared.clone(),
+                    });
+                }
+                known.insert_all(cpus);
+            }
+            pod.whole.iter().for_each(|whole| known.insert_all(whole));
+        }
+        let mut there = self.machine.cpus().clone();
+        if self.options.has(CpuOption::StrictReservation) {
+            there.remove_all(&self.reserved);
+        }
+        if known == there { Ok(()) } else { Err(Refusal::OtherCpus { there, known }) }
     }
 
     fn available(&self, state: &CpuState) -> CpuSet {
@@ -395,11 +437,18 @@ impl CpuState {
     }
 
     /// Gives back what a pod holds (kubelet `RemoveContainer` for each of its containers).
-    pub(crate) fn release(&mut self, uid: &str) {
+    fn release(&mut self, uid: &str) {
         if let Some(at) = self.pods.iter().position(|pod| &*pod.uid == uid) {
             let pod = self.pods.remove(at);
             pod.containers.iter().for_each(|(_, cpus)| self.shared.insert_all(cpus));
             self.shared.insert_all(&pod.whole.unwrap_or_default());
+        }
+    }
+
+    /// Gives back what ended pods hold.
+    pub(crate) fn sweep(&mut self) {
+        for uid in std::mem::take(&mut self.stale) {
+            self.release(&uid);
         }
     }
 

@@ -83,6 +83,8 @@ pub struct DeviceState {
     pub pods: Vec<PodDevices>,
     /// Devices of init containers that the next containers of this pod may use.
     reusable: Option<(PodUid, HeldDevices)>,
+    /// Pods that have ended and still hold what they held.
+    pub(crate) stale: Vec<PodUid>,
 }
 
 /// The devices of one pod.
@@ -242,6 +244,11 @@ impl DeviceState {
             .map(|(name, count)| (*name, self.resources.get(name).unwrap_or(&NONE), *count))
     }
 
+    /// Whether a plugin serves any of the resources.
+    pub(crate) fn serves_any(&self, counts: &DeviceCounts) -> bool {
+        counts.iter().any(|(name, _)| self.is_served(*name))
+    }
+
     fn is_served(&self, name: ResourceName) -> bool {
         let mut held = self.pods.iter().flat_map(|pod| &pod.containers);
         self.resources.contains_key(&name) || held.any(|(_, devices)| devices.contains_key(&name))
@@ -299,8 +306,15 @@ impl DeviceState {
     }
 
     /// Gives back what a pod holds (kubelet `UpdateAllocatedDevices`).
-    pub(crate) fn release(&mut self, uid: &str) {
+    fn release(&mut self, uid: &str) {
         self.pods.retain(|pod| &*pod.uid != uid);
+    }
+
+    /// Gives back what ended pods hold.
+    pub(crate) fn sweep(&mut self) {
+        for uid in std::mem::take(&mut self.stale) {
+            self.release(&uid);
+        }
     }
 
     /// Forgets what a kubelet keeps in memory only.

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::kubelet::hint::{Hint, ZoneMask};
 use crate::kubelet::machine::Machine;
 use crate::kubelet::pod::{Container, MemoryAmounts, Pod, PodUid};
-use crate::kubelet::profile::Minor;
+use crate::kubelet::profile::{Minor, Refusal};
 use crate::kubelet::rejection::{MemoryError, Rejection};
 use crate::kubelet::topology_manager::{HintSource, Hints, is_possible};
 use crate::request::{ContainerKind, Qos};
@@ -38,6 +38,8 @@ pub struct MemoryState {
     pub pods: Vec<PodMemory>,
     /// Memory of init containers that the next containers of this pod may use.
     reusable: Option<(PodUid, Vec<Block>)>,
+    /// Pods that have ended and still hold what they held.
+    pub(crate) stale: Vec<PodUid>,
 }
 
 /// The memory of one zone.
@@ -140,6 +142,19 @@ impl StaticPolicy {
         let system_reserved = reserved.map(|(.., bytes)| *bytes).next_back().unwrap_or(0);
         let allocatable = total.wrapping_sub(system_reserved).wrapping_sub(hugepages);
         MemoryTable { name, total, system_reserved, allocatable, reserved: 0, free: allocatable }
+    }
+
+    /// Whether a kubelet starts with this state (kubelet `validateState`, `areMachineStatesEqual`).
+    pub(crate) fn check(&self, state: &MemoryState) -> Result<(), Refusal> {
+        let mut expected = self.empty_state();
+        state.blocks().for_each(|block| expected.reserve(*block));
+        let same = state.zones.iter().zip(&expected.zones).all(|(zone, other)| {
+            let sums = |of: &MemoryState, name| (of.free(zone.group, name), of.reserved(zone.group, name));
+            zone.assignments == other.assignments
+                && zone.group == other.group
+                && zone.tables.iter().all(|table| sums(state, table.name) == sums(&expected, table.name))
+        });
+        if same || state.has_mixed_groups() { Ok(()) } else { Err(Refusal::OtherMemory) }
     }
 
     /// kubelet `GetTopologyHints`.
@@ -434,6 +449,21 @@ impl MemoryState {
         pod.containers.iter().find(|(name, _)| &**name == container).map(|(_, blocks)| blocks.as_slice())
     }
 
+    /// Blocks of containers; of the pod where it is managed as a whole.
+    fn blocks(&self) -> impl Iterator<Item = &Block> {
+        self.pods.iter().flat_map(|pod| match &pod.whole {
+            Some(whole) => whole.iter().collect::<Vec<_>>(),
+            None => pod.containers.iter().flat_map(|(_, blocks)| blocks).collect(),
+        })
+    }
+
+    /// Whether a zone is held alone by one container and together with others by another, which the kubelet allows in one
+    /// order. Whether a kubelet starts again with such a state depends on chance: it goes through its pods in any order.
+    #[must_use]
+    pub fn has_mixed_groups(&self) -> bool {
+        self.blocks().any(|one| self.blocks().any(|other| one.zones.meets(other.zones) && one.zones != other.zones))
+    }
+
     fn within(&self, zones: ZoneMask) -> impl Iterator<Item = &ZoneMemory> {
         self.zones.iter().filter(move |zone| zones.contains(zone.id))
     }
@@ -447,6 +477,10 @@ impl MemoryState {
     #[must_use]
     pub fn free(&self, zones: ZoneMask, name: ResourceName) -> u64 {
         self.sum(zones, name, |table| table.free)
+    }
+
+    fn reserved(&self, zones: ZoneMask, name: ResourceName) -> u64 {
+        self.sum(zones, name, |table| table.reserved)
     }
 
     fn allocatable(&self, zones: ZoneMask, name: ResourceName) -> u64 {
@@ -535,7 +569,7 @@ impl MemoryState {
     }
 
     /// Gives back what a pod holds (kubelet `RemoveContainer` for each of its containers).
-    pub(crate) fn release(&mut self, uid: &str) {
+    fn release(&mut self, uid: &str) {
         if let Some(at) = self.pods.iter().position(|pod| &*pod.uid == uid) {
             let pod = self.pods.remove(at);
             let blocks = match pod.whole {
@@ -563,6 +597,13 @@ impl MemoryState {
             if !whole {
                 blocks.into_iter().for_each(|block| self.give_back(block));
             }
+        }
+    }
+
+    /// Gives back what ended pods hold.
+    pub(crate) fn sweep(&mut self) {
+        for uid in std::mem::take(&mut self.stale) {
+            self.release(&uid);
         }
     }
 

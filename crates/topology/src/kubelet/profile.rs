@@ -5,6 +5,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::kubelet::machine::Machine;
+use crate::kubelet::pod::PodUid;
 use crate::policy::{CpuOption, DEFAULT_MAX_NUMA_NODES, Policy, Scope};
 use crate::resource::ResourceName;
 
@@ -186,6 +187,56 @@ pub enum Refusal {
         "[cpumanager] unable to build the reserved physical CPUs from the reserved set: unknown CPU ID: {0}"
     )]
     UnknownCpu(u32),
+    /// All CPUs are handed out, which is possible under `strict-cpu-reservation`, and the kubelet restarts.
+    #[error("start cpu manager error: default cpuset cannot be empty")]
+    NoSharedCpus,
+    /// Reserved CPUs were handed out, and the kubelet restarts.
+    #[error(
+        "start cpu manager error: not all reserved cpus: \"{reserved}\" are present in defaultCpuSet: \"{shared}\""
+    )]
+    UsedReserved {
+        /// Reserved CPUs.
+        reserved: CpuSet,
+        /// CPUs that no container holds.
+        shared: CpuSet,
+    },
+    /// Reserved CPUs are shared, and the kubelet restarts with `strict-cpu-reservation`.
+    #[error(
+        "start cpu manager error: some of strictly reserved cpus: \"{found}\" are present in defaultCpuSet: \"{shared}\""
+    )]
+    SharedReserved {
+        /// Reserved CPUs that are shared.
+        found: CpuSet,
+        /// CPUs that no container holds.
+        shared: CpuSet,
+    },
+    /// CPUs of a container are shared as well, and the kubelet restarts.
+    #[error(
+        "start cpu manager error: pod: {pod}, container: {container} cpuset: \"{cpus}\" overlaps with default cpuset \"{shared}\""
+    )]
+    SharedAssigned {
+        /// The pod.
+        pod: PodUid,
+        /// The container.
+        container: Box<str>,
+        /// Its CPUs.
+        cpus: CpuSet,
+        /// CPUs that no container holds.
+        shared: CpuSet,
+    },
+    /// The CPUs that are shared or held are not those of the machine, and the kubelet restarts.
+    #[error(
+        "start cpu manager error: current set of available CPUs \"{there}\" doesn't match with CPUs in state \"{known}\""
+    )]
+    OtherCpus {
+        /// The machine's.
+        there: CpuSet,
+        /// The state's.
+        known: CpuSet,
+    },
+    /// The memory of zones is not what containers hold, and the kubelet restarts.
+    #[error("start memory manager error: [memorymanager] the expected machine state is different from the real one")]
+    OtherMemory,
     /// No memory is reserved.
     #[error("[memorymanager] you should specify the system reserved memory")]
     NoReservedMemory,

@@ -1,4 +1,4 @@
-//! The node's totals, which the kubelet checks before its managers are asked.
+//! The node's totals, which the kubelet checks after its managers have handed out what they have.
 //!
 //! In: what the node may give, what its pods ask for. Out: nothing, or the first resource that is short (`OutOfcpu` and
 //! kin). Source: kubelet 1.36 `lifecycle/predicate.go`, kube-scheduler 1.36 `noderesources.fitsRequest`.
@@ -51,8 +51,9 @@ impl NodeState {
         for name in in_order(&pod.totals) {
             let amount =
                 |totals: &[Need]| totals.iter().find(|need| need.name == name).map_or(0, |need| need.amount);
-            // Resources that the node does not know are left to others, such as cluster-level ones.
-            if name.kind() == ResourceKind::Device && capacity(name).is_none() {
+            // Resources that the node does not know are left to others, such as cluster-level ones. What the profile does
+            // not say of the host, such as its storage, is not checked.
+            if matches!(name.kind(), ResourceKind::Device | ResourceKind::Host) && capacity(name).is_none() {
                 continue;
             }
             let used = others().map(|other| amount(&other.totals)).fold(0, i64::saturating_add);

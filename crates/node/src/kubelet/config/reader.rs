@@ -15,7 +15,7 @@ use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::ZoneId;
 
 use super::document::Document;
-use super::{Configuration, DEFAULTS, Error, ReservedCpus, go_bool};
+use super::{Configuration, DEFAULT_MAX_PODS, DEFAULTS, Error, EvictionMemory, ReservedCpus, go_bool};
 use crate::json::Field;
 
 /// Reads values from a document and checks them.
@@ -43,6 +43,10 @@ impl Reader<'_> {
             topology_manager_options,
             reserved_cpus: self.reserved_cpus()?,
             reserved_memory: self.reserved_memory()?,
+            reserved_amounts: self.reserved_amounts()?,
+            eviction_memory: self.eviction_memory()?,
+            max_pods: self.max_pods()?,
+            feature_gates: self.feature_gates()?,
         })
     }
 
@@ -133,6 +137,55 @@ impl Reader<'_> {
             }
         }
         Ok(if listed.is_empty() { ReservedCpus::Amount(sum) } else { ReservedCpus::Listed(listed) })
+    }
+
+    /// Amounts other than CPUs in `kubeReserved` and `systemReserved`. Names that the kubelet does not know are its error,
+    /// not ours.
+    fn reserved_amounts(&self) -> Result<BTreeMap<ResourceName, Quantity>, Error> {
+        let mut sums = BTreeMap::new();
+        for field in ["kubeReserved", "systemReserved"] {
+            for (name, text) in self.options(field)?.into_iter().filter(|(name, _)| name != "cpu") {
+                let amount = Quantity::parse(&text).ok().filter(|amount| amount.sign() >= 0);
+                let bad = || self.bad(&format!("{field}.{name}"), &text, "quantities from 0 such as 512Mi");
+                let amount = amount.ok_or_else(bad)?;
+                if let Ok(name) = ResourceName::new(&name) {
+                    let sum = sums.entry(name).or_insert(Quantity::ZERO);
+                    *sum = sum.saturating_add(amount);
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    /// A map without the signal means no threshold; no map means the kubelet's default.
+    fn eviction_memory(&self) -> Result<EvictionMemory, Error> {
+        const NAME: &str = "evictionHard";
+        let thresholds = self.options(NAME)?;
+        let Some(text) = thresholds.get("memory.available") else {
+            let unset = thresholds.is_empty();
+            return Ok(if unset { EvictionMemory::default() } else { EvictionMemory::Amount(Quantity::ZERO) });
+        };
+        let read = match text.strip_suffix('%') {
+            Some(percent) => percent.parse().ok().filter(|p| (0.0..=100.0).contains(p)).map(EvictionMemory::Percent),
+            None => Quantity::parse(text).ok().filter(|q| q.sign() >= 0).map(EvictionMemory::Amount),
+        };
+        let allowed = "amounts such as 100Mi and percentages such as 5%";
+        read.ok_or_else(|| self.bad(&format!("{NAME}.memory.available"), text, allowed))
+    }
+
+    fn max_pods(&self) -> Result<u32, Error> {
+        let max = self.document.field("maxPods", Field::signed)?;
+        match u32::try_from(max) {
+            Ok(0) => Ok(DEFAULT_MAX_PODS),
+            Ok(max) => Ok(max),
+            Err(_) => Err(self.bad_raw("maxPods", max, "whole numbers from 0")),
+        }
+    }
+
+    fn feature_gates(&self) -> Result<BTreeMap<String, bool>, Error> {
+        self.document.field("featureGates", |map| {
+            map.fields()?.into_iter().map(|(name, at)| Ok((name.to_owned(), at.truth()?))).collect()
+        })
     }
 
     /// `validateReservedMemoryConfiguration` and the memory manager's `convertReserved`.

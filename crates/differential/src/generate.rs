@@ -1,0 +1,44 @@
+//! Random sessions: machines, configurations and pods that meet every rule of the kubelet's managers often.
+//!
+//! In: a seed. Out: the same sessions for the same seed. Never: a session that makes the kubelet itself take seconds;
+//! its merge of hints is exponential in zones and resources, so large machines get pods with few resources.
+
+mod configuration;
+mod machine;
+mod workload;
+
+use runtime::random::Random;
+
+use crate::session::Session;
+
+/// Chance, in the words that generators need.
+pub(crate) struct Dice(Random);
+
+impl Dice {
+    /// Whether something of this probability, in percent, happens.
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
+        self.0.below(100) < percent
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.0.below(high.saturating_sub(low) + 1)
+    }
+
+    /// One of several values.
+    pub(crate) fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[usize::try_from(self.0.below(values.len() as u64)).unwrap_or(0)]
+    }
+}
+
+/// The session of a seed and a number.
+#[must_use]
+pub fn session(seed: u64, number: u64) -> Session {
+    let mut start = Random::seeded(seed);
+    let mut dice = Dice(Random::seeded(start.bits() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let machine = machine::machine(&mut dice);
+    let kubelet = configuration::configuration(&mut dice, &machine);
+    let devices = machine::plugins(&mut dice, &machine);
+    let steps = workload::steps(&mut dice, &machine, &kubelet, &devices);
+    Session { machine, kubelet, devices, steps }
+}

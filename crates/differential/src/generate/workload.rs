@@ -1,0 +1,172 @@
+//! Random pods, and what becomes of them.
+
+use node::kubelet::machine::{MachineInfo, hugepages};
+use serde_json::{Map, Value, json};
+
+use super::Dice;
+use crate::session::{Plugin, Step};
+
+const MIB: u64 = 1 << 20;
+
+/// What pods of a session may ask for.
+struct Sizes<'a> {
+    zones: usize,
+    /// CPUs of the largest zone, and of the machine.
+    zone_cpus: u64,
+    all_cpus: u64,
+    /// Mebibytes of a zone.
+    zone_memory: u64,
+    /// Sizes of huge pages in KiB.
+    pages: Vec<u64>,
+    devices: &'a [Plugin],
+    /// Whole cores are worth asking for.
+    threads: u64,
+    /// Most resources that are aligned at once, so that the kubelet's merge stays quick.
+    aligned: usize,
+    memory_managed: bool,
+}
+
+pub(super) fn steps(
+    dice: &mut Dice,
+    machine: &MachineInfo,
+    kubelet: &Value,
+    devices: &[Plugin],
+) -> Vec<Step> {
+    let sizes = sizes(machine, kubelet, devices);
+    let count = dice.between(20, 90);
+    let mut steps = Vec::new();
+    let mut alive: Vec<String> = Vec::new();
+    let pressure = dice.between(2, 14) as usize;
+    for number in 0..count {
+        if !alive.is_empty() && (alive.len() > pressure || dice.percent(25)) {
+            let at = dice.between(0, alive.len() as u64 - 1) as usize;
+            steps.push(Step::Remove { uid: alive.swap_remove(at) });
+        }
+        if dice.percent(2) {
+            steps.push(Step::Restart);
+        }
+        let uid = format!("u{number}");
+        steps.push(Step::Admit { pod: pod(dice, &sizes, &uid) });
+        alive.push(uid);
+    }
+    steps
+}
+
+fn sizes<'a>(machine: &MachineInfo, kubelet: &Value, devices: &'a [Plugin]) -> Sizes<'a> {
+    let cpus = |node: &node::kubelet::machine::Node| {
+        node.cores.iter().flatten().map(|core| core.thread_ids.len() as u64).sum::<u64>()
+    };
+    let zones = machine.topology.len();
+    let single = kubelet["topologyManagerPolicy"] == "single-numa-node";
+    Sizes {
+        zones,
+        zone_cpus: machine.topology.iter().map(cpus).max().unwrap_or(1),
+        all_cpus: machine.topology.iter().map(cpus).sum(),
+        zone_memory: machine.topology.iter().map(|node| node.memory).max().unwrap_or(0) / MIB,
+        pages: machine.topology[0].hugepages.iter().flatten().map(|pages| pages.page_size).collect(),
+        devices,
+        threads: (machine.num_cores / machine.num_physical_cores.max(1)).max(1) as u64,
+        aligned: match zones {
+            _ if single => 5,
+            0..=3 => 5,
+            4 => 4,
+            5..=6 => 2,
+            _ => 2,
+        },
+        memory_managed: kubelet["memoryManagerPolicy"] == "Static",
+    }
+}
+
+fn pod(dice: &mut Dice, sizes: &Sizes<'_>, uid: &str) -> Value {
+    let quality = dice.between(0, 99);
+    let inits = dice.pick(&[0, 0, 0, 1, 1, 2]);
+    let apps = dice.pick(&[1, 1, 1, 2, 2, 3]);
+    let small = apps + inits > 2;
+    let mut names = Vec::new();
+    if dice.percent(35) && !sizes.devices.is_empty() {
+        names.push(dice.pick(&[0, sizes.devices.len() - 1]));
+    }
+    let pages = (!sizes.pages.is_empty() && dice.percent(40)).then(|| dice.pick(&sizes.pages));
+    let mut budget = sizes.aligned.saturating_sub(1 + usize::from(sizes.memory_managed));
+    let pages = pages.filter(|_| budget > 0);
+    budget -= usize::from(pages.is_some() && sizes.memory_managed);
+    names.truncate(budget);
+    let ask = Ask { quality, small, pages, devices: &names };
+    let init: Vec<Value> = (0..inits)
+        .map(|at| {
+            let mut container = container(dice, sizes, &format!("i{at}"), &ask);
+            if dice.percent(30) {
+                container["restartPolicy"] = json!("Always");
+            }
+            container
+        })
+        .collect();
+    let app: Vec<Value> = (0..apps).map(|at| container(dice, sizes, &format!("c{at}"), &ask)).collect();
+    let mut spec = json!({"containers": app});
+    if !init.is_empty() {
+        spec["initContainers"] = json!(init);
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": uid, "namespace": "ns", "uid": uid}, "spec": spec})
+}
+
+/// What the containers of a pod have in common.
+struct Ask<'a> {
+    quality: u64,
+    small: bool,
+    pages: Option<u64>,
+    devices: &'a [usize],
+}
+
+fn container(dice: &mut Dice, sizes: &Sizes<'_>, name: &str, ask: &Ask<'_>) -> Value {
+    let mut limits = Map::new();
+    let cpus = cpus(dice, sizes, ask.small);
+    let memory = if dice.percent(12) {
+        dice.between(1, sizes.zone_memory * sizes.zones.min(3) as u64)
+    } else {
+        dice.between(1, (sizes.zone_memory / 3).max(2))
+    };
+    limits.insert("cpu".into(), json!(cpus.to_string()));
+    limits.insert("memory".into(), json!(format!("{memory}Mi")));
+    if let Some(size) = ask.pages.filter(|_| dice.percent(75))
+        && let Ok(resource) = hugepages(size)
+    {
+        let pages = if size > 4096 { 1 } else { dice.pick(&[1, 8, 64, 200, 400]) };
+        limits.insert(resource.to_string(), json!((pages * size * 1024).to_string()));
+    }
+    for at in ask.devices {
+        if dice.percent(20) {
+            continue;
+        }
+        let count = dice.pick(&[1, 1, 1, 2, 2, 3]);
+        limits.insert(sizes.devices[*at].resource.clone(), json!(count.to_string()));
+    }
+    let resources = match ask.quality {
+        0..=77 => json!({"limits": limits, "requests": limits}),
+        78..=85 => {
+            limits.insert("cpu".into(), json!(dice.pick(&["500m", "1500m", "250m"])));
+            json!({"limits": limits, "requests": limits})
+        }
+        86..=94 => {
+            let mut requests = limits.clone();
+            requests.insert("memory".into(), json!("1Mi"));
+            json!({"limits": limits, "requests": requests})
+        }
+        _ => {
+            limits.retain(|name, _| name.contains('/'));
+            json!({"limits": limits, "requests": limits})
+        }
+    };
+    json!({"name": name, "image": "i", "resources": resources})
+}
+
+fn cpus(dice: &mut Dice, sizes: &Sizes<'_>, small: bool) -> u64 {
+    let most = if small { (sizes.zone_cpus / 2).max(1) } else { sizes.zone_cpus };
+    let count = match dice.between(0, 9) {
+        0..=5 => dice.between(1, most),
+        6..=7 => dice.between(1, 3),
+        8 => dice.between(most, sizes.all_cpus.max(most)),
+        _ => sizes.zone_cpus + dice.between(1, 4),
+    };
+    // Whole cores, mostly: other numbers are soon refused under full-pcpus-only.
+    if dice.percent(60) { count.div_ceil(sizes.threads) * sizes.threads } else { count }
+}

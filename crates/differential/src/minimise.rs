@@ -1,0 +1,68 @@
+//! A session with a difference, made smaller while the difference lasts.
+
+use crate::session::{Session, Step};
+
+/// Removes steps, containers and devices as long as `differs` holds. Cost: a few times the steps, each a run of both
+/// kubelets.
+pub fn minimise(session: &Session, mut differs: impl FnMut(&Session) -> bool) -> Session {
+    let mut best = session.clone();
+    loop {
+        let before = best.clone();
+        for smaller in candidates(&best) {
+            if differs(&smaller) {
+                best = smaller;
+                break;
+            }
+        }
+        if best == before {
+            return best;
+        }
+    }
+}
+
+/// Smaller sessions, the boldest first.
+fn candidates(session: &Session) -> Vec<Session> {
+    let mut smaller = Vec::new();
+    let steps = session.steps.len();
+    let mut block = steps / 2;
+    while block > 0 {
+        for start in (0..steps).step_by(block) {
+            let mut candidate = session.clone();
+            candidate.steps.drain(start..(start + block).min(steps));
+            smaller.push(candidate);
+        }
+        block /= 2;
+    }
+    for at in 0..session.devices.len() {
+        let mut candidate = session.clone();
+        candidate.devices.remove(at);
+        smaller.push(candidate);
+    }
+    for (at, step) in session.steps.iter().enumerate() {
+        let Step::Admit { pod } = step else { continue };
+        for list in ["initContainers", "containers"] {
+            for index in 0..pod["spec"][list].as_array().map_or(0, Vec::len) {
+                let mut candidate = session.clone();
+                if let Step::Admit { pod } = &mut candidate.steps[at]
+                    && let Some(containers) = pod["spec"][list].as_array_mut()
+                    && (list == "initContainers" || containers.len() > 1)
+                {
+                    containers.remove(index);
+                    smaller.push(candidate);
+                }
+            }
+        }
+    }
+    for field in ["cpuManagerPolicyOptions", "topologyManagerPolicyOptions"] {
+        let names: Vec<String> =
+            session.kubelet[field].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        for name in names {
+            let mut candidate = session.clone();
+            if let Some(options) = candidate.kubelet[field].as_object_mut() {
+                options.remove(&name);
+                smaller.push(candidate);
+            }
+        }
+    }
+    smaller
+}

@@ -1,0 +1,192 @@
+//! A session as the model of the kubelet sees it.
+//!
+//! In: a [`Session`]. Out: answers in the same form as the oracle's. Never: an admission rule; those are
+//! `topology::kubelet`'s.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Pod as WirePod;
+use node::kubelet::profile::profile;
+use topology::kubelet::device_manager::{Choice, Device, DeviceIds, Preference, Resource};
+use topology::kubelet::hint::ZoneMask;
+use topology::kubelet::memory_manager::Block;
+use topology::kubelet::pod::Pod;
+use topology::kubelet::profile::Minor;
+use topology::kubelet::{Allocation, Kubelet, NodeState, admit};
+use topology::resource::ResourceName;
+
+use crate::answer::{
+    ContainerVerdict, DevicesVerdict, MemoryVerdict, PodVerdict, RejectedPod, Restarted, Started, Verdict,
+};
+use crate::session::{Plugin, Preferred, Session};
+
+/// A kubelet that is the model.
+pub struct Model {
+    kubelet: Kubelet,
+    state: NodeState,
+    /// Admitted pods, in the order of admission.
+    pods: Vec<Pod>,
+}
+
+/// Devices that another kubelet has chosen.
+#[derive(Default)]
+pub struct Chosen(BTreeMap<(String, ResourceName), DeviceIds>);
+
+impl Chosen {
+    /// The devices of a verdict.
+    #[must_use]
+    pub fn of(verdict: &Verdict) -> Self {
+        let chosen = verdict.devices().into_iter().filter_map(|((container, resource), ids)| {
+            let ids = ids.iter().map(|id| Arc::from(id.as_str())).collect();
+            Some(((container.to_owned(), ResourceName::new(resource).ok()?), ids))
+        });
+        Self(chosen.collect())
+    }
+}
+
+impl Choice for Chosen {
+    fn devices(&self, container: &str, resource: ResourceName) -> Option<&DeviceIds> {
+        self.0.get(&(container.to_owned(), resource))
+    }
+}
+
+impl Model {
+    /// Starts the kubelet of a session.
+    ///
+    /// # Errors
+    /// When machine, configuration or devices cannot be read. A kubelet that refuses to start is no error: it is `Err`
+    /// within, with its words.
+    pub fn start(session: &Session, minor: Minor) -> anyhow::Result<Result<Self, Started>> {
+        let machine = Arc::new(session.machine.machine().context("machine")?);
+        let text = session.kubelet.to_string();
+        let configuration = match node::kubelet::Configuration::parse(&text, Path::new("kubelet")) {
+            Ok(configuration) => configuration,
+            Err(error) => return Ok(Err(Started { ok: false, error: error.to_string() })),
+        };
+        let kubelet = match Kubelet::new(machine.clone(), profile(&configuration, minor, &machine)) {
+            Ok(kubelet) => kubelet,
+            Err(refusal) => return Ok(Err(Started { ok: false, error: refusal.to_string() })),
+        };
+        let mut state = kubelet.empty_state();
+        for plugin in &session.devices {
+            state.devices.resources.insert(ResourceName::new(&plugin.resource)?, resource(plugin));
+        }
+        Ok(Ok(Self { kubelet, state, pods: Vec::new() }))
+    }
+
+    /// Admits a pod.
+    ///
+    /// # Errors
+    /// When the pod cannot be read.
+    pub fn admit(&mut self, pod: &serde_json::Value, choice: &dyn Choice) -> anyhow::Result<Verdict> {
+        let pod = read_pod(&self.kubelet, pod)?;
+        Ok(match admit(&self.kubelet, &mut self.state, &pod, choice) {
+            Ok(allocation) => {
+                self.pods.push(pod);
+                verdict(&allocation)
+            }
+            Err(rejection) => {
+                Verdict { reason: rejection.reason(), message: rejection.to_string(), ..Verdict::default() }
+            }
+        })
+    }
+
+    /// A pod has ended.
+    pub fn remove(&mut self, uid: &str) {
+        self.state.remove(uid);
+        self.pods.retain(|pod| &*pod.uid != uid);
+    }
+
+    /// The kubelet restarts.
+    pub fn restart(&mut self, choice: &dyn Choice) -> Restarted {
+        let rejected = match self.state.restart(&self.kubelet, &self.pods, choice) {
+            Ok(rejected) => rejected,
+            Err(refusal) => return Restarted { error: refusal.to_string(), ..Restarted::default() },
+        };
+        self.pods.retain(|pod| rejected.iter().all(|(uid, _)| *uid != pod.uid));
+        let rejected = rejected.into_iter().map(|(uid, rejection)| RejectedPod {
+            uid: uid.to_string(),
+            reason: rejection.reason(),
+            message: rejection.to_string(),
+        });
+        Restarted { ok: true, error: String::new(), rejected: rejected.collect() }
+    }
+
+    /// Whether a restart succeeds by chance only.
+    #[must_use]
+    pub fn restarts_by_chance(&self) -> bool {
+        self.state.memory.has_mixed_groups()
+    }
+
+    /// The kubelet.
+    #[must_use]
+    pub fn kubelet(&self) -> &Kubelet {
+        &self.kubelet
+    }
+}
+
+fn read_pod(kubelet: &Kubelet, pod: &serde_json::Value) -> anyhow::Result<Pod> {
+    let wire: WirePod = serde::Deserialize::deserialize(pod).context("pod")?;
+    let request = api::convert::pod_request(&wire)?;
+    let uid = wire.metadata.uid.context("pod without metadata.uid")?;
+    Ok(Pod::new(kubelet.profile(), uid.into(), &request))
+}
+
+fn resource(plugin: &Plugin) -> Resource {
+    let device = |nodes: &[u32], healthy| Device {
+        zones: (!nodes.is_empty()).then(|| nodes.iter().copied().collect::<ZoneMask>()),
+        healthy,
+    };
+    Resource {
+        devices: plugin
+            .devices
+            .iter()
+            .map(|d| (Arc::from(d.id.as_str()), device(&d.nodes, d.healthy)))
+            .collect(),
+        preference: match plugin.preferred {
+            None => Preference::None,
+            Some(Preferred::First) => Preference::First,
+            Some(Preferred::Last) => Preference::Last,
+        },
+    }
+}
+
+fn verdict(allocation: &Allocation) -> Verdict {
+    let containers = allocation.containers.iter().map(|container| ContainerVerdict {
+        name: container.name.to_string(),
+        cpus: container.cpus.to_string(),
+        memory: memory(&container.memory),
+        devices: container
+            .devices
+            .iter()
+            .map(|(name, ids)| DevicesVerdict {
+                resource: name.to_string(),
+                ids: ids.iter().map(ToString::to_string).collect::<BTreeSet<_>>().into_iter().collect(),
+            })
+            .collect(),
+    });
+    let whole = !allocation.cpus.is_empty() || !allocation.memory.is_empty();
+    Verdict {
+        admitted: true,
+        containers: containers.collect(),
+        pod: whole
+            .then(|| PodVerdict { cpus: allocation.cpus.to_string(), memory: memory(&allocation.memory) }),
+        ..Verdict::default()
+    }
+}
+
+fn memory(blocks: &[Block]) -> Vec<MemoryVerdict> {
+    let mut verdicts: Vec<_> = blocks
+        .iter()
+        .map(|block| MemoryVerdict {
+            name: block.name.to_string(),
+            zones: block.zones.iter().collect(),
+            bytes: block.bytes,
+        })
+        .collect();
+    verdicts.sort();
+    verdicts
+}

@@ -1,0 +1,97 @@
+//! One kubelet's life as a list of steps: what a random search makes, a comparison runs, and a file keeps.
+//!
+//! In: JSON. Out: the same, typed as far as the model of the kubelet needs it. Pods, configuration and machine are kept
+//! in the words of Kubernetes and cAdvisor, so the same file serves the model, the oracle and real kubelets.
+
+use node::kubelet::machine::MachineInfo;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A kubelet on a machine, and what happens to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// The machine, as cAdvisor reports it.
+    pub machine: MachineInfo,
+    /// A KubeletConfiguration.
+    pub kubelet: Value,
+    /// What device plugins list.
+    #[serde(default)]
+    pub devices: Vec<Plugin>,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+}
+
+/// The devices of one resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plugin {
+    /// The resource's name.
+    pub resource: String,
+    /// Its devices.
+    pub devices: Vec<PluginDevice>,
+    /// Which of them the plugin prefers; absent if it has no preference.
+    #[serde(default)]
+    pub preferred: Option<Preferred>,
+}
+
+/// One device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginDevice {
+    /// The id.
+    pub id: String,
+    /// Its zones; empty if the plugin says nothing of zones.
+    #[serde(default)]
+    pub nodes: Vec<u32>,
+    /// Whether it can be handed out.
+    #[serde(default = "healthy")]
+    pub healthy: bool,
+}
+
+fn healthy() -> bool {
+    true
+}
+
+/// What a plugin prefers among devices that are equally aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preferred {
+    /// The lowest ids.
+    First,
+    /// The highest ids.
+    Last,
+}
+
+/// Something that happens to a kubelet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+pub enum Step {
+    /// A pod is bound to the node.
+    Admit {
+        /// The pod.
+        pod: Value,
+    },
+    /// A pod has ended or was deleted.
+    Remove {
+        /// Its UID.
+        uid: String,
+    },
+    /// The kubelet restarts.
+    Restart,
+}
+
+impl Step {
+    /// The step as the oracle reads it.
+    #[must_use]
+    pub fn request(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+impl Session {
+    /// The start as the oracle reads it.
+    #[must_use]
+    pub fn request(&self) -> Value {
+        serde_json::json!({
+            "op": "start", "machine": self.machine, "kubelet": self.kubelet, "devices": self.devices,
+        })
+    }
+}
