@@ -31,7 +31,7 @@ mod node;
 mod pod;
 
 pub use node::{node_topology, wire_zones};
-pub use pod::{charged_request, pod_request};
+pub use pod::{charged_request, pod_request, whole_pod_request};
 
 /// An object that cannot be used, because of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ fn main() -> anyhow::Result<()> {
     let begin = std::time::Instant::now();
     let mut shown = 0;
     for number in 0..count {
-        let s = session(seed, number);
+        let s = session(seed, number, minor);
         oracle.send(&s)?;
         let answers = oracle.answers(&s)?;
         match compare(&s, &answers, minor, &mut tally) {
@@ -53,7 +53,13 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(number: u64, step: usize, small: &differential::session::Session, answers: &[serde_json::Value], d: &Option<differential::compare::Difference>) -> anyhow::Result<()> {
+fn show(
+    number: u64,
+    step: usize,
+    small: &differential::session::Session,
+    answers: &[serde_json::Value],
+    d: &Option<differential::compare::Difference>,
+) -> anyhow::Result<()> {
     println!("=== session {number} step {step}");
     std::fs::write(format!("/tmp/diff-{number}.json"), serde_json::to_string_pretty(small)?)?;
     for n in &small.machine.topology {
@@ -67,7 +73,9 @@ fn show(number: u64, step: usize, small: &differential::session::Session, answer
     println!("{}", serde_json::to_string(&small.devices)?);
     for st in &small.steps {
         match st {
-            differential::session::Step::Admit { pod } => println!("{} {}", pod["metadata"]["uid"], pod["spec"]),
+            differential::session::Step::Admit { pod } => {
+                println!("{} {}", pod["metadata"]["uid"], pod["spec"])
+            }
             o => println!("{o:?}"),
         }
     }

@@ -8,6 +8,7 @@ mod machine;
 mod workload;
 
 use runtime::random::Random;
+use topology::kubelet::profile::Minor;
 
 use crate::session::Session;
 
@@ -33,11 +34,11 @@ impl Dice {
 
 /// The session of a seed and a number.
 #[must_use]
-pub fn session(seed: u64, number: u64) -> Session {
+pub fn session(seed: u64, number: u64, minor: Minor) -> Session {
     let mut start = Random::seeded(seed);
     let mut dice = Dice(Random::seeded(start.bits() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     let machine = machine::machine(&mut dice);
-    let kubelet = configuration::configuration(&mut dice, &machine);
+    let kubelet = configuration::configuration(&mut dice, &machine, minor);
     let devices = machine::plugins(&mut dice, &machine);
     let steps = workload::steps(&mut dice, &machine, &kubelet, &devices);
     Session { machine, kubelet, devices, steps }

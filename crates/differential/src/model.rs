@@ -115,10 +115,10 @@ impl Model {
         Restarted { ok: true, error: String::new(), rejected: rejected.collect() }
     }
 
-    /// Whether a restart succeeds by chance only.
+    /// Whether what the kubelet does from now on depends on chance.
     #[must_use]
-    pub fn restarts_by_chance(&self) -> bool {
-        self.state.memory.has_mixed_groups()
+    pub fn is_by_chance(&self) -> bool {
+        self.state.memory.is_by_chance()
     }
 
     /// The kubelet.
@@ -130,7 +130,7 @@ impl Model {
 
 fn read_pod(kubelet: &Kubelet, pod: &serde_json::Value) -> anyhow::Result<Pod> {
     let wire: WirePod = serde::Deserialize::deserialize(pod).context("pod")?;
-    let request = api::convert::pod_request(&wire)?;
+    let request = api::convert::whole_pod_request(&wire)?;
     let uid = wire.metadata.uid.context("pod without metadata.uid")?;
     Ok(Pod::new(kubelet.profile(), uid.into(), &request))
 }

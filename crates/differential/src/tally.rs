@@ -20,7 +20,7 @@ pub struct Tally {
     pub refused: u64,
     /// Restarts compared.
     pub restarts: u64,
-    /// Kubelets that did not start again, which depends on chance.
+    /// Sessions that ended where the kubelet's memory depends on chance.
     pub by_chance: u64,
     /// Pods admitted.
     pub admitted: u64,

@@ -61,7 +61,7 @@ use std::sync::Arc;
 use crate::cpuset::CpuSet;
 use crate::kubelet::cpu_manager::{CpuState, empty_shared_pool};
 use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices};
-use crate::kubelet::hint::Hint;
+use crate::kubelet::hint::{Hint, ZoneMask};
 use crate::kubelet::machine::Machine;
 use crate::kubelet::memory_manager::{Block, MemoryState};
 use crate::kubelet::pod::{Container, Pod, PodUid};
@@ -181,12 +181,16 @@ pub fn admit(
     pod: &Pod,
     choice: &dyn Choice,
 ) -> Result<Allocation, Rejection> {
-    if let Err(rejection) = (Admission { kubelet, pod, choice, ready: true }).run(state) {
+    let admission = Admission { kubelet, pod, choice, ready: true };
+    if let Err(rejection) = admission.run(state) {
         state.remove(&pod.uid);
         return Err(rejection);
     }
     let allocation = state.allocation(pod);
     state.memory.release_init_containers(pod);
+    if kubelet.profile.policy != Policy::None && kubelet.profile.scope == Scope::Pod {
+        admission.start_devices(state);
+    }
     Ok(allocation)
 }
 
@@ -286,6 +290,25 @@ impl Admission<'_> {
             memory.allocate_pod(&mut state.memory, self.pod, hint)?;
         }
         Ok(())
+    }
+
+    /// The device manager hands out devices at the start of a container that has none yet (kubelet
+    /// `GetDeviceRunContainerOptions`): those of a pod that is managed as a whole. A container that gets none does not
+    /// start; its pod stays.
+    fn start_devices(&self, state: &mut NodeState) {
+        if self.is_pod_level() {
+            let zones = self.pod_zones(state);
+            for container in &self.pod.containers {
+                let _ = state.devices.allocate(self.pod, container, zones, self.choice);
+            }
+        }
+    }
+
+    /// The zones that an admitted pod was aligned to as a whole, as its memory or CPUs show.
+    fn pod_zones(&self, state: &NodeState) -> Option<ZoneMask> {
+        let allocation = state.allocation(self.pod);
+        let memory = allocation.memory.first().map(|block| block.zones);
+        memory.or_else(|| Some(self.kubelet.machine.zones_of(&allocation.cpus)).filter(|zones| !zones.is_empty()))
     }
 
     fn container_hints<'a>(&'a self, state: &'a NodeState, container: &Container) -> Vec<Hints<'a>> {

@@ -57,8 +57,10 @@ pub struct PodRequest {
     pub overhead: Vec<(ResourceName, Quantity)>,
     /// `status.qosClass`, if the API server has set it.
     pub stated_qos: Option<Qos>,
-    /// `spec.resources.requests`: replaces the containers' sum in the totals. Alignment does not read it.
+    /// `spec.resources.requests`: replaces the containers' sum in the totals.
     pub pod_level: Vec<(ResourceName, Quantity)>,
+    /// `spec.resources.limits`: with the requests they decide the QoS class alone.
+    pub pod_level_limits: Vec<(ResourceName, Quantity)>,
 }
 
 /// Quality-of-service class of a pod.
@@ -148,15 +150,19 @@ impl PodRequest {
     }
 
     fn computed_qos(&self) -> Qos {
+        let lists: Vec<(&[_], &[_])> = if self.pod_level.is_empty() && self.pod_level_limits.is_empty() {
+            self.containers.iter().map(|container| (&*container.requests, &*container.limits)).collect()
+        } else {
+            vec![(&*self.pod_level, &*self.pod_level_limits)]
+        };
         let counted = |list: &[(ResourceName, Quantity)], name| {
             list.iter().find(|(n, q)| *n == name && q.value() > 0).map(|(_, q)| *q)
         };
         let mut any = false;
         let mut guaranteed = true;
-        for container in &self.containers {
+        for (requests, limits) in lists {
             for name in [ResourceName::CPU, ResourceName::MEMORY] {
-                let request = counted(&container.requests, name);
-                let limit = counted(&container.limits, name);
+                let (request, limit) = (counted(requests, name), counted(limits, name));
                 any |= request.is_some() || limit.is_some();
                 guaranteed &= limit.is_some() && (request.is_none() || request == limit);
             }

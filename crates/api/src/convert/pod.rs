@@ -26,12 +26,20 @@ const MAX_ENTRIES: usize = 256;
 ///
 /// # Errors
 /// [`ConvertError`] with the field's path: for amounts that are no quantities or negative, for invalid resource names,
-/// and for pod-level resources, which are not modelled.
+/// and for pod-level resources, which the scheduler does not align.
 pub fn pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
-    let spec = pod.spec.as_ref();
     if !pod_level(pod).is_empty() {
         return Err(Problem::Unsupported("pod-level resources").at("spec.resources"));
     }
+    whole_pod_request(pod)
+}
+
+/// As [`pod_request`], with pod-level resources, for the model of the kubelet.
+///
+/// # Errors
+/// As [`pod_request`], but for pod-level resources.
+pub fn whole_pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
+    let spec = pod.spec.as_ref();
     let namespace = namespace(pod);
     let mut containers = Vec::new();
     for (wire, kind, at) in members(pod) {
@@ -39,9 +47,15 @@ pub fn pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
         let request = container(wire, kind, namespace);
         containers.push(request.map_err(|error| error.within(&format!("spec.{list}[{at}].")))?);
     }
-    let overhead = list(spec.and_then(|spec| spec.overhead.as_ref()), namespace);
-    let overhead = overhead.map_err(|error| error.within("spec.overhead"))?;
-    Ok(PodRequest { containers, overhead, stated_qos: stated_qos(pod), pod_level: Vec::new() })
+    let read = |wire, path| list(wire, namespace).map_err(|error: ConvertError| error.within(path));
+    let overhead = read(spec.and_then(|spec| spec.overhead.as_ref()), "spec.overhead")?;
+    let resources = spec.and_then(|spec| spec.resources.as_ref());
+    let limits = resources.and_then(|resources| resources.limits.as_ref());
+    let pod_level_limits = read(limits, "spec.resources.limits")?;
+    let requests = resources.and_then(|resources| resources.requests.as_ref());
+    let mut pod_level = read(requests, "spec.resources.requests")?;
+    add_missing(&mut pod_level, &pod_level_limits);
+    Ok(PodRequest { containers, overhead, stated_qos: stated_qos(pod), pod_level, pod_level_limits })
 }
 
 /// The requests that a node's totals count of a pod on it, as far as they can be read: never nothing because of one bad
@@ -77,7 +91,7 @@ pub fn charged_request(pod: &Pod, stated: Option<&PodRequest>) -> Option<PodRequ
     let overhead = readable(pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref()), namespace);
     let pod_level = pod_level(pod);
     let stated_qos = if pod_level.is_empty() { stated_qos(pod) } else { Some(Qos::Burstable) };
-    Some(PodRequest { containers, overhead, stated_qos, pod_level })
+    Some(PodRequest { containers, overhead, stated_qos, pod_level, pod_level_limits: Vec::new() })
 }
 
 /// Whether a status has amounts, as kubelets with in-place resize write them.

@@ -2,12 +2,13 @@
 
 use node::kubelet::machine::MachineInfo;
 use serde_json::{Map, Value, json};
+use topology::kubelet::profile::Minor;
 
 use super::Dice;
 
 const MIB: u64 = 1 << 20;
 
-pub(super) fn configuration(dice: &mut Dice, machine: &MachineInfo) -> Value {
+pub(super) fn configuration(dice: &mut Dice, machine: &MachineInfo, minor: Minor) -> Value {
     let policy = dice.pick(&[
         "none",
         "best-effort",
@@ -33,6 +34,9 @@ pub(super) fn configuration(dice: &mut Dice, machine: &MachineInfo) -> Value {
         "topologyManagerPolicyOptions": topology_options,
         "featureGates": {"CPUManagerPolicyAlphaOptions": true},
     });
+    if minor >= Minor::V36 && dice.percent(15) {
+        config["featureGates"]["PodLevelResourceManagers"] = json!(true);
+    }
     let cpu_reserved = cpus(dice, machine, policy, &mut config);
     let eviction = 100 * MIB;
     let mut reserved = json!({"memory": "300Mi"});

@@ -24,6 +24,7 @@ struct Sizes<'a> {
     /// Most resources that are aligned at once, so that the kubelet's merge stays quick.
     aligned: usize,
     memory_managed: bool,
+    pod_level: bool,
 }
 
 pub(super) fn steps(
@@ -74,6 +75,7 @@ fn sizes<'a>(machine: &MachineInfo, kubelet: &Value, devices: &'a [Plugin]) -> S
             _ => 2,
         },
         memory_managed: kubelet["memoryManagerPolicy"] == "Static",
+        pod_level: kubelet["featureGates"]["PodLevelResourceManagers"] == true,
     }
 }
 
@@ -106,7 +108,57 @@ fn pod(dice: &mut Dice, sizes: &Sizes<'_>, uid: &str) -> Value {
     if !init.is_empty() {
         spec["initContainers"] = json!(init);
     }
+    if dice.percent(if sizes.pod_level { 40 } else { 3 }) {
+        pod_level(dice, sizes, &mut spec);
+    }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": uid, "namespace": "ns", "uid": uid}, "spec": spec})
+}
+
+/// Resources of the pod as a whole, of which some containers state no part. Without the managers for it the kubelet leaves
+/// such a pod alone.
+fn pod_level(dice: &mut Dice, sizes: &Sizes<'_>, spec: &mut Value) {
+    let mut rest = dice.between(0, 2);
+    for list in ["initContainers", "containers"] {
+        for container in spec[list].as_array_mut().into_iter().flatten() {
+            if rest > 0 && dice.percent(50) {
+                rest -= 1;
+                if let Some(resources) = container["resources"].as_object_mut() {
+                    resources.retain(|_, of| {
+                        of.as_object_mut().is_some_and(|of| {
+                            of.retain(|name, _| name.contains('/'));
+                            !of.is_empty()
+                        })
+                    });
+                }
+            }
+        }
+    }
+    let sum = |name: &str| -> u64 {
+        let all = ["initContainers", "containers"]
+            .into_iter()
+            .flat_map(|list| spec[list].as_array().into_iter().flatten());
+        all.map(|container| amount(&container["resources"]["limits"][name])).sum()
+    };
+    let cpus = (sum("cpu") + dice.pick(&[0, 0, 1, 2, 3])).clamp(1, sizes.all_cpus.max(1));
+    let memory = sum("memory") + dice.pick(&[0, 0, 100, 1000]) + 1;
+    let mut limits = Map::new();
+    limits.insert("cpu".into(), json!(cpus.to_string()));
+    limits.insert("memory".into(), json!(format!("{memory}Mi")));
+    for size in &sizes.pages {
+        if let Ok(name) = hugepages(*size)
+            && sum(name.as_str()) > 0
+        {
+            limits.insert(name.to_string(), json!(sum(name.as_str()).to_string()));
+        }
+    }
+    spec["resources"] = json!({"limits": limits, "requests": limits});
+}
+
+/// Whole CPUs, mebibytes, or bytes, as this module writes them.
+fn amount(value: &Value) -> u64 {
+    let text = value.as_str().unwrap_or("0");
+    let number = |text: &str| text.parse().unwrap_or(1);
+    text.strip_suffix("Mi").map_or_else(|| number(text), number)
 }
 
 /// What the containers of a pod have in common.

@@ -335,6 +335,8 @@ impl StaticPolicy {
             .zip(shares)
             .map(|(container, share)| (container.name.clone(), share.unwrap_or_else(|| pool.clone())))
             .collect();
+        // After a restart the kubelet takes all anew, and what the pod had is lost until the node is drained.
+        state.pods.retain(|held| held.uid != pod.uid);
         state.pods.push(PodCpus { uid: pod.uid.clone(), containers, whole: Some(whole) });
         Ok(())
     }

@@ -40,6 +40,8 @@ pub struct MemoryState {
     reusable: Option<(PodUid, Vec<Block>)>,
     /// Pods that have ended and still hold what they held.
     pub(crate) stale: Vec<PodUid>,
+    /// Whether amounts depend on chance: see [`MemoryState::is_by_chance`].
+    by_chance: bool,
 }
 
 /// The memory of one zone.
@@ -304,6 +306,8 @@ impl StaticPolicy {
             containers.push((container.name.clone(), share.unwrap_or_else(|| pool.clone())));
         }
         whole.iter().for_each(|block| state.reserve(*block));
+        // After a restart the kubelet takes all anew, and what the pod had is lost until the node is drained.
+        state.pods.retain(|held| held.uid != pod.uid);
         state.pods.push(PodMemory { uid: pod.uid.clone(), containers, whole: Some(whole) });
         Ok(())
     }
@@ -457,11 +461,18 @@ impl MemoryState {
         })
     }
 
-    /// Whether a zone is held alone by one container and together with others by another, which the kubelet allows in one
-    /// order. Whether a kubelet starts again with such a state depends on chance: it goes through its pods in any order.
+    /// Whether what the kubelet's zones have left depends on chance. It lets a container into one zone of a group, where
+    /// that zone has enough. Then it gives memory back in the order of a Go map, and amounts end up in the one zone or the
+    /// other; and after a restart such a state may or may not be what it expects.
     #[must_use]
-    pub fn has_mixed_groups(&self) -> bool {
-        self.blocks().any(|one| self.blocks().any(|other| one.zones.meets(other.zones) && one.zones != other.zones))
+    pub fn is_by_chance(&self) -> bool {
+        self.by_chance
+    }
+
+    fn has_mixed_groups(&self) -> bool {
+        let spans = self.blocks().any(|block| block.zones.len() > 1);
+        spans && self.blocks()
+            .any(|one| self.blocks().any(|other| one.zones.meets(other.zones) && one.zones != other.zones))
     }
 
     fn within(&self, zones: ZoneMask) -> impl Iterator<Item = &ZoneMemory> {
@@ -602,6 +613,8 @@ impl MemoryState {
 
     /// Gives back what ended pods hold.
     pub(crate) fn sweep(&mut self) {
+        let holds = |uid: &PodUid| self.pods.iter().any(|pod| pod.uid == *uid);
+        self.by_chance |= self.stale.iter().any(holds) && self.has_mixed_groups();
         for uid in std::mem::take(&mut self.stale) {
             self.release(&uid);
         }
@@ -609,6 +622,7 @@ impl MemoryState {
 
     /// Forgets what a kubelet keeps in memory only.
     pub(crate) fn restart(&mut self) {
+        self.by_chance |= self.has_mixed_groups();
         self.reusable = None;
     }
 }

@@ -235,7 +235,9 @@ pub enum Refusal {
         known: CpuSet,
     },
     /// The memory of zones is not what containers hold, and the kubelet restarts.
-    #[error("start memory manager error: [memorymanager] the expected machine state is different from the real one")]
+    #[error(
+        "start memory manager error: [memorymanager] the expected machine state is different from the real one"
+    )]
     OtherMemory,
     /// No memory is reserved.
     #[error("[memorymanager] you should specify the system reserved memory")]
