@@ -10,10 +10,10 @@ use serde_json::Value;
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::profile::Minor;
 
-use crate::answer::{PodVerdict, Restarted, Started, Verdict};
-use crate::model::{Chosen, Model};
-use crate::session::{Session, Step};
 use crate::tally::Tally;
+use sim::admit::model::{Chosen, Model};
+use sim::admit::session::{Session, Step};
+use sim::admit::verdict::{PodVerdict, Restarted, Started, Verdict};
 
 /// The first step in which model and kubelet differ.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ mod workload;
 use runtime::random::Random;
 use topology::kubelet::profile::Minor;
 
-use crate::session::Session;
+use sim::admit::session::Session;
 
 /// Chance, in the words that generators need.
 pub(crate) struct Dice(Random);

@@ -4,11 +4,8 @@
 //! In: a seed, or a file of a former difference. Out: how often what was compared, and each difference, made as small as
 //! it gets. Never: a rule of admission; those are `topology::kubelet`'s and the kubelet's.
 
-pub mod answer;
 pub mod compare;
 pub mod generate;
 pub mod minimise;
-pub mod model;
 pub mod oracle;
-pub mod session;
 pub mod tally;

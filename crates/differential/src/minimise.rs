@@ -1,6 +1,6 @@
 //! A session with a difference, made smaller while the difference lasts.
 
-use crate::session::{Session, Step};
+use sim::admit::session::{Session, Step};
 
 /// Removes steps, containers and devices as long as `differs` holds. Cost: a few times the steps, each a run of both
 /// kubelets.

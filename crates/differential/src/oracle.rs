@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::session::Session;
+use sim::admit::session::Session;
 
 /// Lines that may wait to be read.
 const BACKLOG: usize = 4096;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::answer::Verdict;
-use crate::session::Session;
+use sim::admit::session::Session;
+use sim::admit::verdict::Verdict;
 
 /// Counts of a search.
 #[derive(Clone, Debug, Default, Serialize)]

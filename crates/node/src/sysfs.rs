@@ -143,6 +143,29 @@ impl Sysfs {
         layout::read(&self.root.join("devices/system/cpu"), &self.online_cpus()?)
     }
 
+    /// The online CPUs of each socket, by its id (`cpuN/topology/physical_package_id`). CPUs of which the kernel names none
+    /// are in socket 0. Reads a file per CPU.
+    ///
+    /// # Errors
+    /// When a file is unreadable or invalid; see [`Error`].
+    pub fn sockets(&self) -> Result<BTreeMap<u32, CpuSet>, Error> {
+        let cpus = self.root.join("devices/system/cpu");
+        let mut sockets = BTreeMap::<u32, CpuSet>::new();
+        for cpu in self.online_cpus()?.iter() {
+            let path = cpus.join(format!("cpu{cpu}/topology/physical_package_id"));
+            let id = match file::read_if_there(&path)? {
+                // Some kernels say -1 where they know of no socket.
+                Some(text) if text.trim() == "-1" => 0,
+                Some(text) => {
+                    text.trim().parse().map_err(|_| content(path, format!("{:?} is no id", text.trim())))?
+                }
+                None => 0,
+            };
+            sockets.entry(id).or_default().insert_all(&CpuSet::from_ids([cpu]).unwrap_or_default());
+        }
+        Ok(sockets)
+    }
+
     /// The online CPUs of each kind, on machines whose cores differ: `cpu_core` (fast) and `cpu_atom` (efficient) on
     /// Intel's, by the kernel's names; empty where all cores are alike. NFD publishes the same names.
     ///

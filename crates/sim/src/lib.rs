@@ -4,6 +4,7 @@
 //! bytes. Never: a placement decision (crate `scheduler`) or an admission decision (crate `topology`) of its own, a
 //! clock, or threads.
 
+pub mod admit;
 pub mod chart;
 pub mod cli;
 pub mod comparison;

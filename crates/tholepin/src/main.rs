@@ -50,6 +50,8 @@ enum Entry {
         kubectl get nodes,pods,noderesourcetopologies -A -o yaml > dump.yaml && tholepin simulate --from dump.yaml"
     )]
     Simulate(Box<sim::cli::Args>),
+    /// Tell what a kubelet would do with pods, CPU by CPU
+    Admit(Box<sim::admit::cli::Args>),
     /// Inspect Container Device Interface specifications as container runtimes do
     #[command(subcommand)]
     Cdi(cdi::cli::Command),
@@ -332,6 +334,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Entry::Deployer(command) => with_signals(async |token| command.run(token).await),
         Entry::Simulate(args) => sim::cli::run(&args),
+        Entry::Admit(args) => sim::admit::cli::run(&args),
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),

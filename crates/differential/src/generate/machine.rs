@@ -3,7 +3,7 @@
 use node::kubelet::machine::{Cache, Core, HugePages, MachineInfo, Node};
 
 use super::Dice;
-use crate::session::{Plugin, PluginDevice, Preferred};
+use sim::admit::session::{Plugin, PluginDevice, Preferred};
 
 const GIB: u64 = 1 << 30;
 

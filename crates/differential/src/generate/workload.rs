@@ -4,7 +4,7 @@ use node::kubelet::machine::{MachineInfo, hugepages};
 use serde_json::{Map, Value, json};
 
 use super::Dice;
-use crate::session::{Plugin, Step};
+use sim::admit::session::{Plugin, Step};
 
 const MIB: u64 = 1 << 20;
 

@@ -78,7 +78,11 @@ impl Default for EvictionMemory {
 impl EvictionMemory {
     /// Bytes, on a machine with so much memory. A percentage is rounded down (kubelet 1.36 `GetThresholdQuantity`).
     #[must_use]
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "the kubelet uses float64")]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "the kubelet uses float64"
+    )]
     pub fn bytes(&self, capacity: u64) -> i64 {
         match self {
             Self::Amount(amount) => amount.value(),

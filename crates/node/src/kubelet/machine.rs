@@ -1,9 +1,10 @@
 //! A machine as the kubelet learns of it: cAdvisor's MachineInfo.
 //!
 //! In: MachineInfo as JSON, which the kubelet's cAdvisor serves on `/spec`. Out: a [`Machine`] for the model of the
-//! kubelet's admission, and the same as JSON. Never: a look at the machine itself; that is [`crate::sysfs`].
+//! kubelet's admission. The same from the kernel's files, by [`of_sysfs`].
 
 use serde::{Deserialize, Serialize};
+use topology::cpuset::CpuSet;
 use topology::kubelet::machine::{Cpu, Machine, MachineError, MachineZone};
 use topology::quantity::{Format, Quantity};
 use topology::resource::{ResourceName, ResourceNameError};
@@ -86,6 +87,9 @@ pub enum MachineInfoError {
     /// A size of huge pages makes no name.
     #[error(transparent)]
     Name(#[from] ResourceNameError),
+    /// The kernel's files.
+    #[error(transparent)]
+    Sysfs(#[from] crate::sysfs::Error),
     /// A core has no threads.
     #[error("core {core} of zone {zone} has no thread")]
     NoThread {
@@ -105,7 +109,10 @@ impl MachineInfo {
         let (mut zones, mut cpus) = (Vec::new(), Vec::new());
         for node in &self.topology {
             let hugepages = node.hugepages.iter().flatten().map(|pages| {
-                Ok((hugepages(pages.page_size)?, pages.num_pages.saturating_mul(pages.page_size.saturating_mul(1024))))
+                Ok((
+                    hugepages(pages.page_size)?,
+                    pages.num_pages.saturating_mul(pages.page_size.saturating_mul(1024)),
+                ))
             });
             zones.push(MachineZone {
                 id: node.node_id,
@@ -116,7 +123,8 @@ impl MachineInfo {
             for core in node.cores.iter().flatten() {
                 let none = MachineInfoError::NoThread { zone: node.node_id, core: core.core_id };
                 let lowest = *core.thread_ids.iter().min().ok_or(none)?;
-                let cache = core.uncore_caches.iter().flatten().next().map_or(core.socket_id, |cache| cache.id);
+                let cache =
+                    core.uncore_caches.iter().flatten().next().map_or(core.socket_id, |cache| cache.id);
                 let cpu = |id| Cpu { id, core: lowest, socket: core.socket_id, zone: node.node_id, cache };
                 cpus.extend(core.thread_ids.iter().map(|id| cpu(*id)));
             }
@@ -132,4 +140,37 @@ impl MachineInfo {
 pub fn hugepages(page_kib: u64) -> Result<ResourceName, ResourceNameError> {
     let bytes = i64::try_from(page_kib.saturating_mul(1024)).unwrap_or(i64::MAX);
     ResourceName::new(&format!("hugepages-{}", Quantity::from_i64(bytes, Format::BinarySI)))
+}
+
+/// The machine whose kernel's files are at `sysfs`. Caches count where a socket has several, as for cAdvisor.
+///
+/// # Errors
+/// When a file cannot be read, or what the files say makes no machine.
+pub fn of_sysfs(sysfs: &crate::sysfs::Sysfs) -> Result<Machine, MachineInfoError> {
+    let (kernel, layout, sockets) = (sysfs.machine()?, sysfs.layout()?, sysfs.sockets()?);
+    let position = |groups: &[CpuSet], cpu| {
+        (0_u32..).zip(groups).find(|(_, group)| group.contains(cpu)).map(|(at, _)| at)
+    };
+    let mut cpus = Vec::new();
+    for zone in &kernel.zones {
+        for id in zone.cpus.iter() {
+            let core =
+                layout.cores.iter().find(|core| core.contains(id)).and_then(CpuSet::first).unwrap_or(id);
+            let socket = sockets.iter().find(|(_, cpus)| cpus.contains(id)).map_or(0, |(socket, _)| *socket);
+            let split = layout.caches.len() > sockets.len();
+            let cache = position(&layout.caches, id).filter(|_| split).unwrap_or(socket);
+            cpus.push(Cpu { id, core, socket, zone: zone.id.0, cache });
+        }
+    }
+    let mut zones = Vec::new();
+    for zone in &kernel.zones {
+        let pages = zone.hugepages.iter().map(|pages| Ok((pages.resource()?, pages.total_bytes)));
+        zones.push(MachineZone {
+            id: zone.id.0,
+            memory: zone.memory_bytes,
+            hugepages: pages.collect::<Result<_, ResourceNameError>>()?,
+            distances: zone.distances.iter().map(|(_, distance)| u64::from(*distance)).collect(),
+        });
+    }
+    Ok(Machine::new(zones, &cpus)?)
 }

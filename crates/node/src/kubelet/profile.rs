@@ -68,7 +68,8 @@ fn allocatable(configuration: &Configuration, machine: &Machine) -> Vec<(Resourc
         *pages.entry(*name).or_default() += bytes;
     }
     let all_pages: u64 = pages.values().sum();
-    let memory = signed(capacity) - reserved(ResourceName::MEMORY) - configuration.eviction_memory.bytes(capacity);
+    let memory =
+        signed(capacity) - reserved(ResourceName::MEMORY) - configuration.eviction_memory.bytes(capacity);
     let mut amounts = vec![
         (ResourceName::CPU, signed(machine.cpus().len() as u64) * 1000 - cpu_reserved),
         (ResourceName::MEMORY, memory.max(0) - signed(all_pages)),

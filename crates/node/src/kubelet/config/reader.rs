@@ -163,10 +163,16 @@ impl Reader<'_> {
         let thresholds = self.options(NAME)?;
         let Some(text) = thresholds.get("memory.available") else {
             let unset = thresholds.is_empty();
-            return Ok(if unset { EvictionMemory::default() } else { EvictionMemory::Amount(Quantity::ZERO) });
+            return Ok(if unset {
+                EvictionMemory::default()
+            } else {
+                EvictionMemory::Amount(Quantity::ZERO)
+            });
         };
         let read = match text.strip_suffix('%') {
-            Some(percent) => percent.parse().ok().filter(|p| (0.0..=100.0).contains(p)).map(EvictionMemory::Percent),
+            Some(percent) => {
+                percent.parse().ok().filter(|p| (0.0..=100.0).contains(p)).map(EvictionMemory::Percent)
+            }
             None => Quantity::parse(text).ok().filter(|q| q.sign() >= 0).map(EvictionMemory::Amount),
         };
         let allowed = "amounts such as 100Mi and percentages such as 5%";

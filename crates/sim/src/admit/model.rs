@@ -18,10 +18,10 @@ use topology::kubelet::profile::Minor;
 use topology::kubelet::{Allocation, Kubelet, NodeState, admit};
 use topology::resource::ResourceName;
 
-use crate::answer::{
+use super::session::{Plugin, Preferred, Session};
+use super::verdict::{
     ContainerVerdict, DevicesVerdict, MemoryVerdict, PodVerdict, RejectedPod, Restarted, Started, Verdict,
 };
-use crate::session::{Plugin, Preferred, Session};
 
 /// A kubelet that is the model.
 pub struct Model {
@@ -57,8 +57,8 @@ impl Model {
     /// Starts the kubelet of a session.
     ///
     /// # Errors
-    /// When machine, configuration or devices cannot be read. A kubelet that refuses to start is no error: it is `Err`
-    /// within, with its words.
+    /// When machine or devices cannot be read. A kubelet that refuses to start is no error: it is `Err` within, with its
+    /// words.
     pub fn start(session: &Session, minor: Minor) -> anyhow::Result<Result<Self, Started>> {
         let machine = Arc::new(session.machine.machine().context("machine")?);
         let text = session.kubelet.to_string();
@@ -66,15 +66,22 @@ impl Model {
             Ok(configuration) => configuration,
             Err(error) => return Ok(Err(Started { ok: false, error: error.to_string() })),
         };
-        let kubelet = match Kubelet::new(machine.clone(), profile(&configuration, minor, &machine)) {
-            Ok(kubelet) => kubelet,
-            Err(refusal) => return Ok(Err(Started { ok: false, error: refusal.to_string() })),
-        };
+        match Kubelet::new(machine.clone(), profile(&configuration, minor, &machine)) {
+            Ok(kubelet) => Ok(Ok(Self::new(kubelet, &session.devices)?)),
+            Err(refusal) => Ok(Err(Started { ok: false, error: refusal.to_string() })),
+        }
+    }
+
+    /// A kubelet that has handed out nothing yet.
+    ///
+    /// # Errors
+    /// When the name of a device's resource is none.
+    pub fn new(kubelet: Kubelet, devices: &[Plugin]) -> anyhow::Result<Self> {
         let mut state = kubelet.empty_state();
-        for plugin in &session.devices {
+        for plugin in devices {
             state.devices.resources.insert(ResourceName::new(&plugin.resource)?, resource(plugin));
         }
-        Ok(Ok(Self { kubelet, state, pods: Vec::new() }))
+        Ok(Self { kubelet, state, pods: Vec::new() })
     }
 
     /// Admits a pod.

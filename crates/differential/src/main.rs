@@ -1,0 +1,100 @@
+//! The program of `cargo xtask differential`.
+//!
+//! In: flags. Out: differences and, last, one JSON object with the counts; exit code 1 if there is a difference.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use differential::search::{Failure, Options, keep, search};
+use differential::tally::Tally;
+use testkit::oracle::{Release, program};
+use topology::kubelet::profile::Minor;
+
+/// Compare the model of the kubelet's admission with the kubelet's own packages, on random machines, configurations and
+/// pods.
+#[derive(Parser)]
+#[command(name = "cargo xtask differential")]
+struct Args {
+    /// Compare at least so many admissions
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    admissions: u64,
+    /// Seed of all machines, configurations and pods
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// The kubelet: 1.34, 1.35, 1.36 or 1.37
+    #[arg(long, value_name = "MINOR", default_value = "1.36", value_parser = release)]
+    kubernetes: Release,
+    /// Oracles at a time [default: the machine's CPUs]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Folder for sessions with a difference, for tholepin admit --session
+    #[arg(long, value_name = "DIR", default_value = "target/differential")]
+    keep: PathBuf,
+    /// Print nothing but the counts, as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn release(text: &str) -> Result<Release, String> {
+    Release::ALL
+        .into_iter()
+        .find(|release| release.minor() == text)
+        .ok_or_else(|| "allowed are 1.34, 1.35, 1.36 and 1.37".to_owned())
+}
+
+fn minor(release: Release) -> Minor {
+    match release {
+        Release::V1_34 => Minor::V34,
+        Release::V1_35 => Minor::V35,
+        Release::V1_36 => Minor::V36,
+        Release::V1_37 => Minor::V37,
+    }
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let args = Args::parse();
+    let options = Options {
+        seed: args.seed,
+        admissions: args.admissions,
+        minor: minor(args.kubernetes),
+        program: program(args.kubernetes)?,
+        workers: args.workers.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1),
+    };
+    let begun = Instant::now();
+    let told = Mutex::new(begun);
+    let (tally, failures) = search(&options, &|tally| tell(tally, &args, &told))?;
+    for failure in &failures {
+        show(failure, &args)?;
+    }
+    let mut counts = serde_json::to_value(&tally)?;
+    counts["kubernetes"] = args.kubernetes.minor().into();
+    counts["seed"] = args.seed.into();
+    counts["seconds"] = begun.elapsed().as_secs().into();
+    println!("{counts}");
+    Ok(if tally.mismatches == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A line every ten seconds.
+fn tell(tally: &Tally, args: &Args, told: &Mutex<Instant>) {
+    let Ok(mut told) = told.lock() else { return };
+    if !args.json && told.elapsed() > Duration::from_secs(10) {
+        *told = Instant::now();
+        eprintln!("{} of {} admissions, {} differences", tally.admissions, args.admissions, tally.mismatches);
+    }
+}
+
+fn show(failure: &Failure, args: &Args) -> anyhow::Result<()> {
+    let path = keep(failure, &args.keep)?;
+    eprintln!("session {} differs; made small in {}", failure.number, path.display());
+    match &failure.difference {
+        Some(difference) => eprintln!(
+            "  step {}\n  kubelet: {}\n  model:   {}",
+            difference.step, difference.kubelet, difference.model
+        ),
+        None => eprintln!("  it did not come back: what the kubelet did was chance"),
+    }
+    Ok(())
+}

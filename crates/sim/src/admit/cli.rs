@@ -1,0 +1,246 @@
+//! The command line of `tholepin admit`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use node::kubelet::Configuration;
+use node::kubelet::machine::{MachineInfo, of_sysfs};
+use node::kubelet::profile::profile;
+use node::sysfs::Sysfs;
+use runtime::output::{OutputArgs, TableFormat};
+use runtime::stdout::print;
+use runtime::yaml::{self, Mode, dump};
+use serde::Serialize;
+use serde_json::Value;
+use topology::kubelet::Kubelet;
+use topology::kubelet::device_manager::Lowest;
+use topology::kubelet::profile::Minor;
+
+use super::model::Model;
+use super::session::{Plugin, Session, Step};
+use super::verdict::{ContainerVerdict, Verdict};
+
+/// The greatest size of a machine's, devices' or session's file.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Tell what a kubelet would do with pods: admit each, with CPUs, memory and devices of its containers, or reject it, and
+/// why. Nothing runs; the answer is the model's that the scheduler and the simulator share.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    tholepin admit --sysfs /sys --kubelet-config /var/lib/kubelet/config.yaml --pods pods.yaml\n  \
+    tholepin admit --machine machine.json --kubelet-config kubelet.yaml --devices devices.json --pods - -o json\n\n\
+    A machine file is what the kubelet's cAdvisor reports (MachineInfo). A devices file is a list such as\n  \
+    [{\"resource\": \"vendor.com/nic\", \"devices\": [{\"id\": \"d0\", \"nodes\": [0]}]}].\n\n\
+    The exit code is 0 if all pods are admitted, 1 if one is rejected or the kubelet refuses to start, 2 for wrong input.")]
+pub struct Args {
+    /// The machine: a directory where its sysfs is, or a copy
+    #[arg(long, value_name = "DIR", conflicts_with = "machine")]
+    pub sysfs: Option<PathBuf>,
+    /// The machine: cAdvisor's MachineInfo, as JSON or YAML
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+    /// The kubelet's configuration file; without it the kubelet's defaults
+    #[arg(long, value_name = "FILE")]
+    pub kubelet_config: Option<PathBuf>,
+    /// The kubelet's minor version: 1.34, 1.35, 1.36 or 1.37
+    #[arg(long, value_name = "VERSION", default_value = "1.36", value_parser = minor)]
+    pub kubelet_version: Minor,
+    /// What device plugins list: resources, devices, zones
+    #[arg(long, value_name = "FILE")]
+    pub devices: Option<PathBuf>,
+    /// Pods, admitted in this order: objects, lists, several documents, a folder, or - for standard input
+    #[arg(long, value_name = "PATH", required_unless_present = "session")]
+    pub pods: Option<PathBuf>,
+    /// A machine, a configuration, devices and steps in one file, as `cargo xtask differential` keeps a difference
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sysfs", "machine", "kubelet_config", "devices", "pods"])]
+    pub session: Option<PathBuf>,
+    /// The format of the result.
+    #[command(flatten)]
+    pub output: OutputArgs<TableFormat>,
+}
+
+/// The result in JSON and YAML.
+#[derive(Debug, Serialize)]
+struct Document {
+    pods: Vec<PodResult>,
+}
+
+/// What became of one pod.
+#[derive(Debug, Serialize)]
+struct PodResult {
+    pod: String,
+    #[serde(flatten)]
+    verdict: Verdict,
+}
+
+fn minor(text: &str) -> Result<Minor, String> {
+    Ok(match text.trim_start_matches('v').split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok()) {
+        Some(34) if text.trim_start_matches('v').starts_with("1.") => Minor::V34,
+        Some(35) => Minor::V35,
+        Some(36) => Minor::V36,
+        Some(37) => Minor::V37,
+        _ => return Err("the kubelet's admission is known for 1.34, 1.35, 1.36 and 1.37".to_owned()),
+    })
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// When a file is invalid (file and field are named), or the output cannot be written.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let results = match &args.session {
+        Some(file) => replay(file, args.kubelet_version)?,
+        None => {
+            let Some(mut model) = start(args)? else { return Ok(ExitCode::FAILURE) };
+            let pods = read_pods(args.pods.as_deref().unwrap_or(Path::new("-")))?;
+            pods.iter()
+                .enumerate()
+                .map(|(at, pod)| admit(&mut model, at, pod))
+                .collect::<anyhow::Result<_>>()?
+        }
+    };
+    let rejected = results.iter().any(|result| !result.verdict.admitted);
+    let document = Document { pods: results };
+    print(&args.output.format.write(&document, |wide| table(&document.pods, wide))?)?;
+    Ok(if rejected { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The kubelet; `None` if it refuses to start, which standard error says.
+fn start(args: &Args) -> anyhow::Result<Option<Model>> {
+    let machine = match (&args.sysfs, &args.machine) {
+        (Some(dir), _) => of_sysfs(&Sysfs::new(dir)).with_context(|| format!("{}", dir.display()))?,
+        (None, Some(file)) => {
+            let info: MachineInfo = yaml::read_file(file, Mode::Lenient, MAX_BYTES)?;
+            info.machine().with_context(|| format!("{}", file.display()))?
+        }
+        (None, None) => of_sysfs(&Sysfs::new("/sys")).context("/sys")?,
+    };
+    let configuration = match &args.kubelet_config {
+        Some(file) => Configuration::parse(&yaml::read_text(file, MAX_BYTES)?, file)?,
+        None => Configuration::parse(
+            "{\"kind\": \"KubeletConfiguration\", \"apiVersion\": \"kubelet.config.k8s.io/v1beta1\"}",
+            Path::new("defaults"),
+        )?,
+    };
+    let devices: Vec<Plugin> = match &args.devices {
+        Some(file) => yaml::read_file(file, Mode::Lenient, MAX_BYTES)?,
+        None => Vec::new(),
+    };
+    let machine = Arc::new(machine);
+    let profile = profile(&configuration, args.kubelet_version, &machine);
+    match Kubelet::new(machine, profile) {
+        Ok(kubelet) => Ok(Some(Model::new(kubelet, &devices)?)),
+        Err(refusal) => {
+            eprintln!("the kubelet refuses to start: {refusal}");
+            Ok(None)
+        }
+    }
+}
+
+/// Pods without a UID get their place in the file.
+fn admit(model: &mut Model, at: usize, pod: &Value) -> anyhow::Result<PodResult> {
+    let mut pod = pod.clone();
+    let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (text("namespace"), text("name"));
+    let named = format!("{}/{name}", if namespace.is_empty() { "default" } else { &namespace });
+    if text("uid").is_empty() {
+        pod["metadata"]["uid"] = Value::from(format!("pod-{at}"));
+    }
+    let verdict = model.admit(&pod, &Lowest).with_context(|| format!("pod {named}"))?;
+    Ok(PodResult { pod: named, verdict })
+}
+
+fn replay(file: &Path, minor: Minor) -> anyhow::Result<Vec<PodResult>> {
+    let session: Session = yaml::read_file(file, Mode::Lenient, MAX_BYTES)?;
+    let mut model = match Model::start(&session, minor)? {
+        Ok(model) => model,
+        Err(refused) => bail!("the kubelet refuses to start: {}", refused.error),
+    };
+    let mut results = Vec::new();
+    for (at, step) in session.steps.iter().enumerate() {
+        match step {
+            Step::Admit { pod } => results.push(admit(&mut model, at, pod)?),
+            Step::Remove { uid } => model.remove(uid),
+            Step::Restart => {
+                let restarted = model.restart(&Lowest);
+                if !restarted.ok {
+                    bail!("step {at}: the kubelet does not start again: {}", restarted.error);
+                }
+                restarted.rejected.iter().for_each(|pod| {
+                    eprintln!("step {at}: after the restart {} is rejected: {}", pod.uid, pod.reason);
+                });
+            }
+        }
+    }
+    Ok(results)
+}
+
+fn read_pods(path: &Path) -> anyhow::Result<Vec<Value>> {
+    let mut pods = Vec::new();
+    let mut wrong = None;
+    dump::texts(path, &mut |file, text| {
+        let name = file.display().to_string();
+        let read = dump::read(&name, text, &mut |part| {
+            let value = match part {
+                dump::Part::Item { value, .. } => value,
+                dump::Part::Document { value, is_list: false } => value,
+                dump::Part::Document { .. } => return,
+            };
+            if value["kind"] == "Pod" {
+                pods.push(value);
+            }
+        });
+        wrong = wrong.take().or(read.err());
+    })?;
+    match wrong {
+        Some(error) => Err(error.into()),
+        None if pods.is_empty() => bail!("{}: no object of kind Pod", path.display()),
+        None => Ok(pods),
+    }
+}
+
+fn table(results: &[PodResult], wide: bool) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(["POD", "CONTAINER", "CPUS", "MEMORY", "DEVICES"]);
+    for result in results {
+        if !result.verdict.admitted {
+            let why = if wide { &result.verdict.message } else { &result.verdict.reason };
+            table.add_row([&*result.pod, "", "", &*format!("rejected: {why}"), ""]);
+        }
+        for container in &result.verdict.containers {
+            table.add_row([
+                &*result.pod,
+                &*container.name,
+                cpus(container),
+                &memory(container),
+                &devices(container),
+            ]);
+        }
+    }
+    format!("{table}\n")
+}
+
+fn cpus(container: &ContainerVerdict) -> &str {
+    if container.cpus.is_empty() { "shared" } else { &container.cpus }
+}
+
+fn memory(container: &ContainerVerdict) -> String {
+    let blocks = container.memory.iter().map(|block| {
+        let zones: Vec<String> = block.zones.iter().map(ToString::to_string).collect();
+        let bytes = i64::try_from(block.bytes).unwrap_or(i64::MAX);
+        let amount = topology::quantity::Quantity::from_i64(bytes, topology::quantity::Format::BinarySI);
+        let name = if block.name == "memory" { String::new() } else { format!("{} ", block.name) };
+        format!("{name}{amount} in {}", zones.join(","))
+    });
+    blocks.collect::<Vec<_>>().join("; ")
+}
+
+fn devices(container: &ContainerVerdict) -> String {
+    let lists =
+        container.devices.iter().map(|devices| format!("{}: {}", devices.resource, devices.ids.join(",")));
+    lists.collect::<Vec<_>>().join("; ")
+}
