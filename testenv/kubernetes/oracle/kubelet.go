@@ -13,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/kubelet/allocation"
 	kubeletconfig "k8s.io/kubernetes/pkg/kubelet/apis/config"
 	"k8s.io/kubernetes/pkg/kubelet/cadvisor"
@@ -62,6 +64,8 @@ type kubelet struct {
 	ready bool
 	// Whether the node's totals are checked.
 	totals bool
+	// Checkpoints that are not written yet.
+	checkpoints []*lateCheckpoints
 	// Pods that a critical pod pushed out during the current request.
 	preempted []types.UID
 }
@@ -132,7 +136,18 @@ func (k *kubelet) start(containers containermap.ContainerMap, running sets.Set[s
 	if err := k.validateAllocatable(); err != nil {
 		return err
 	}
-	return startDeviceManager(k, containers.Clone(), running)
+	if err := startDeviceManager(k, containers.Clone(), running); err != nil {
+		return err
+	}
+	k.checkpoints = []*lateCheckpoints{
+		delay(k.cpus.State(), "checkpointManager"),
+		delay(k.memory.State(), "checkpointManager"),
+		delay(k.devices, "checkpointManager"),
+	}
+	if utilfeature.DefaultFeatureGate.Enabled(features.InPlacePodVerticalScaling) {
+		k.checkpoints = append(k.checkpoints, delay(k.allocation, "allocated", "checkpointManager"))
+	}
+	return nil
 }
 
 // validateAllocatable refuses reservations above the capacity.
@@ -205,8 +220,14 @@ func (k *kubelet) allocatable() map[string]string {
 }
 
 // stop ends the life; the checkpoints stay.
-func (k *kubelet) stop() {
+func (k *kubelet) stop() error {
 	stopDeviceManager(k)
+	for _, late := range k.checkpoints {
+		if err := late.write(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // evict is called for each pod that has to make room for a critical one.

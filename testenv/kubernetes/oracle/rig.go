@@ -109,8 +109,7 @@ func (s *rig) boot(plugins bool) error {
 	}
 	containers, running := s.runtime()
 	if err := next.start(containers, running); err != nil {
-		next.stop()
-		return err
+		return errors.Join(err, next.stop())
 	}
 	s.kubelet = next
 	if plugins {
@@ -139,9 +138,10 @@ func (s *rig) runtime() (containermap.ContainerMap, sets.Set[string]) {
 	return all, running
 }
 
+// close ends the kubelet; its checkpoints are nobody's any more.
 func (s *rig) close() {
 	if s.kubelet != nil {
-		s.kubelet.stop()
+		stopDeviceManager(s.kubelet)
 	}
 }
 
@@ -290,7 +290,9 @@ func (s *rig) devices(r *request) (any, error) {
 // restart ends the kubelet and starts it again, perhaps with another configuration. The pods run on meanwhile.
 func (s *rig) restart(r *request) (any, error) {
 	if s.kubelet != nil {
-		s.kubelet.stop()
+		if err := s.kubelet.stop(); err != nil {
+			return nil, err
+		}
 		s.kubelet = nil
 	}
 	if len(r.Kubelet) > 0 {
@@ -298,10 +300,8 @@ func (s *rig) restart(r *request) (any, error) {
 	}
 	plugins := r.Plugins == nil || *r.Plugins
 	if err := s.boot(plugins); err != nil {
-		if s.kubelet != nil {
-			s.kubelet.stop()
-			s.kubelet = nil
-		}
+		s.close()
+		s.kubelet = nil
 		return started{Error: err.Error()}, nil
 	}
 	rejected := s.readmit()
