@@ -44,7 +44,7 @@ func loadConfig(raw json.RawMessage) (*kubeletconfig.KubeletConfiguration, error
 		return nil, err
 	}
 	resetGates()
-	config, err := decodeConfig(data)
+	config, err := decodeWithDefaults(data)
 	if err != nil {
 		return nil, fmt.Errorf("failed to load kubelet config file, error: %w", err)
 	}
@@ -65,6 +65,17 @@ func loadConfig(raw json.RawMessage) (*kubeletconfig.KubeletConfiguration, error
 		return nil, fmt.Errorf("failed to validate kubelet configuration, error: %w", err)
 	}
 	return config, nil
+}
+
+// decodeWithDefaults decodes a configuration. Defaults depend on feature gates, and bad gates make the kubelet panic
+// there: its last words are the error.
+func decodeWithDefaults(data []byte) (config *kubeletconfig.KubeletConfiguration, err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = fmt.Errorf("%v", what)
+		}
+	}()
+	return decodeConfig(data)
 }
 
 func resetGates() {
