@@ -64,7 +64,7 @@ enum Task {
     /// Make every file of a release: programs, image, chart, manifests, bundles, SBOMs, checksums.
     Release(release::Args),
     /// Find the Kubernetes programs the tests run, or build them from Go modules, and print where they are.
-    Testenv,
+    Testenv(testenv::Args),
     /// Run a cluster like the tests' for yourself.
     #[command(subcommand)]
     Cluster(cluster::Action),
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         Task::Nightly { names } => test::nightly::run(&names),
         Task::Manifests(args) => manifests::run(&args),
         Task::Release(args) => release::run(&args),
-        Task::Testenv => testenv::run(),
+        Task::Testenv(args) => testenv::run(&args),
         Task::Cluster(action) => cluster::run(action),
         Task::Test { args } => test::run(&args),
         Task::Tidy => tidy::run(),

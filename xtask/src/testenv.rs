@@ -8,12 +8,21 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use testkit::env::build::{self, Progress};
+use testkit::env::oracle::Release;
 use testkit::env::{Binaries, Program};
 
 use crate::gotool::HELM;
 
+/// What to find or build beside the programs of the rig.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The oracles of other releases too: `all`, or a minor version such as 1.34. Each takes minutes.
+    #[arg(long, value_name = "RELEASE")]
+    oracle: Vec<String>,
+}
+
 /// Finds or builds the programs and prints where each one is.
-pub(crate) fn run() -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let binaries = ensure()?;
     for program in Program::ALL {
         let found = binaries.get(program);
@@ -23,8 +32,31 @@ pub(crate) fn run() -> anyhow::Result<()> {
             eprintln!("warning: {program} is {version}, the rig is made for {}", program.wanted());
         }
     }
+    for release in args.releases()? {
+        let mut show = Show::new();
+        let path = release.find_or_build(&mut |progress| show.tell(progress))?;
+        show.end();
+        println!("{:<24} {:<9} {}", release.program_name(), release.version(), path.display());
+    }
     println!("{:<24} {}", HELM.name, HELM.program()?.display());
     Ok(())
+}
+
+impl Args {
+    /// The releases asked for; that of the rig is there in any case.
+    fn releases(&self) -> anyhow::Result<Vec<Release>> {
+        let mut releases = Vec::new();
+        for text in &self.oracle {
+            match text.as_str() {
+                "all" => releases.extend(Release::ALL),
+                minor => releases.push(minor.parse()?),
+            }
+        }
+        releases.retain(|release| *release != Release::default());
+        releases.sort();
+        releases.dedup();
+        Ok(releases)
+    }
 }
 
 /// Finds or builds the programs, showing progress.

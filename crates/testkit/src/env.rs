@@ -5,6 +5,7 @@
 //! test` stays quick.
 
 pub mod build;
+pub mod oracle;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -15,6 +16,8 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use anyhow::{Context as _, bail};
+
+use oracle::Release;
 
 /// The Kubernetes release the rig runs; `testenv/kubernetes/go.mod` pins the same one.
 pub const KUBERNETES_VERSION: &str = "v1.36.3";
@@ -49,6 +52,8 @@ pub enum Program {
     Kubectl,
     /// Serves `exec` and `port-forward` for the container runtime; our own, from `testenv/kubernetes/cri-streaming`.
     CriStreaming,
+    /// Answers what a kubelet of a release would; our own, from `testenv/kubernetes/oracle`.
+    Oracle(Release),
 }
 
 /// The name of our own program says which source it was built from, so that another source is another program.
@@ -98,11 +103,15 @@ pub enum SkipReason {
     Missing(Vec<Program>),
     /// The place of the cache is unknown.
     NoCache,
+    /// The oracle of a release is not in the cache, and there is no Go to build it with.
+    NoOracle(Release),
+    /// The oracle of a release could not be built or started, with the reason.
+    OracleFailed(Release, String),
 }
 
 impl Program {
     /// All programs, in the order in which they are listed.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Etcd,
         Self::ApiServer,
         Self::Scheduler,
@@ -110,6 +119,7 @@ impl Program {
         Self::Kubelet,
         Self::Kubectl,
         Self::CriStreaming,
+        Self::Oracle(Release::V1_36),
     ];
 
     /// The name of the file.
@@ -123,6 +133,7 @@ impl Program {
             Self::Kubelet => "kubelet",
             Self::Kubectl => "kubectl",
             Self::CriStreaming => &CRI_STREAMING,
+            Self::Oracle(release) => release.program_name(),
         }
     }
 
@@ -131,6 +142,7 @@ impl Program {
     pub const fn wanted(self) -> &'static str {
         match self {
             Self::Etcd => ETCD_VERSION,
+            Self::Oracle(release) => release.version(),
             _ => KUBERNETES_VERSION,
         }
     }
@@ -203,6 +215,10 @@ impl fmt::Display for SkipReason {
             Self::NoCache => {
                 f.write_str("neither XDG_CACHE_HOME nor HOME is set: no place to look for programs")
             }
+            Self::NoOracle(release) => {
+                write!(f, "no {} in the cache, and no Go to build it with", release.program_name())
+            }
+            Self::OracleFailed(release, why) => write!(f, "no oracle of Kubernetes {release}: {why}"),
         }
     }
 }
@@ -221,9 +237,13 @@ impl std::error::Error for SkipReason {}
 ///
 /// # Panics
 /// With [`REQUIRE`] set, instead of letting the test skip: where it is set, rig tests have to run.
-#[expect(clippy::panic, reason = "only tests call this, and the panic is what the caller asked for")]
 pub fn rig() -> Result<Rig, SkipReason> {
-    let found = check();
+    skipped(check())
+}
+
+/// Says it when something cannot be had, or panics where it has to be.
+#[expect(clippy::panic, reason = "only tests call this, and the panic is what the caller asked for")]
+fn skipped<T>(found: Result<T, SkipReason>) -> Result<T, SkipReason> {
     if let Err(reason) = &found {
         if std::env::var_os(REQUIRE).is_some_and(|value| !value.is_empty()) {
             panic!("{REQUIRE} is set but the rig cannot run: {reason}");
@@ -352,8 +372,14 @@ mod tests {
         put(assets.path(), &[Program::Etcd, Program::ApiServer, Program::Scheduler], 0o755);
         put(cache.path(), &[Program::Kubelet], 0o644);
         let reason = search(Some(assets.path()), cache.path()).unwrap_err();
-        let missing =
-            vec![Program::ControllerManager, Program::Kubelet, Program::Kubectl, Program::CriStreaming];
+        let missing = [
+            Program::ControllerManager,
+            Program::Kubelet,
+            Program::Kubectl,
+            Program::CriStreaming,
+            Program::Oracle(Release::V1_36),
+        ];
+        let missing = missing.to_vec();
         assert_eq!(reason, SkipReason::Missing(missing));
         let text = reason.to_string();
         assert!(text.contains("kube-controller-manager, kubelet, kubectl, cri-streaming-"), "{text}");

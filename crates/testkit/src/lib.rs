@@ -6,7 +6,7 @@
 //! ([`net`]) containers are real processes, and network policies hold if asked for.
 //! [`audit`] lists the requests, [`exposition`] the metrics, [`dump`](mod@dump) the objects, and
 //! [`quiescence`] waits until nothing changes. [`proxy`] and [`podresources`] inject the faults that real parts
-//! cannot be made to have, [`attack`] plays hostile clients. Fakes of other operators are in the crate `fakes`.
+//! cannot be made to have, [`attack`] plays hostile clients. [`oracle`] asks the kubelet's managers without a kubelet. Fakes of other operators are in the crate `fakes`.
 
 pub mod account;
 pub mod attack;
@@ -26,6 +26,7 @@ pub mod manifests;
 pub mod namespace;
 pub mod net;
 mod networkpolicy;
+pub mod oracle;
 pub mod podresources;
 pub mod port;
 pub mod process_group;

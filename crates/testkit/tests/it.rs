@@ -14,6 +14,8 @@ mod containers;
 mod controlplane;
 #[path = "it/device_plugin.rs"]
 mod device_plugin;
+#[path = "it/oracle.rs"]
+mod oracle;
 #[path = "it/process_group.rs"]
 mod process_group;
 #[path = "it/proxy.rs"]

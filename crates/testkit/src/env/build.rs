@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
+use super::oracle::Release;
 use super::{Binaries, KUBERNETES_VERSION, Program, SkipReason, cache_dir, find, on_path};
 
 /// What happens during [`ensure`].
@@ -80,6 +81,25 @@ pub fn ensure(tell: &mut dyn FnMut(Progress)) -> anyhow::Result<Binaries> {
     Ok(find()?)
 }
 
+/// Builds the oracle of a release, unless somebody else has meanwhile.
+///
+/// # Errors
+/// When the cache cannot be written or the build fails.
+pub(super) fn oracle(release: Release, tell: &mut dyn FnMut(Progress)) -> anyhow::Result<()> {
+    let place =
+        release.place().context("neither XDG_CACHE_HOME nor HOME is set: no place for built programs")?;
+    let cache = place.parent().context("the cache has no folder")?;
+    fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
+    let _lock = lock(cache, tell)?;
+    if release.find().is_err() {
+        let program = Program::Oracle(release);
+        tell(Progress::Building { program, done: 0, total: 1 });
+        build(program, cache, tell)?;
+        tell(Progress::Built(program));
+    }
+    Ok(())
+}
+
 /// Holds the cache's lock file until dropped.
 fn lock(cache: &Path, tell: &mut dyn FnMut(Progress)) -> anyhow::Result<File> {
     let path = cache.join(".lock");
@@ -97,12 +117,15 @@ fn build(program: Program, cache: &Path, tell: &mut dyn FnMut(Progress)) -> anyh
         Program::Etcd => ("etcd", "go.etcd.io/etcd/server/v3".to_owned()),
         // Of packages that the kubelet has, so that a second is enough behind it.
         Program::CriStreaming => ("kubernetes", "./cri-streaming".to_owned()),
+        Program::Oracle(_) => ("kubernetes", "./oracle".to_owned()),
         _ => ("kubernetes", format!("k8s.io/kubernetes/cmd/{program}")),
     };
     // Under the lock no other process writes this name; a leftover of a killed build is overwritten.
     let half = cache.join(format!(".{program}.part"));
     let mut go = Command::new("go")
-        .args(["build", "-v", "-trimpath", "-ldflags", &link_flags(program), "-o"])
+        .args(["build", "-v", "-trimpath", "-ldflags", &link_flags(program)])
+        .args(module_flags(program))
+        .arg("-o")
         .arg(&half)
         .arg(package)
         .current_dir(sources().join(module))
@@ -144,13 +167,23 @@ fn link_flags(program: Program) -> String {
     match program {
         // etcd's version is a constant in its source.
         Program::Etcd => return "-s -w".to_owned(),
-        Program::CriStreaming => return format!("-s -w -X main.version={KUBERNETES_VERSION}"),
+        Program::CriStreaming | Program::Oracle(_) => {
+            return format!("-s -w -X main.version={}", program.wanted());
+        }
         _ => {}
     }
     let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     let at = "-X k8s.io/component-base/version.";
     format!("-s -w {at}gitVersion={KUBERNETES_VERSION} {at}gitMajor={major} {at}gitMinor={minor}")
+}
+
+/// An oracle of another release has other modules, and a tag by which Go takes other files.
+fn module_flags(program: Program) -> Vec<String> {
+    let Program::Oracle(release) = program else { return Vec::new() };
+    let module = release.module_file();
+    let flag = module.map(|file| format!("-modfile={}", file.display()));
+    flag.into_iter().flat_map(|flag| [flag, format!("-tags={}", release.tag())]).collect()
 }
 
 #[cfg(test)]
@@ -165,5 +198,6 @@ mod tests {
         }
         assert_eq!(link_flags(Program::Etcd), "-s -w");
         assert_eq!(link_flags(Program::CriStreaming), "-s -w -X main.version=v1.36.3");
+        assert_eq!(link_flags(Program::Oracle(Release::V1_34)), "-s -w -X main.version=v1.34.4");
     }
 }
