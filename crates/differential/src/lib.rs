@@ -7,5 +7,5 @@
 pub mod compare;
 pub mod generate;
 pub mod minimise;
-pub mod oracle;
+pub mod search;
 pub mod tally;

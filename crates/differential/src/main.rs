@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use differential::search::{Failure, Options, keep, search};
 use differential::tally::Tally;
-use testkit::oracle::{Release, program};
+use testkit::oracle::Release;
 use topology::kubelet::profile::Minor;
 
 /// Compare the model of the kubelet's admission with the kubelet's own packages, on random machines, configurations and
@@ -25,7 +25,7 @@ struct Args {
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
     /// The kubelet: 1.34, 1.35, 1.36 or 1.37
-    #[arg(long, value_name = "MINOR", default_value = "1.36", value_parser = release)]
+    #[arg(long, value_name = "MINOR", default_value = "1.36")]
     kubernetes: Release,
     /// Oracles at a time [default: the machine's CPUs]
     #[arg(long, value_name = "N")]
@@ -36,13 +36,6 @@ struct Args {
     /// Print nothing but the counts, as one JSON object
     #[arg(long)]
     json: bool,
-}
-
-fn release(text: &str) -> Result<Release, String> {
-    Release::ALL
-        .into_iter()
-        .find(|release| release.minor() == text)
-        .ok_or_else(|| "allowed are 1.34, 1.35, 1.36 and 1.37".to_owned())
 }
 
 fn minor(release: Release) -> Minor {
@@ -60,8 +53,11 @@ fn main() -> anyhow::Result<ExitCode> {
         seed: args.seed,
         admissions: args.admissions,
         minor: minor(args.kubernetes),
-        program: program(args.kubernetes)?,
-        workers: args.workers.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1),
+        program: args.kubernetes.find_or_build(&mut |_| {})?,
+        workers: args
+            .workers
+            .or_else(|| std::thread::available_parallelism().ok().map(Into::into))
+            .unwrap_or(1),
     };
     let begun = Instant::now();
     let told = Mutex::new(begun);

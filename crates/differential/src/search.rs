@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use sim::admit::session::Session;
+use serde_json::Value;
+use sim::admit::session::{Session, Step};
+use testkit::oracle::Oracle;
 use topology::kubelet::profile::Minor;
 
 use crate::compare::{Difference, compare};
 use crate::generate::session;
 use crate::minimise::minimise;
-use crate::oracle::Oracle;
 use crate::tally::Tally;
 
 /// Differences that are made small; more are counted only.
@@ -49,7 +50,10 @@ pub struct Failure {
 ///
 /// # Errors
 /// When an oracle cannot be started, ends early, or answers something that cannot be read.
-pub fn search(options: &Options, progress: &(dyn Fn(&Tally) + Sync)) -> anyhow::Result<(Tally, Vec<Failure>)> {
+pub fn search(
+    options: &Options,
+    progress: &(dyn Fn(&Tally) + Sync),
+) -> anyhow::Result<(Tally, Vec<Failure>)> {
     let shared = Shared {
         options,
         next: AtomicU64::new(0),
@@ -78,7 +82,7 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn work(&self) -> anyhow::Result<()> {
-        let mut oracle = Oracle::spawn(&self.options.program)?;
+        let mut oracle = Oracle::start(&self.options.program)?;
         while !self.stop.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let session = session(self.options.seed, number, self.options.minor);
@@ -123,8 +127,9 @@ fn run(
     minor: Minor,
     tally: &mut Tally,
 ) -> anyhow::Result<Option<Difference>> {
-    oracle.send(session)?;
-    let answers = oracle.answers(session)?;
+    let requests: Vec<Value> =
+        std::iter::once(session.request()).chain(session.steps.iter().map(Step::request)).collect();
+    let answers = oracle.requests(&requests)?;
     compare(session, &answers, minor, tally)
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use node::kubelet::machine::Node;
 use serde::Serialize;
-
 use sim::admit::session::Session;
-use sim::admit::verdict::Verdict;
+use sim::admit::verdict::{ContainerVerdict, Verdict};
+use topology::cpuset::CpuSet;
 
 /// Counts of a search.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -32,13 +33,36 @@ pub struct Tally {
     pub options: BTreeMap<String, u64>,
     /// Rejections by reason.
     pub reasons: BTreeMap<String, u64>,
-    /// Admitted pods by the number of zones of their memory; 0 if no memory is pinned.
+    /// Admitted pods by the most zones that a container's CPUs or memory span; 0 if nothing is pinned.
     pub zones: BTreeMap<usize, u64>,
+    /// Admitted pods of which a container holds CPUs or memory of several zones.
+    pub multi_zone: u64,
     /// Pods with devices.
     pub devices: u64,
 }
 
 impl Tally {
+    /// Adds the counts of another part of the search.
+    pub fn add(&mut self, other: Self) {
+        self.admissions += other.admissions;
+        self.mismatches += other.mismatches;
+        self.sessions += other.sessions;
+        self.refused += other.refused;
+        self.restarts += other.restarts;
+        self.by_chance += other.by_chance;
+        self.admitted += other.admitted;
+        self.multi_zone += other.multi_zone;
+        self.devices += other.devices;
+        let add = |mine: &mut BTreeMap<String, u64>, theirs: BTreeMap<String, u64>| {
+            theirs.into_iter().for_each(|(name, count)| *mine.entry(name).or_default() += count);
+        };
+        add(&mut self.policies, other.policies);
+        add(&mut self.scopes, other.scopes);
+        add(&mut self.options, other.options);
+        add(&mut self.reasons, other.reasons);
+        other.zones.into_iter().for_each(|(zones, count)| *self.zones.entry(zones).or_default() += count);
+    }
+
     pub(crate) fn start(&mut self, _session: &Session, ok: bool) {
         self.sessions += 1;
         self.refused += u64::from(!ok);
@@ -58,12 +82,24 @@ impl Tally {
         *self.options.entry(names.into_iter().collect::<Vec<_>>().join("+")).or_default() += 1;
         if verdict.admitted {
             self.admitted += 1;
-            let blocks = verdict.containers.iter().flat_map(|container| &container.memory);
-            *self.zones.entry(blocks.map(|block| block.zones.len()).max().unwrap_or(0)).or_default() += 1;
+            let most =
+                verdict.containers.iter().map(|container| spans(session, container)).max().unwrap_or(0);
+            *self.zones.entry(most).or_default() += 1;
+            self.multi_zone += u64::from(most > 1);
             self.devices +=
                 u64::from(verdict.containers.iter().any(|container| !container.devices.is_empty()));
         } else {
             *self.reasons.entry(verdict.reason.clone()).or_default() += 1;
         }
     }
+}
+
+/// The zones of a container's CPUs or of its memory, whichever are more.
+fn spans(session: &Session, container: &ContainerVerdict) -> usize {
+    let memory = container.memory.iter().map(|block| block.zones.len()).max().unwrap_or(0);
+    let cpus = CpuSet::parse(&container.cpus).unwrap_or_default();
+    let has_cpu = |node: &&Node| {
+        node.cores.iter().flatten().flat_map(|core| &core.thread_ids).any(|thread| cpus.contains(*thread))
+    };
+    memory.max(session.machine.topology.iter().filter(has_cpu).count())
 }

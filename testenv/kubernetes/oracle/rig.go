@@ -49,6 +49,8 @@ type verdict struct {
 	Pod        *podReport        `json:"pod,omitempty"`
 	Preempted  []types.UID       `json:"preempted,omitempty"`
 	StartError string            `json:"startError,omitempty"`
+	// What a rejected pod still holds.
+	Held []containerReport `json:"held,omitempty"`
 }
 
 // resizing is the answer to resize.
@@ -191,6 +193,8 @@ func (s *rig) admit(r *request) (any, error) {
 		s.forget(uid)
 	}
 	if !ok {
+		// What the managers had handed out when one of them refused: they keep it until they are asked again.
+		answer.Held, _ = s.reportPod(pod)
 		k.pods.remove(pod.UID)
 		forgetHints(k, pod)
 		answer.Containers = []containerReport{}

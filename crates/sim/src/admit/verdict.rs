@@ -33,6 +33,9 @@ pub struct Verdict {
     /// What the pod has as a whole, under pod-level managers.
     #[serde(default)]
     pub pod: Option<PodVerdict>,
+    /// Of a rejected pod: what the managers had handed out before one of them refused. Only the oracle tells.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<ContainerVerdict>,
 }
 
 /// What a container has.
@@ -108,7 +111,7 @@ impl Verdict {
     #[must_use]
     pub fn devices(&self) -> BTreeMap<(&str, &str), &[String]> {
         let mut all = BTreeMap::new();
-        for container in &self.containers {
+        for container in self.containers.iter().chain(&self.held) {
             for devices in &container.devices {
                 all.insert((&*container.name, &*devices.resource), &*devices.ids);
             }
