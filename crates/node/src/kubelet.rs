@@ -21,6 +21,7 @@ use crate::file::{self, Kind};
 use crate::watch::{Names, Target};
 
 pub mod config;
+pub mod state;
 
 pub use config::{Configuration, Error as RulesError, Files, ReservedCpus};
 

@@ -50,9 +50,11 @@ fn the_picture_is_that_of_the_program() {
 }
 
 #[test]
-fn the_readme_has_the_pod_of_the_quick_start() {
-    let readme = read("README.md");
-    assert!(readme.contains(&deployer::first_pod::manifest("topo-aware-scheduler")), "{readme}");
+fn pages_on_the_way_to_an_installation_have_the_pod_to_try() {
+    for page in ["README.md", "docs/quick-start.md", "docs/deployer.md", "docs/operator-install.md"] {
+        let text = read(page);
+        assert!(text.contains(&deployer::first_pod::manifest("topo-aware-scheduler")), "{page}: {text}");
+    }
 }
 
 fn path(page: &str) -> PathBuf {
