@@ -11,11 +11,13 @@
 mod commands;
 mod rig;
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
 use crate::gotool::output;
@@ -75,26 +77,21 @@ pub(crate) fn report(args: &Args) -> anyhow::Result<String> {
     for command in here {
         let runs = command.how == How::Here || (command.how == How::OnRequest && args.tests);
         let row = match runs {
-            true => runtime.block_on(Row::of(command, &machine.shell(&[])?))?,
+            true => runtime.block_on(Row::of(command, &machine.shell()?))?,
             false => Row { command, code: None, took: Duration::ZERO },
         };
         rows.push(row);
-        ended(&rows)?;
-    }
-    rows.extend(rig::play(&machine, &pages, later)?);
-    print(&rows);
-    ended(&rows)?;
-    Ok(summary(&rows))
-}
-
-/// An error if the last command failed.
-fn ended(rows: &[Row]) -> anyhow::Result<()> {
-    match rows.iter().find(|row| row.code.is_some_and(|code| code != 0)) {
-        Some(row) => {
-            print(rows);
-            bail!("{}: {:?} ended with {:?}", row.command.place(), row.command.shown(), row.code)
+        if rows.iter().any(Row::failed) {
+            break;
         }
-        None => Ok(()),
+    }
+    if !rows.iter().any(Row::failed) {
+        rows.extend(rig::play(machine.shell()?, machine.program()?, &pages, later)?);
+    }
+    print(&rows);
+    match rows.iter().find(|row| row.failed()) {
+        None => Ok(summary(&rows)),
+        Some(Row { command, .. }) => bail!("{}: {:?} failed", command.place(), command.shown()),
     }
 }
 
@@ -131,6 +128,10 @@ fn summary(rows: &[Row]) -> String {
 }
 
 impl Row {
+    fn failed(&self) -> bool {
+        self.code.is_some_and(|code| code != 0)
+    }
+
     /// Runs a command in this shell and prints it, with the end of its output if it fails.
     async fn of(command: Command, shell: &Shell) -> anyhow::Result<Self> {
         println!("\n$ {}", command.text.trim_end());
@@ -176,56 +177,66 @@ impl Machine {
         Ok(Self { clone, cargo_home, folder })
     }
 
-    /// A shell in the clone, with programs of these folders before those of the machine.
-    fn shell(&self, folders: &[&Path]) -> anyhow::Result<Shell> {
-        let system = std::env::var_os("PATH").context("there is no PATH")?;
-        let mut path = vec![self.cargo_home.join("bin")];
-        path.extend(folders.iter().map(|folder| folder.to_path_buf()));
-        path.extend(std::env::split_paths(&system));
-        let mut variables = vec![
-            ("PATH".into(), std::env::join_paths(path)?),
-            ("CARGO_HOME".into(), self.cargo_home.clone().into_os_string()),
-        ];
-        // What `cargo xtask` has set for us is not there on a fresh machine.
-        let ours = |name: &str| {
-            name.starts_with("CARGO") || matches!(name, "PATH" | "KUBECONFIG" | "RUSTUP_TOOLCHAIN")
-        };
-        let kept = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| !ours(name)));
-        variables.extend(kept);
-        Ok(Shell { dir: self.clone.clone(), variables })
+    /// A shell in the clone, with what `cargo install` puts into its place.
+    fn shell(&self) -> anyhow::Result<Shell> {
+        let mut shell = Shell::of(self.clone.clone(), &["CARGO_HOME"]);
+        shell.set("CARGO_HOME", &self.cargo_home);
+        shell.before(&self.cargo_home.join("bin"))?;
+        Ok(shell)
+    }
+
+    /// The program in the image's archive.
+    fn program(&self) -> anyhow::Result<PathBuf> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let archive = self.clone.join("target/image/tholepin.oci.tar");
+        let bytes = std::fs::read(&archive).with_context(|| format!("reading {}", archive.display()))?;
+        let folder = self.folder.path().join("image");
+        std::fs::create_dir(&folder)?;
+        let program = folder.join("tholepin");
+        std::fs::write(&program, crate::image::packed_program(&bytes)?)?;
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755))?;
+        Ok(program)
     }
 }
 
 /// Where commands run.
 struct Shell {
     dir: PathBuf,
-    variables: Vec<(std::ffi::OsString, std::ffi::OsString)>,
+    variables: BTreeMap<OsString, OsString>,
 }
 
 impl Shell {
-    fn set(&mut self, name: &str, value: impl Into<std::ffi::OsString>) {
-        self.variables.push((name.into(), value.into()));
+    /// A shell in a folder, with the variables of this process but for those of `cargo xtask` and these.
+    fn of(dir: PathBuf, without: &[&str]) -> Self {
+        let set = |name: &str| {
+            let by_cargo = name.starts_with("CARGO_") && name != "CARGO_HOME" || name == "CARGO";
+            by_cargo || name == "RUSTUP_TOOLCHAIN" || name == "KUBECONFIG" || without.contains(&name)
+        };
+        let kept = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| !set(name)));
+        Self { dir, variables: kept.collect() }
+    }
+
+    fn set(&mut self, name: &str, value: impl Into<OsString>) {
+        self.variables.insert(name.into(), value.into());
+    }
+
+    /// Programs of this folder come before others.
+    fn before(&mut self, folder: &Path) -> anyhow::Result<()> {
+        let path = self.variables.get(OsStr::new("PATH")).context("there is no PATH")?;
+        let folders = [folder.to_owned()].into_iter().chain(std::env::split_paths(path));
+        let path = std::env::join_paths(folders)?;
+        self.set("PATH", path);
+        Ok(())
     }
 
     /// Exit code, and both outputs.
     async fn run(&self, text: &str) -> anyhow::Result<(i32, String)> {
         let mut shell = tokio::process::Command::new("sh");
-        shell.args(["-ec", text]).current_dir(&self.dir).env_clear().envs(self.variables.iter().cloned());
+        shell.args(["-ec", text]).current_dir(&self.dir).env_clear().envs(&self.variables);
         shell.stdin(Stdio::null()).kill_on_drop(true);
         let told = tokio::time::timeout(PATIENCE, shell.output()).await;
         let told = told.with_context(|| format!("{text:?} has not ended after {PATIENCE:?}"))??;
         let texts = [told.stdout, told.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         Ok((told.status.code().unwrap_or(-1), texts.concat()))
     }
-}
-
-/// The program in the image's archive.
-fn program_of(archive: &Path, to: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let bytes = std::fs::read(archive).with_context(|| format!("reading {}", archive.display()))?;
-    let program = crate::image::packed_program(&bytes)?;
-    std::fs::write(to, program)?;
-    std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o755))?;
-    ensure!(to.is_file(), "{} is no file", to.display());
-    Ok(())
 }

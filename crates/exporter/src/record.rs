@@ -37,18 +37,18 @@ const CONFIGURATION: &str = "config.yaml";
 /// The machine in a recording.
 const MACHINE: &str = "sys";
 
-/// Record what the exporter reads of this node, to see its object elsewhere: the kubelet's answers, its configuration
-/// and checkpoints, the machine.
+/// The command line.
 ///
-/// Only the fields that tholepin reads are written, to files of the user alone: names of pods, containers and devices
-/// are among them, and no Secret, variable or command line. Exit codes: 0 recorded, 1 nothing is written, 2 wrong flags.
+/// Its help is beside the command's name, in the binary.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  tholepin record --out node-7\n  \
     kubectl debug node/node-7 --profile=sysadmin -it --image=IMAGE -- tholepin record --out /host/tmp/node-7 \\\n      \
       --hostname node-7 --sysfs /host/sys --kubelet-state-dir /host/var/lib/kubelet \\\n      \
       --podresources-socket /host/var/lib/kubelet/pod-resources/kubelet.sock \\\n      \
       --kubelet-config-file /host/var/lib/kubelet/config.yaml\n\n\
-    The output is the command that prints the object of the recording.")]
+    The output is the command that prints the object of the recording elsewhere. Files are the user's alone, and\n\
+    have the fields that tholepin reads: names of pods, containers and devices, and no Secret, variable or label.\n\n\
+    Exit codes: 0 recorded, 1 nothing is written, 2 wrong command line.")]
 pub struct Args {
     /// Folder to create
     #[arg(long, value_name = "DIR", default_value = "recorded")]

@@ -164,8 +164,8 @@ impl Command {
     }
 }
 
-/// All commands: those of the blocks page by page, those that only show an output after them, then the ways to install, which need the program and the image that
-/// the quick start makes.
+/// All commands: those of the blocks page by page, and after them those that only show an output. Then the ways to
+/// install, which need the program and the image that the quick start makes.
 pub(super) fn of(pages: &[Page]) -> anyhow::Result<Vec<Command>> {
     let mut found = Vec::new();
     for page in pages {

@@ -1,8 +1,9 @@
 //! The commands that need a cluster, on the rig.
 //!
-//! In: the clone with its image, the pages, the commands. Out: how each ended. The kubelet has the settings of the page's
-//! `kind.yaml`, and the image is the program in the archive that `cargo xtask image` has made.
+//! In: a shell, the program, the pages, the commands. Out: how each ended. The kubelet has the settings of the page's
+//! `kind.yaml`, and the image has the program.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -15,27 +16,28 @@ use testkit::machine::Machine as Shape;
 use testkit::net;
 
 use super::commands::{Command, How, Page};
-use super::{Machine, Row, program_of};
+use super::{Row, Shell};
 use crate::gotool::HELM;
 
 /// The name of our image, as `cargo xtask image` gives it.
 const IMAGE: &str = concat!("tholepin:", env!("CARGO_PKG_VERSION"));
 
-/// Runs them one after the other, up to the first that fails.
-pub(super) fn play(machine: &Machine, pages: &[Page], commands: Vec<Command>) -> anyhow::Result<Vec<Row>> {
+/// Runs them one after the other in this shell, up to the first that fails. Pods run the program.
+pub(super) fn play(
+    mut shell: Shell,
+    program: PathBuf,
+    pages: &[Page],
+    commands: Vec<Command>,
+) -> anyhow::Result<Vec<Row>> {
     let rig = rig().map_err(|reason| anyhow::anyhow!("no cluster for the other commands: {reason}"))?;
-    let programs = machine.folder.path().join("programs");
-    std::fs::create_dir(&programs)?;
+    let programs = tempfile::tempdir()?;
     // Under their plain names, as people have them.
     for (name, program) in
         [("kubectl", rig.binaries.path(Program::Kubectl).to_owned()), ("helm", HELM.program()?)]
     {
-        std::os::unix::fs::symlink(program, programs.join(name))?;
+        std::os::unix::fs::symlink(program, programs.path().join(name))?;
     }
-    let image = machine.folder.path().join("image");
-    std::fs::create_dir(&image)?;
-    let program = image.join("tholepin");
-    program_of(&machine.clone.join("target/image/tholepin.oci.tar"), &program)?;
+    shell.before(programs.path())?;
     let settings = settings(pages)?;
     net::private(async |network| {
         let images = Images::new().with(IMAGE, Image::program(program)).with("busybox", Image::tools());
@@ -44,7 +46,6 @@ pub(super) fn play(machine: &Machine, pages: &[Page], commands: Vec<Command>) ->
         let cluster = Cluster::builder().node(Shape::new().zones(2).cpus_per_zone(8), options);
         let cluster = cluster.installable(network, images).start(&rig).await?;
         let started = began.elapsed();
-        let mut shell = machine.shell(&[&programs])?;
         shell.set("KUBECONFIG", cluster.control().kubeconfig());
         // Nodes of the rig have no image until a pod wants it, and then they find it.
         shell.set("THOLEPIN_IMAGE", IMAGE);
@@ -59,9 +60,8 @@ pub(super) fn play(machine: &Machine, pages: &[Page], commands: Vec<Command>) ->
                 }
                 _ => Row::of(command, &shell).await?,
             };
-            let failed = row.code.is_some_and(|code| code != 0);
             rows.push(row);
-            if failed {
+            if rows.iter().any(Row::failed) {
                 break;
             }
         }
@@ -86,8 +86,27 @@ fn settings(pages: &[Page]) -> anyhow::Result<Map<String, Value>> {
 
 #[cfg(test)]
 mod tests {
+    use testkit::env;
+
     use super::*;
+    use crate::readme::commands;
     use crate::tree::root;
+
+    /// The ways to install of the README; a test beside the program runs the commands of the quick start.
+    #[test]
+    fn each_way_to_install_works_and_can_be_undone() {
+        let (Ok(_), Some(program)) = (env::rig(), env::tholepin()) else { return };
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(&program, folder.path().join("tholepin")).unwrap();
+        let mut shell = Shell::of(root(), &[]);
+        shell.before(folder.path()).unwrap();
+        let pages = Page::all(&root()).unwrap();
+        let ways = commands::of(&pages).unwrap();
+        let last = ways.iter().position(|one| one.how == How::Undo).unwrap() - 1;
+        let rows = play(shell, program, &pages, ways[last..].to_vec()).unwrap();
+        assert!(rows.iter().all(|row| row.code == Some(0)), "see the output");
+        assert_eq!(rows.len(), 8);
+    }
 
     #[test]
     fn the_kubelet_has_the_settings_of_the_page() {

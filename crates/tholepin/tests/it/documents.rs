@@ -57,6 +57,24 @@ fn pages_on_the_way_to_an_installation_have_the_pod_to_try() {
     }
 }
 
+/// Sizes and times have one place. Those of the Go plugin were measured elsewhere, as the README says.
+#[test]
+fn figures_of_the_readme_are_those_of_the_page_of_figures() {
+    let (readme, figures) = (read("README.md"), read("docs/figures.md"));
+    let table = readme.lines().skip_while(|line| !line.starts_with("| | kube-scheduler"));
+    let mut numbers = 0;
+    for row in table.skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
+        for text in [cells[1], cells[4]].iter().flat_map(|cell| cell.split_whitespace()) {
+            if text.parse::<f64>().is_ok() {
+                numbers += 1;
+                assert!(figures.contains(&format!(" {text} ")), "{row}: {text} is not in docs/figures.md");
+            }
+        }
+    }
+    assert!(numbers > 10, "{numbers}");
+}
+
 fn path(page: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page)
 }
