@@ -99,6 +99,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     args.load.map_or(Ok(()), |engine| engine.load(&path, &info.tag))
 }
 
+/// The program in an archive with an image for one architecture.
+pub(crate) fn packed_program(archive: &[u8]) -> anyhow::Result<Vec<u8>> {
+    audit::archive(archive).context("the archive is not as it must be")?;
+    audit::program(archive)
+}
+
 /// The programs for some architectures, built, with what belongs to each.
 pub(crate) fn platforms(archs: &[Arch], info: &ImageInfo) -> anyhow::Result<Vec<Platform>> {
     build::check_tools(archs)?;

@@ -14,6 +14,7 @@ mod image;
 mod manifests;
 #[cfg(test)]
 mod monitoring;
+mod readme;
 #[cfg(test)]
 mod register;
 mod release;
@@ -61,6 +62,8 @@ enum Task {
     },
     /// Write the operator's manifests, for kubectl and kustomize.
     Manifests(manifests::Args),
+    /// Run the commands of README and quick start in their order, in a fresh clone with cold caches.
+    Readme(readme::Args),
     /// Make every file of a release: programs, image, chart, manifests, bundles, SBOMs, checksums.
     Release(release::Args),
     /// Find the Kubernetes programs the tests run, or build them from Go modules, and print where they are.
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         Task::Image(args) => image::run(&args),
         Task::Nightly { names } => test::nightly::run(&names),
         Task::Manifests(args) => manifests::run(&args),
+        Task::Readme(args) => readme::run(&args),
         Task::Release(args) => release::run(&args),
         Task::Testenv(args) => testenv::run(&args),
         Task::Cluster(action) => cluster::run(action),

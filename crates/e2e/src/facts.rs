@@ -214,7 +214,9 @@ impl Facts {
     /// # Errors
     /// When the API server does not answer.
     pub async fn kinds(client: &Client) -> anyhow::Result<BTreeSet<String>> {
-        let groups = client.list_api_groups().await?;
+        let groups = client.list_api_groups().await.map_err(|error| {
+            anyhow::anyhow!("the API server cannot be reached: {}", runtime::client::brief(&error))
+        })?;
         let mut kinds = BTreeSet::new();
         for group in groups.groups {
             let Some(version) = group.preferred_version.or_else(|| group.versions.into_iter().next()) else {

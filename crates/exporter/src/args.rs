@@ -16,7 +16,7 @@ use topology::policy::{Policy, Scope};
 
 use crate::compat::{Environment, Note, Problem};
 use crate::settings::{
-    ContainerName, Format, Mode, OwnerKind, PodName, PodPattern, PodResourcesAddress, Settings,
+    ContainerName, Format, Mode, OwnerKind, PodName, PodPattern, PodResourcesAddress, Settings, Sources,
 };
 
 /// Publishes this node's NUMA zones as a NodeResourceTopology object and keeps it up to date.
@@ -47,9 +47,10 @@ pub struct Args {
     serving: Serving,
 }
 
+/// The sources of a node's report.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Node")]
-struct Node {
+pub(crate) struct Node {
     /// Name of the node and of the object [default: the host's name]
     #[arg(long, value_name = "NAME", env = "NODE_NAME")]
     hostname: Option<String>,
@@ -253,6 +254,16 @@ impl Args {
     /// All values that cannot be used.
     pub fn settings_in(self, env: &Environment) -> Result<(Settings, Vec<Note>), Vec<Problem>> {
         to_settings::settings(self, env)
+    }
+}
+
+impl Node {
+    /// The name of the node, and the checked sources.
+    ///
+    /// # Errors
+    /// All values that cannot be used.
+    pub(crate) fn sources_in(self, env: &Environment) -> Result<(String, Sources), Vec<Problem>> {
+        to_settings::of_node(self, env)
     }
 }
 

@@ -5,9 +5,9 @@
 //! writes it), metrics and health. Never: an opinion about placement, an object of another node, a write without a
 //! change.
 //!
-//! [`readiness`] keeps conditions on the exporter's own pod. [`rbac`] lists the permissions, and [`policy`] ties them
-//! to the own node. On the node the exporter needs read access to the podresources socket, the kubelet's root directory
-//! and sysfs.
+//! [`record`] copies the inputs of a scan to a folder. [`readiness`] keeps conditions on the exporter's own pod.
+//! [`rbac`] lists the permissions, and [`policy`] ties them to the own node. On the node the exporter needs read access
+//! to the podresources socket, the kubelet's root directory and sysfs.
 
 pub mod args;
 pub mod compat;
@@ -21,6 +21,7 @@ pub mod process;
 pub mod publish;
 pub mod rbac;
 pub mod readiness;
+pub mod record;
 pub mod report;
 pub mod scan;
 pub mod scan_loop;

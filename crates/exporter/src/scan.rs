@@ -23,7 +23,7 @@ use crate::settings::{Accounting, Sources};
 use crate::zones::Remark;
 
 /// Deadline of one call to the kubelet; the same as in RTE.
-const KUBELET_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const KUBELET_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Remarks that are logged at once, and the time after which one more is: a kubelet may contradict the kernel in
 /// thousands of ways, or in another way at each scan.

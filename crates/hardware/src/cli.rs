@@ -137,9 +137,11 @@ fn items(documents: Vec<Value>) -> Vec<Value> {
 /// The object in words, for messages.
 fn title(object: &Value) -> String {
     let word = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    let kind = object["kind"].as_str().filter(|kind| !kind.is_empty()).unwrap_or("object");
     match (word("namespace"), word("name")) {
-        ("", name) => format!("DeviceConfig {name}"),
-        (namespace, name) => format!("DeviceConfig {namespace}/{name}"),
+        (_, "") => format!("{kind} without a name"),
+        ("", name) => format!("{kind} {name}"),
+        (namespace, name) => format!("{kind} {namespace}/{name}"),
     }
 }
 
@@ -198,10 +200,7 @@ spec: {driverImage: b, driverVersion: '2', nodeSelector: {a: b}}
         let table = [
             ("", "f: no object in it"),
             ("a: [", "f: "),
-            (
-                "kind: Pod\napiVersion: v1\nmetadata: {name: p}",
-                "f: DeviceConfig p: \"Pod\" of \"v1\" is not converted",
-            ),
+            ("kind: Pod\napiVersion: v1\nmetadata: {name: p}", "f: Pod p: Pod of v1 is not converted"),
             ("text", "is not converted"),
             (
                 "apiVersion: example.com/v1alpha1\nkind: DeviceConfig\nmetadata: {name: a}\nspec:\n",

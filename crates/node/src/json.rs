@@ -97,6 +97,16 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// A text, a number, or true or false, as it is.
+    pub(crate) fn plain(&self) -> Result<Value, Mismatch> {
+        match self.value {
+            Value::Null | Value::Array(_) | Value::Object(_) => {
+                Err(self.mismatch("text, a number, true or false"))
+            }
+            plain => Ok(plain.clone()),
+        }
+    }
+
     fn child(&self, value: &'a Value, name: &str) -> Self {
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
         Self { value, path }

@@ -23,6 +23,7 @@ use crate::watch::{Names, Target};
 pub mod config;
 pub mod machine;
 pub mod profile;
+pub mod state;
 
 pub use config::{Configuration, Error as RulesError, Files, ReservedCpus};
 

@@ -23,6 +23,7 @@ use crate::file::FileError;
 mod bound;
 mod folder;
 mod parse;
+mod recording;
 
 /// The messages and the client and server of `v1.PodResourcesLister`, generated from `proto/podresources/v1.proto`.
 // `allow`, because only rustdoc has this lint and an expectation would be unfulfilled elsewhere.
@@ -125,6 +126,12 @@ impl Call {
         }
     }
 
+    /// The name of the file with the recorded answer, in a folder of such answers.
+    #[must_use]
+    pub fn file_name(self) -> String {
+        format!("{}.json", self.as_str())
+    }
+
     /// The name in metrics: `list` or `get_allocatable_resources`, as the peers have it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -180,6 +187,16 @@ pub enum Error {
         /// The cause.
         reason: String,
     },
+    /// The answer is too large for a recording.
+    #[error(
+        "podresources {}: {bytes} bytes are more than the {MAX_ANSWER_BYTES} of a recording", call.as_str()
+    )]
+    Unrecorded {
+        /// The call.
+        call: Call,
+        /// The size of the recording.
+        bytes: usize,
+    },
 }
 
 impl Error {
@@ -191,6 +208,7 @@ impl Error {
             Self::File { call, .. }
             | Self::Deadline { call, .. }
             | Self::Status { call, .. }
+            | Self::Unrecorded { call, .. }
             | Self::Nonsense { call, .. } => Some(*call),
         }
     }
@@ -283,13 +301,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn list(&self) -> Result<Vec<PodResources>, Error> {
-        let answer = match &self.source {
-            Source::Kubelet(grpc) => {
-                self.bounded(Call::List, ask(grpc.clone(), Call::List, wire::ListPodResourcesRequest {}))
-                    .await?
-            }
-            Source::Folder(dir) => folder::list(dir)?,
-        };
+        let answer = self.list_answer().await?;
         parse::pods(answer.pod_resources).map_err(|error| self.located(error))
     }
 
@@ -298,14 +310,39 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn allocatable(&self) -> Result<Allocatable, Error> {
-        let answer = match &self.source {
-            Source::Kubelet(grpc) => {
-                let request = wire::AllocatableResourcesRequest {};
-                self.bounded(Call::Allocatable, ask(grpc.clone(), Call::Allocatable, request)).await?
-            }
-            Source::Folder(dir) => folder::allocatable(dir)?,
-        };
+        let answer = self.allocatable_answer().await?;
         parse::allocatable(answer).map_err(|error| self.located(error))
+    }
+
+    /// The answer to a call as the text of its file in a folder of recorded answers; its values are not checked.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn recording(&self, call: Call) -> Result<String, Error> {
+        match call {
+            Call::List => recording::list(&self.list_answer().await?),
+            Call::Allocatable => recording::allocatable(&self.allocatable_answer().await?),
+        }
+    }
+
+    async fn list_answer(&self) -> Result<wire::ListPodResourcesResponse, Error> {
+        let call = Call::List;
+        match &self.source {
+            Source::Kubelet(grpc) => {
+                self.bounded(call, ask(grpc.clone(), call, wire::ListPodResourcesRequest {})).await
+            }
+            Source::Folder(dir) => folder::list(dir),
+        }
+    }
+
+    async fn allocatable_answer(&self) -> Result<wire::AllocatableResourcesResponse, Error> {
+        let call = Call::Allocatable;
+        match &self.source {
+            Source::Kubelet(grpc) => {
+                self.bounded(call, ask(grpc.clone(), call, wire::AllocatableResourcesRequest {})).await
+            }
+            Source::Folder(dir) => folder::allocatable(dir),
+        }
     }
 
     /// Adds the name of the file to an error about a recorded answer.

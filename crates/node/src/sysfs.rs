@@ -23,9 +23,11 @@ use crate::file::{self, FileError};
 mod layout;
 mod oddities;
 pub mod pci;
+mod recording;
 
 pub use layout::Layout;
 use oddities::{Oddities, Oddity};
+pub use recording::Recording;
 
 /// The NUMA zones of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -332,13 +334,18 @@ fn parse_cpus(path: &Path, text: &str) -> Result<CpuSet, Error> {
 /// The line `Node 0 MemTotal:  32718644 kB`, in bytes.
 fn mem_total(path: &Path) -> Result<u64, Error> {
     let text = file::read(path)?;
-    let line = text.lines().find(|line| line.contains("MemTotal:"));
-    let line = line.ok_or_else(|| content(path.to_owned(), "has no line MemTotal".to_owned()))?;
+    let line = mem_total_line(path, &text)?;
     let value = line.split_once("MemTotal:").map(|(_, value)| value.trim()).unwrap_or_default();
     let kib = value.strip_suffix("kB").map(str::trim_end).and_then(|kib| number(kib).ok());
     kib.and_then(|kib| kib.checked_mul(1024))
         .filter(|bytes| i64::try_from(*bytes).is_ok())
         .ok_or_else(|| content(path.to_owned(), format!("MemTotal is {value:?}, expected a number of kB")))
+}
+
+/// That line of the text.
+fn mem_total_line<'t>(path: &Path, text: &'t str) -> Result<&'t str, Error> {
+    let line = text.lines().find(|line| line.contains("MemTotal:"));
+    line.ok_or_else(|| content(path.to_owned(), "has no line MemTotal".to_owned()))
 }
 
 /// The hugepages of one size, whose directory is given.

@@ -191,11 +191,20 @@ async fn configure(options: &Options) -> Result<Config, Error> {
         if let Some(reason) = kubeconfig::absent(&usual) {
             return Err(Error::NotFound(reason));
         }
-        let found = match &options.context {
-            Some(_) => Config::from_kubeconfig(&choice).await.map_err(|error| chain(&error)),
-            None => Config::infer().await.map_err(|error| chain(&error)),
+        let there = usual.iter().find(|path| path.exists());
+        let from_file = async || match (Config::from_kubeconfig(&choice).await, there) {
+            (Ok(config), _) => Ok(config),
+            (Err(error), Some(path)) => Err(named(path, chain(&error))),
+            (Err(error), None) => Err(Error::NotFound(chain(&error))),
         };
-        return found.map_err(Error::NotFound);
+        return match options.context {
+            Some(_) => from_file().await,
+            // A pod's own account counts where no file can be used. Of two errors that of the file is told.
+            None => match Config::infer().await {
+                Ok(config) => Ok(config),
+                Err(_) => from_file().await,
+            },
+        };
     };
     kubeconfig::check(path).map_err(|reason| named(path, reason))?;
     let file = Kubeconfig::read_from(path).map_err(|error| named(path, chain(&error)))?;

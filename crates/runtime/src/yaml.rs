@@ -132,7 +132,11 @@ pub fn write<T: Serialize>(value: &T) -> Result<String, Error> {
 
 /// The error in words for users: without advice on types and functions.
 fn words(error: &serde_saphyr::Error) -> String {
-    error.render_with_formatter(&UserMessageFormatter)
+    let text = error.render_with_formatter(&UserMessageFormatter);
+    text.replace(
+        "only single YAML document expected but multiple found",
+        "there are several documents, not one,",
+    )
 }
 
 fn options(text: &str, mode: Mode) -> serde_saphyr::Options {
@@ -218,7 +222,7 @@ mod tests {
         rejects(
             "schedulerName: a\n---\nschedulerName: b\n",
             Mode::Lenient,
-            &["only single YAML document expected"],
+            &["there are several documents, not one, at line"],
         );
         for text in
             ["schedulerName: null\n", "a: 1\n---\na: 2\n", "a: 1\na: 2\n", "profiles: [{weight: null}]\n"]

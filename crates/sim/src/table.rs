@@ -65,9 +65,9 @@ pub fn ranges(spreads: &[Spread], columns: Columns) -> String {
             spread.pods.text(number),
             spread.running.text(number),
             spread.tae.text(number),
-            spread.p50_s.text(seconds),
-            spread.p95_s.text(seconds),
-            spread.max_s.text(seconds),
+            waits(spread.running.max, spread.p50_s.text(seconds)),
+            waits(spread.running.max, spread.p95_s.text(seconds)),
+            waits(spread.running.max, spread.max_s.text(seconds)),
             spread.allocated_share.text(|share| format!("{:.1} %", 100.0 * share)),
         ];
         if columns.misaligned {
@@ -95,9 +95,9 @@ fn row(summary: &Summary, columns: Columns) -> Vec<String> {
         summary.pods.to_string(),
         summary.running.to_string(),
         part_of(summary.tae, summary.pods),
-        seconds(summary.p50_s),
-        seconds(summary.p95_s),
-        seconds(summary.max_s),
+        waits(summary.running, seconds(summary.p50_s)),
+        waits(summary.running, seconds(summary.p95_s)),
+        waits(summary.running, seconds(summary.max_s)),
         format!("{:.1} %", 100.0 * summary.allocated_share),
         format!("{:.1} CPUs", summary.stranded_cpus),
     ];
@@ -113,6 +113,11 @@ fn row(summary: &Summary, columns: Columns) -> Vec<String> {
         ]);
     }
     row
+}
+
+/// The text about the waits of pods that run, if there are any.
+fn waits(running: usize, text: String) -> String {
+    if running == 0 { "-".to_owned() } else { text }
 }
 
 fn seconds(value: f64) -> String {
@@ -139,28 +144,17 @@ pub fn verdict(entries: &[Outcome]) -> String {
         });
     }
     if let Some(plugin) = of(Contender::Nrtmatch) {
-        sentences.push(format!(
-            "By the rules of the Go plugin {} of {} ran, half of them later than {} after their creation.",
-            plugin.running,
-            plugin.pods,
-            seconds(plugin.p50_s)
-        ));
+        let (running, pods) = (plugin.running, plugin.pods);
+        sentences.push(match running {
+            0 => format!("By the rules of the Go plugin none of {pods} ran."),
+            _ => format!(
+                "By the rules of the Go plugin {running} of {pods} ran, half of them later than {} after their creation.",
+                seconds(plugin.p50_s)
+            ),
+        });
     }
     if let Some(tholepin) = of(Contender::Tholepin) {
-        let ran = if tholepin.running == tholepin.pods {
-            format!("Tholepin ran all {}", tholepin.pods)
-        } else {
-            format!("Tholepin ran {} of {} and lost {}", tholepin.running, tholepin.pods, tholepin.tae)
-        };
-        sentences.push(match of(Contender::Ideal) {
-            Some(ideal) => format!(
-                "{ran}, 95 % of them within {} of their creation; with perfect knowledge and no latency it would have \
-                 been {}.",
-                seconds(tholepin.p95_s),
-                seconds(ideal.p95_s)
-            ),
-            None => format!("{ran}, 95 % of them within {} of their creation.", seconds(tholepin.p95_s)),
-        });
+        sentences.push(of_tholepin(tholepin, of(Contender::Ideal)));
     }
     let misaligned = entries.iter().filter(|entry| entry.summary.misaligned > 0);
     sentences.extend(misaligned.map(|entry| {
@@ -168,6 +162,24 @@ pub fn verdict(entries: &[Outcome]) -> String {
         format!("Under {} {pods} got resources of several zones.", entry.summary.scheduler)
     }));
     sentences.join(" ")
+}
+
+/// The sentence about our scheduler, with the best that can be had.
+fn of_tholepin(tholepin: &Summary, ideal: Option<&Summary>) -> String {
+    let ran = match tholepin.running {
+        0 => return format!("Tholepin ran none of {} and lost {}.", tholepin.pods, tholepin.tae),
+        running if running == tholepin.pods => format!("Tholepin ran all {running}"),
+        running => format!("Tholepin ran {running} of {} and lost {}", tholepin.pods, tholepin.tae),
+    };
+    let within = seconds(tholepin.p95_s);
+    match ideal.filter(|ideal| ideal.running > 0) {
+        Some(ideal) => format!(
+            "{ran}, 95 % of them within {within} of their creation; with perfect knowledge and no latency it would have \
+             been {}.",
+            seconds(ideal.p95_s)
+        ),
+        None => format!("{ran}, 95 % of them within {within} of their creation."),
+    }
 }
 
 /// The reasons for which pods were not placed, a line each.
@@ -255,6 +267,11 @@ mod tests {
         );
         assert!(lines.iter().any(|l| words(l).starts_with("tholepin 120 120 0 0.32 s")), "{text}");
         assert!(render(&entries, Columns { wide: true, misaligned: true }).contains("41.0 s"));
+        let none = [entry("nrtmatch", 0, 120), entry("tholepin", 20, 100)];
+        let text = render(&none, Columns::default());
+        assert!(text.lines().any(|l| words(l) == "tholepin 120 0 20 (17 %) - - - 65.4 % 3.2 CPUs"), "{text}");
+        let wanted = "By the rules of the Go plugin none of 120 ran. Tholepin ran none of 120 and lost 20.";
+        assert_eq!(verdict(&none), wanted);
     }
 
     #[test]

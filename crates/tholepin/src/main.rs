@@ -71,6 +71,8 @@ enum Entry {
     Dial(e2e::dial::Args),
     /// Collect the data for a support case into a folder
     MustGather(Box<support::mustgather::Args>),
+    /// Record what the exporter reads of this node
+    Record(Box<exporter::record::Args>),
     /// Compute the fingerprint of the pods on standard input (lines of `namespace name`)
     #[command(
         after_help = "Lines with fewer than two words and lines that begin with # are skipped.\n\nExample:\n  \
@@ -134,8 +136,8 @@ fn exit(error: &clap::Error) -> ! {
     error.exit()
 }
 
-/// Commands that change a cluster.
-const CHANGING: [&str; 3] = ["deploy", "remove", "setup"];
+/// Commands that change a cluster, and their other names.
+const CHANGING: [&str; 5] = ["deploy", "install", "remove", "setup", "uninstall"];
 
 /// Reads the command line, or ends the process. A word that is no command leads to one that changes a cluster only if
 /// both begin alike: `status` is no slip of `setup`. No word leads to one that help does not show.
@@ -338,6 +340,10 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),
+        Entry::Record(args) => with_signals(async |token| {
+            let recorded = token.run_until_cancelled(exporter::record::run(*args)).await;
+            recorded.unwrap_or_else(|| Err(anyhow::anyhow!("interrupted: nothing is written")))
+        }),
         Entry::Test(args) => with_signals(async |token| Box::pin(e2e::cli::run_quick(*args, token)).await),
         Entry::E2e(args) => with_signals(async |token| Box::pin(e2e::cli::run(*args, token)).await),
         Entry::Pause { time } => pause(time),

@@ -22,6 +22,8 @@ mod monitoring;
 mod quick_start;
 #[path = "it/readme.rs"]
 mod readme;
+#[path = "it/recording.rs"]
+mod recording;
 #[path = "it/status.rs"]
 mod status;
 

@@ -13,6 +13,8 @@ use super::oci::{CONFIG, Descriptor, Digest, EMPTY, INDEX, LAYER, MANIFEST, SBOM
 
 /// No document of ours is near it; the layer is, when unpacked.
 const LIMIT: u64 = 1 << 30;
+/// The program's place in a layer.
+const PROGRAM: &str = "tholepin";
 
 /// What an archive holds.
 #[derive(Debug, PartialEq, Eq)]
@@ -97,6 +99,25 @@ pub(crate) fn archive(bytes: &[u8]) -> anyhow::Result<Contents> {
     }
     files.all_named()?;
     Ok(Contents { tag: tag.clone(), platforms })
+}
+
+/// The program at the root of the only layer that has one.
+pub(crate) fn program(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let files = Files::read(bytes).context("reading the archive")?;
+    let mut found = Vec::new();
+    for blob in files.files.values().filter(|blob| blob.starts_with(&[0x1f, 0x8b])) {
+        let unpacked = flate2::read::GzDecoder::new(&blob[..]).take(LIMIT);
+        for entry in tar::Archive::new(unpacked).entries()? {
+            let mut entry = entry?;
+            if entry.path()? == std::path::Path::new(PROGRAM) {
+                let mut program = Vec::new();
+                entry.read_to_end(&mut program)?;
+                found.push(program);
+            }
+        }
+    }
+    let [program] = &mut found[..] else { bail!("the archive has {} programs, not 1", found.len()) };
+    Ok(std::mem::take(program))
 }
 
 impl Files {

@@ -67,6 +67,14 @@ fn an_archive_is_as_the_specification_wants_it() {
 }
 
 #[test]
+fn the_program_comes_out_of_the_archive_as_it_went_in() {
+    let arm64 = elf::tests::program(Arch::Arm64, &[1]);
+    assert_eq!(packed_program(&sample(&[Arch::Arm64])).unwrap(), arm64);
+    let error = packed_program(&sample(&Arch::ALL)).unwrap_err().to_string();
+    assert_eq!(error, "the archive has 2 programs, not 1");
+}
+
+#[test]
 fn the_same_input_gives_the_same_bytes() {
     let one = sample(&Arch::ALL);
     assert!(one == sample(&Arch::ALL));

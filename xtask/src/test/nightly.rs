@@ -16,12 +16,12 @@ const PAGE: &str = "docs/figures.md";
 const BEGIN: &str = "<!-- written by cargo xtask nightly -->";
 const END: &str = "<!-- end -->";
 
-/// A long version: a test with variables of the environment.
+/// A long version: a test with variables of the environment, or another chore.
 struct Long {
     /// The name on the command line and in the record.
     name: &'static str,
     variables: &'static [(&'static str, &'static str)],
-    /// Arguments for `cargo test`, up to the filter.
+    /// Arguments for `cargo test`, up to the filter; empty for [`README`].
     test: &'static str,
     /// The beginning of the lines in which the test says what it measured; empty: it measures nothing.
     says: &'static str,
@@ -105,11 +105,15 @@ const LONG: &[Long] = &[
     ),
     long("e2e-lag", &[("E2E_LAG", "10s")], "-p e2e --test it -- suite::lagging_exporters", "e2e-lag: "),
     long("promtool", &[("PROMTOOL", "1")], "-p xtask monitoring::promtool", "promtool: "),
+    long(README, &[], "", ""),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
 ];
 
 /// A search of the simulator for pods that tholepin loses.
 const SEARCH: &str = "-p sim --lib -- --ignored search";
+
+/// The commands of README and quick start, which are no test: `cargo xtask readme`.
+const README: &str = "readme";
 
 /// How one ended.
 struct Row {
@@ -146,6 +150,15 @@ impl Long {
     fn run(&self) -> Row {
         println!("\n=== {}: {}", self.name, self.command());
         let began = Instant::now();
+        if self.name == README {
+            let result = crate::readme::report(&crate::readme::Args::default());
+            let result = result.inspect_err(|error| eprintln!("error: {error:#}"));
+            return Row {
+                name: self.name,
+                result: result.unwrap_or(FAILED.to_owned()),
+                took: began.elapsed(),
+            };
+        }
         let mut args: Vec<_> = self.test.split(' ').map(Into::into).collect();
         args.extend(["--nocapture".into(), "--test-threads=1".into()]);
         let mut said = Vec::new();
@@ -171,6 +184,9 @@ impl Long {
     }
 
     fn command(&self) -> String {
+        if self.name == README {
+            return "cargo xtask readme".to_owned();
+        }
         let variables = self.variables.iter().map(|(name, value)| format!("{name}={value} "));
         format!("{}cargo xtask test {}", variables.collect::<String>(), self.test)
     }

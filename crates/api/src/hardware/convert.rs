@@ -18,6 +18,16 @@ pub const OLD_SELECTOR: (&str, &str) = ("feature.node.kubernetes.io/pci-1da3.pre
 /// kubectl's own annotation, which is dropped.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// A kind in words, as far as it is stated.
+fn named(kind: &str, api_version: &str) -> String {
+    match (kind, api_version) {
+        ("", "") => "what has neither kind nor apiVersion".to_owned(),
+        ("", version) => format!("an object of {version} without kind"),
+        (kind, "") => format!("{kind} without apiVersion"),
+        (kind, version) => format!("{kind} of {version}"),
+    }
+}
+
 /// The converted object, and the differences.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Converted {
@@ -31,7 +41,7 @@ pub struct Converted {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
     /// An object of another kind.
-    #[error("{kind:?} of {api_version:?} is not converted: only DeviceConfig of example.com/v1alpha1 is")]
+    #[error("{} is not converted: only DeviceConfig of example.com/v1alpha1 is", named(kind, api_version))]
     Kind {
         /// Its kind.
         kind: String,

@@ -14,8 +14,8 @@ use runtime::stderr;
 
 use super::kubelet::KubeletLayoutFlags;
 use super::values::{
-    Period, Replicas, bool_word, cidr, from_file, image, label, lease, namespace, period, replicas,
-    toleration, word,
+    Period, Replicas, bool_word, cidr, from_file, image, label, lease, namespace, object_name, period,
+    registry, replicas, scheduler_name, toleration, word,
 };
 use crate::detect::PlatformSpec;
 use crate::images::{self, Images, Pullspec, USE_SHA};
@@ -94,7 +94,7 @@ struct UpdaterFlags {
     #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = namespace)]
     updater_namespace: Option<String>,
     /// Name of its objects
-    #[arg(long, hide_short_help = true, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = object_name)]
     updater_name: Option<String>,
     /// Time between two scans of a node on which nothing happens, such as 30s; 0: no timer
     #[arg(long, hide_short_help = true, value_name = "DURATION", value_parser = period)]
@@ -116,7 +116,7 @@ struct UpdaterFlags {
     #[arg(long, value_name = "TOLERATION", value_parser = toleration)]
     updater_toleration: Vec<Option<Toleration>>,
     /// Priority class of its pods [default: system-node-critical; nfd: none]
-    #[arg(long, hide_short_help = true, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = object_name)]
     updater_priority_class: Option<String>,
     /// Port for its metrics
     #[arg(long, hide_short_help = true, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -170,7 +170,7 @@ struct SchedulerFlags {
     #[arg(short = 'R', long, value_name = "N", default_value = "1", value_parser = replicas, allow_hyphen_values = true)]
     replicas: Replicas,
     /// Name of its profile: pods with this schedulerName are scheduled by it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = scheduler_name)]
     sched_profile_name: Option<String>,
     /// Run on control plane nodes only
     #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
@@ -189,7 +189,7 @@ struct SchedulerFlags {
     #[arg(long, hide_short_help = true, value_name = "TOLERATION", value_parser = toleration)]
     sched_toleration: Vec<Option<Toleration>>,
     /// Priority class of its pods [default: system-cluster-critical; plugin: none]
-    #[arg(long, hide_short_help = true, value_name = "NAME")]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = object_name)]
     sched_priority_class: Option<String>,
     /// Create a PodDisruptionBudget for several replicas
     #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
@@ -258,7 +258,7 @@ pub(super) struct ImageFlags {
     #[arg(long, hide_short_help = true, value_name = "IMAGE", value_parser = image)]
     pause_image: Option<String>,
     /// Pull all images from this registry and path
-    #[arg(long, value_name = "HOST[/PATH]")]
+    #[arg(long, value_name = "HOST[/PATH]", value_parser = registry)]
     registry: Option<String>,
     /// Name the peers' images by digest [env: TAS_IMAGES_USE_SHA]
     #[arg(long)]
@@ -281,7 +281,7 @@ struct PullFlags {
     #[arg(long, hide = true, conflicts_with = "pull_policy")]
     pull_if_not_present: bool,
     /// Secret with registry credentials in the namespaces of the pods (repeatable)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = object_name)]
     pull_secret: Vec<String>,
 }
 

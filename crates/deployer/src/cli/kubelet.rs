@@ -2,6 +2,7 @@
 //!
 //! In: flags. Out: a [`Kubelet`] over the profile of a distribution. Never: a read of a node.
 
+use super::values::{folder, object_name};
 use crate::options::{Distribution, Kubelet, KubeletCertificate, KubeletConfig};
 use crate::platform::Platform;
 
@@ -13,7 +14,7 @@ pub struct KubeletLayoutFlags {
     #[arg(long, value_name = "DISTRIBUTION", env = "THOLEPIN_KUBELET_PROFILE", value_parser = str::parse::<Distribution>)]
     pub kubelet_profile: Option<Distribution>,
     /// Root directory of the kubelets
-    #[arg(long, hide_short_help = true, value_name = "DIR", env = "THOLEPIN_KUBELET_ROOT")]
+    #[arg(long, hide_short_help = true, value_name = "DIR", env = "THOLEPIN_KUBELET_ROOT", value_parser = folder)]
     pub kubelet_root: Option<String>,
     /// Source of their configuration: a file, configz or configz:PORT (asks the kubelet), or POLICY/SCOPE (stated here)
     #[arg(long, value_name = "SOURCE", env = "THOLEPIN_KUBELET_CONFIG", value_parser = str::parse::<KubeletConfig>)]
@@ -25,6 +26,7 @@ pub struct KubeletLayoutFlags {
         hide_short_help = true,
         value_name = "NAME",
         env = "THOLEPIN_KUBELET_CA_CONFIG_MAP",
+        value_parser = object_name,
         conflicts_with = "kubelet_insecure"
     )]
     pub kubelet_ca_config_map: Option<String>,

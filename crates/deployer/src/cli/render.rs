@@ -46,6 +46,7 @@ pub struct Args {
     existing_namespace: Option<String>,
     /// The device plugin's service account (resource-claims)
     #[arg(long, value_name = "NAME", default_value = resource_claims::ACCOUNT)]
+    #[arg(value_parser = super::values::object_name)]
     account: String,
     /// A flag of tholepin operator, such as --operator-flag=--leader-elect=false; can be repeated (operator, hardware)
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]

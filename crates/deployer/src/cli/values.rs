@@ -128,6 +128,40 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     Err("it must be 1 to 63 lower-case letters, digits and dashes, without a dash at an end".to_owned())
 }
 
+/// The name of an object: parts like a namespace's, joined by dots.
+pub(super) fn object_name(text: &str) -> Result<String, String> {
+    if text.len() <= 253 && text.split('.').all(|part| namespace(part).is_ok()) {
+        return Ok(text.to_owned());
+    }
+    Err("it must be lower-case letters, digits, dashes and dots, with a letter or digit at each end"
+        .to_owned())
+}
+
+/// A folder of a node.
+pub(super) fn folder(text: &str) -> Result<String, String> {
+    if text.starts_with('/') && !text.contains(char::is_control) {
+        return Ok(text.to_owned());
+    }
+    Err("it must be a path that begins with /".to_owned())
+}
+
+/// The name of a scheduler, which pods repeat: anything without white space.
+pub(super) fn scheduler_name(text: &str) -> Result<String, String> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(text.to_owned());
+    }
+    Err("it must be a name without white space".to_owned())
+}
+
+/// A registry, and a path in it: what stands before the last `/` of an image.
+pub(super) fn registry(text: &str) -> Result<String, String> {
+    let path = text.trim_end_matches('/');
+    if image(&format!("{path}/name")).is_ok() && !path.is_empty() {
+        return Ok(text.to_owned());
+    }
+    Err("it must be a registry such as registry.example:5000/path".to_owned())
+}
+
 /// The reference of an image: no white space, and no path segment in upper case letters.
 pub(super) fn image(text: &str) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:@[]".contains(&byte);

@@ -22,11 +22,7 @@ use crate::settings::{
 /// The settings, and notes for the log.
 pub(super) fn settings(args: Args, env: &Environment) -> Result<(Settings, Vec<Note>), Vec<Problem>> {
     let (mut notes, mut problems) = (Vec::new(), Vec::new());
-    let node = node_name(args.node.hostname.as_deref(), env);
-    if node.is_none() {
-        let name = args.node.hostname.as_deref().unwrap_or(&env.host);
-        problems.push(Problem::value("--hostname", format!("{name:?}"), NODE_NAME));
-    }
+    let node = name(&args.node, env, &mut problems);
     let extra = extra(args.accounting.config.as_deref(), env, &mut notes, &mut problems);
     let serving = serving(&args, &mut problems);
     let health = args.serving.health_probe_bind_address;
@@ -55,6 +51,23 @@ pub(super) fn settings(args: Args, env: &Environment) -> Result<(Settings, Vec<N
         namespace: args.object.namespace.or_else(|| env.namespace()),
     });
     settings.map(|settings| (settings, notes)).ok_or(problems)
+}
+
+/// The name and the sources of a node alone.
+pub(super) fn of_node(node: Node, env: &Environment) -> Result<(String, Sources), Vec<Problem>> {
+    let mut problems = Vec::new();
+    let name = name(&node, env, &mut problems);
+    let sources = sources(node, &Extra::default(), &mut problems);
+    name.zip(sources).filter(|_| problems.is_empty()).ok_or(problems)
+}
+
+fn name(node: &Node, env: &Environment, problems: &mut Vec<Problem>) -> Option<String> {
+    let name = node_name(node.hostname.as_deref(), env);
+    if name.is_none() {
+        let name = node.hostname.as_deref().unwrap_or(&env.host);
+        problems.push(Problem::value("--hostname", format!("{name:?}"), NODE_NAME));
+    }
+    name
 }
 
 /// Reads the file of `--config`, which must exist.

@@ -112,6 +112,9 @@ impl Environment {
     }
 
     fn at(&self, path: &Path) -> PathBuf {
+        if path.is_relative() && self.root == Path::new("/") {
+            return path.to_owned();
+        }
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 }

@@ -22,6 +22,7 @@ use crate::json::Field;
 
 mod document;
 mod reader;
+mod recording;
 
 /// The files from which the kubelet reads its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use crate::json::{Field, Mismatch};
 
 /// The file with the answer to a call.
 pub(super) fn path(dir: &Path, call: Call) -> PathBuf {
-    dir.join(format!("{}.json", call.as_str()))
+    dir.join(call.file_name())
 }
 
 /// The answer to `List`.

@@ -372,6 +372,38 @@ async fn recorded_answers_are_read_anew_at_every_call() {
 }
 
 #[tokio::test]
+async fn a_recording_is_read_as_the_answer() {
+    let held = wire::ContainerResources {
+        cpu_ids: vec![7, 1],
+        memory: vec![memory("memory", 512, &[0, 1]), memory("hugepages-2Mi", 0, &[])],
+        devices: vec![devices("v.io/nic", &["b", "a"], zones(&[1])), devices("v.io/x", &["c"], None)],
+        dynamic_resources: vec![wire::DynamicResource { claim_name: "secret".into(), ..Default::default() }],
+        ..container()
+    };
+    let list = wire::ListPodResourcesResponse { pod_resources: vec![pod(vec![held, container()])] };
+    let all = wire::AllocatableResourcesResponse {
+        cpu_ids: vec![0, 3],
+        devices: vec![devices("v.io/nic", &["a"], Some(wire::TopologyInfo::default()))],
+        memory: vec![memory("memory", u64::MAX, &[0])],
+    };
+    let (first, second) = (recording::list(&list).unwrap(), recording::allocatable(&all).unwrap());
+    assert!(!first.contains("secret"), "{first}");
+    let (dir, client) = folder(&[("list.json", &first), ("get_allocatable_resources.json", &second)]);
+    let mut wanted = list;
+    wanted.pod_resources[0].containers[0].dynamic_resources.clear();
+    assert_eq!(folder::list(dir.path()).unwrap(), wanted);
+    assert_eq!(folder::allocatable(dir.path()).unwrap(), all);
+    assert_eq!(client.recording(Call::List).await.unwrap(), first);
+    assert_eq!(client.recording(Call::Allocatable).await.unwrap(), second);
+
+    let text = "x".repeat(MAX_ANSWER_BYTES);
+    let huge = wire::ContainerResources { name: text, ..container() };
+    let huge = wire::ListPodResourcesResponse { pod_resources: vec![pod(vec![huge])] };
+    let error = recording::list(&huge).unwrap_err().to_string();
+    assert!(error.ends_with("are more than the 16777216 of a recording"), "{error}");
+}
+
+#[tokio::test]
 async fn odd_recordings_name_file_and_field() {
     for (text, wanted) in [
         ("", "{}/list.json: not JSON: EOF while parsing a value at line 1 column 0"),

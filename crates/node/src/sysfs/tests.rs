@@ -436,3 +436,61 @@ proptest! {
         }
     }
 }
+
+/// Cores, caches and kinds of cores beside [`SPARSE`].
+const CORES: [(&str, &str); 9] = [
+    ("cpu/cpu0/topology/thread_siblings_list", "0,2\n"),
+    ("cpu/cpu2/topology/thread_siblings_list", "0,2\n"),
+    ("cpu/cpu0/cache/index0/type", "Data\n"),
+    ("cpu/cpu0/cache/index0/level", "1\n"),
+    ("cpu/cpu0/cache/index0/shared_cpu_list", "0,2\n"),
+    ("cpu/cpu0/cache/index0/id", "7\n"),
+    ("../cpu_core/cpus", "0-4\n"),
+    ("../cpu_atom/cpus", "6-7\n"),
+    ("../tracepoint/secret", "x\n"),
+];
+
+/// Writes a recording to a folder.
+fn replay(recording: &Recording) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in &recording.files {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_recording_is_read_as_the_machine() {
+    for missing in ["", "node/node0/cpulist", "cpu/online", "node/online", "node/node2/distance"] {
+        let files = SPARSE.iter().chain(&CORES).filter(|(name, _)| *name != missing);
+        let dir = tree(files.map(|(name, text)| (*name, text.as_bytes())));
+        for cpu in [0, 2, 4, 6] {
+            fs::create_dir(dir.path().join(format!("devices/system/node/node0/cpu{cpu}"))).unwrap();
+        }
+        let sysfs = Sysfs::new(dir.path());
+        let recording = sysfs.record().unwrap();
+        let copy = replay(&recording);
+        let read =
+            |sysfs: &Sysfs| (sysfs.machine().unwrap(), sysfs.layout().unwrap(), sysfs.core_kinds().unwrap());
+        assert_eq!(read(&Sysfs::new(copy.path())), read(&sysfs), "without {missing:?}");
+        assert!(recording.unreadable.is_empty());
+        let meminfo = &recording.files[Path::new("devices/system/node/node0/meminfo")];
+        assert_eq!(meminfo, "Node 0 MemTotal:       32718644 kB\n");
+        let names: Vec<_> = recording.files.keys().filter_map(|path| path.file_name()).collect();
+        assert!(!names.iter().any(|name| *name == "id" || *name == "secret"), "{names:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_read_of_cores_cannot_be_read_of_the_recording() {
+    let files = SPARSE.iter().map(|(name, text)| (*name, text.as_bytes()));
+    let dir = tree(files.chain([("cpu/cpu0/topology/thread_siblings_list", &b"\xff"[..])]));
+    let sysfs = Sysfs::new(dir.path());
+    let recording = sysfs.record().unwrap();
+    assert_eq!(recording.unreadable.len(), 1, "{:?}", recording.unreadable);
+    let copy = replay(&recording);
+    assert!(sysfs.layout().is_err() && Sysfs::new(copy.path()).layout().is_err());
+    assert!(Sysfs::new(dir.path().join("nowhere")).record().is_err());
+}

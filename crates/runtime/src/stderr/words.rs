@@ -11,6 +11,9 @@ const WORDS: [(&str, &str); 4] = [
     ("number too small to fit in target type", "the number is too small"),
     ("invalid float literal", "it must be a number"),
 ];
+/// Layers of libraries, which stand before the cause of a failed call and say no more than it.
+const LAYERS: [&str; 4] =
+    ["ServiceError: ", "client error (Connect): ", "client error (SendRequest): ", "tcp connect error: "];
 /// How Rust writes a range in clap's errors: `70000 is not in 1..=65535`.
 const RANGE: &str = " is not in ";
 /// What Rust adds to errors of the system: ` (os error 2)`.
@@ -22,6 +25,11 @@ pub(super) fn plain(text: &str) -> String {
     for (theirs, ours) in WORDS {
         if text.contains(theirs) {
             text = text.replace(theirs, ours).into();
+        }
+    }
+    for layer in LAYERS {
+        if text.contains(layer) {
+            text = text.replace(layer, "").into();
         }
     }
     without_os_error(&with_range(&text))
@@ -69,6 +77,11 @@ mod tests {
             ("0 is not in 1..=64", "allowed are 1 to 64"),
             ("/a: No such file or directory (os error 2)", "/a: No such file or directory"),
             ("a (os error 2): b (os error 13)", "a: b"),
+            (
+                "the API server: ServiceError: client error (Connect): client error (Connect): tcp connect error: \
+                 Connection refused (os error 111)",
+                "the API server: Connection refused",
+            ),
             ("a (os error x) b", "a (os error x) b"),
             ("it is not in order", "it is not in order"),
             ("x is not in a..=b", "x is not in a..=b"),

@@ -97,46 +97,59 @@ fn kind(value: &Value) -> &str {
 
 /// Hands over all parts with the number of their document.
 fn walk(text: &str, mut take: impl FnMut(usize, Part)) -> Result<(), String> {
-    let start = text.trim_start();
-    if start.starts_with('{') {
-        let mut began = false;
-        let json = walk_json(start, |document, part| {
-            began = true;
-            take(document, part);
-        });
-        // A map of YAML can begin like this, too.
-        if json.is_ok() || began {
-            return json;
+    let mut document = 0;
+    // No line of JSON begins with `---`, so this parts JSON too.
+    for text in documents(text) {
+        let first = document;
+        let place = |number: usize, error| match number {
+            0 => error,
+            number => format!("document {}: {error}", number + 1),
+        };
+        let start = text.strip_prefix("---").unwrap_or(text).trim_start();
+        if start.starts_with('{') {
+            let mut began = false;
+            let json = walk_json(start, &mut document, |document, part| {
+                began = true;
+                take(document, part);
+            });
+            // A map of YAML can begin like this, too.
+            if json.is_ok() || began {
+                json.map_err(|error| place(document, error))?;
+                continue;
+            }
+            document = first;
         }
-    }
-    for (document, text) in documents(text).into_iter().enumerate() {
-        if document >= MAX_DOCUMENTS {
-            return Err(format!("more than {MAX_DOCUMENTS} documents"));
-        }
+        at_most(document)?;
         let mut item = |index, value| take(document, Part::Item { index, value });
         let options = options(text, Mode::Lenient);
         let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
             Document(&mut item).deserialize(yaml)
         });
-        let place = if document == 0 { String::new() } else { format!("document {}: ", document + 1) };
-        let (value, is_list) = read.map_err(|error| format!("{place}{}", words(&error)))?;
+        let (value, is_list) = read.map_err(|error| place(document, words(&error)))?;
         take(document, Part::Document { value, is_list });
+        document += 1;
     }
     Ok(())
 }
 
-fn walk_json(text: &str, mut take: impl FnMut(usize, Part)) -> Result<(), String> {
+/// One JSON document after the other; `document` is the number of the first, and then of the one after the last.
+fn walk_json(text: &str, document: &mut usize, mut take: impl FnMut(usize, Part)) -> Result<(), String> {
     let mut json = serde_json::Deserializer::from_str(text);
-    for document in 0..MAX_DOCUMENTS {
-        let mut item = |index, value| take(document, Part::Item { index, value });
+    loop {
+        at_most(*document)?;
+        let mut item = |index, value| take(*document, Part::Item { index, value });
         let read = Document(&mut item).deserialize(&mut json);
         let (value, is_list) = read.map_err(|error| error.to_string())?;
-        take(document, Part::Document { value, is_list });
+        take(*document, Part::Document { value, is_list });
+        *document += 1;
         if json.end().is_ok() {
             return Ok(());
         }
     }
-    Err(format!("more than {MAX_DOCUMENTS} documents"))
+}
+
+fn at_most(document: usize) -> Result<(), String> {
+    if document < MAX_DOCUMENTS { Ok(()) } else { Err(format!("more than {MAX_DOCUMENTS} documents")) }
 }
 
 /// The documents of a YAML text that have content. A line that begins with `---` and white space begins a document,
@@ -367,6 +380,9 @@ mod tests {
         let object = |name: &str| json!({ "kind": "Pod", "metadata": { "name": name } });
         let text = format!("{}\n{}", json!({ "items": [object("a")], "kind": "List" }), object("b"));
         assert_eq!(parts(&text), Ok(vec!["0 Pod a -".into(), "List true".into(), "Pod false".into()]));
+        let text = format!("{}\n---\n{}\n---\n{pod}\n", object("a"), json!({ "items": [object("b")] }));
+        let wanted = ["Pod false", "0 Pod b -", " true", "Pod false"].map(str::to_owned);
+        assert_eq!(parts(&text), Ok(wanted.to_vec()), "JSON, JSON and YAML");
         assert_eq!(
             parts(r#"{"items":[{"metadata":{"name":"n"}}],"kind":"NodeList"}"#),
             Ok(vec!["NodeList true".into(), "0 Node n -".into()])
@@ -379,6 +395,7 @@ mod tests {
             ("a: [", "x: "),
             ("a: 1\n---\nb: [\n", "x: document 2: "),
             (r#"{"items": [{"kind": "Pod"}, "#, "x: EOF while parsing"),
+            ("{\"a\": 1}\n---\n{\"items\": [{}, ", "x: document 2: EOF while parsing"),
             ("{kind: List, items: [", "x: "),
         ] {
             let error = parts(text).unwrap_err();

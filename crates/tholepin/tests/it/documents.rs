@@ -50,9 +50,29 @@ fn the_picture_is_that_of_the_program() {
 }
 
 #[test]
-fn the_readme_has_the_pod_of_the_quick_start() {
-    let readme = read("README.md");
-    assert!(readme.contains(&deployer::first_pod::manifest("topo-aware-scheduler")), "{readme}");
+fn pages_on_the_way_to_an_installation_have_the_pod_to_try() {
+    for page in ["README.md", "docs/quick-start.md", "docs/deployer.md", "docs/operator-install.md"] {
+        let text = read(page);
+        assert!(text.contains(&deployer::first_pod::manifest("topo-aware-scheduler")), "{page}: {text}");
+    }
+}
+
+/// Sizes and times have one place. Those of the Go plugin were measured elsewhere, as the README says.
+#[test]
+fn figures_of_the_readme_are_those_of_the_page_of_figures() {
+    let (readme, figures) = (read("README.md"), read("docs/figures.md"));
+    let table = readme.lines().skip_while(|line| !line.starts_with("| | kube-scheduler"));
+    let mut numbers = 0;
+    for row in table.skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').collect();
+        for text in [cells[1], cells[4]].iter().flat_map(|cell| cell.split_whitespace()) {
+            if text.parse::<f64>().is_ok() {
+                numbers += 1;
+                assert!(figures.contains(&format!(" {text} ")), "{row}: {text} is not in docs/figures.md");
+            }
+        }
+    }
+    assert!(numbers > 10, "{numbers}");
 }
 
 fn path(page: &str) -> PathBuf {

@@ -59,12 +59,13 @@ fn what_cannot_be_is_refused() {
         old(&spec)
     };
     let table = [
-        (json!({"kind": "Pod", "apiVersion": "v1"}), "\"Pod\" of \"v1\" is not converted"),
+        (json!({"kind": "Pod", "apiVersion": "v1"}), "Pod of v1 is not converted"),
         (
             json!({"kind": "DeviceConfig", "apiVersion": "hardware.tholepin.dev/v1alpha1"}),
             "only DeviceConfig of example.com/v1alpha1 is",
         ),
-        (json!([1]), "\"\" of \"\" is not converted"),
+        (json!([1]), "what has neither kind nor apiVersion is not converted"),
+        (json!({"kind": "DeviceConfig"}), "DeviceConfig without apiVersion is not converted"),
         // The sample operator's own sample.
         (old(&Value::Null), "spec.driverImage is missing or empty"),
         (old(&json!({"driverImage": "acc"})), "spec.driverVersion is missing or empty"),

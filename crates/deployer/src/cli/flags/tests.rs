@@ -187,6 +187,7 @@ fn negative_replicas_mean_one_for_each_control_plane_node() {
 fn names_and_images_that_cannot_be_are_refused() {
     for good in [
         "--updater-namespace a-1 --sched-namespace b",
+        "--updater-name a.b-1 --pull-secret c --sched-profile-name Mine_1 --registry registry.example:5000/a/b",
         "--image registry.example:5000/a/b_c/d:V1.2-x@sha256:0123 --rte-image [::1]:5000/x --nfd-image Host/x",
     ] {
         assert!(flags(good).is_ok(), "{good}");
@@ -198,6 +199,14 @@ fn names_and_images_that_cannot_be_are_refused() {
         ("--image registry.example/Upper/name:1", "it must be an image such as"),
         ("--image a\u{1b}b", "it must be an image such as"),
         ("--pause-image=", "it must be an image such as"),
+        ("--kubelet-root lib", "it must be a path that begins with /"),
+        ("--registry=", "it must be a registry such as"),
+        ("--registry registry.example/Upper", "it must be a registry such as"),
+        ("--updater-name Bad_Name", "it must be lower-case letters, digits, dashes and dots"),
+        ("--pull-secret a..b", "it must be lower-case letters, digits, dashes and dots"),
+        ("--updater-priority-class -a", "unexpected argument"),
+        ("--sched-priority-class=-a", "it must be lower-case letters, digits, dashes and dots"),
+        ("--sched-profile-name=", "it must be a name without white space"),
     ] {
         let error = flags(bad).err().unwrap_or_default();
         assert!(error.contains(wanted), "{bad}: {error}");

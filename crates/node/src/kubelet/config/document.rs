@@ -24,8 +24,8 @@ use super::{DEFAULTS, Error, FIELDS, Files};
 use crate::file::{self, Kind};
 use crate::json::{Field, Mismatch};
 
-const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
-const KIND: &str = "KubeletConfiguration";
+pub(super) const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
+pub(super) const KIND: &str = "KubeletConfiguration";
 /// The limit of files.
 const MAX_FILES: usize = 1_000;
 /// The limit of nested directories.

@@ -55,6 +55,9 @@ reservedMemory:
   limits: {hugepages-1Gi: 1Gi}
 ";
     let read = parse(&(HEAD.to_owned() + text)).unwrap();
+    let recorded = read.recording().to_string();
+    assert!(!recorded.contains("nonsense") && !recorded.contains("anonymous"), "{recorded}");
+    assert_eq!(parse(&recorded), Ok(read.clone()));
     let huge = |size| ResourceName::new(size).unwrap();
     let zone1 =
         [(ResourceName::MEMORY, 1 << 30), (huge("hugepages-2Mi"), 4 << 20), (huge("hugepages-1Gi"), 1 << 30)];
@@ -418,5 +421,19 @@ proptest! {
         let texts = texts.iter().map(String::as_str).chain(["authentication: {}\n"]);
         let drop_ins: Vec<_> = names.iter().map(String::as_str).zip(texts).collect();
         prop_assert_eq!(policy("topologyManagerPolicy: restricted", &drop_ins), POLICIES[*picks.last().unwrap()]);
+    }
+}
+
+#[test]
+fn a_recording_is_read_as_the_configuration() {
+    for text in [
+        "",
+        "kubeReserved: {cpu: 1500m}\nsystemReserved: {cpu: \"1\", memory: 1Gi}",
+        "topologyManagerPolicy: none\ntopologyManagerPolicyOptions: {max-allowable-numa-nodes: x}",
+        "topologyManagerPolicy: restricted\nreservedMemory: [{numaNode: 3, limits: {memory: 5}}, {numaNode: 1}]",
+        "cpuManagerPolicy: static\ntopologyManagerPolicy: best-effort\ntopologyManagerScope: pod",
+    ] {
+        let read = parse(&(HEAD.to_owned() + text)).unwrap();
+        assert_eq!(parse(&read.recording().to_string()), Ok(read), "{text}");
     }
 }
