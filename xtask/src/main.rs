@@ -6,6 +6,7 @@ mod cargo;
 mod chart;
 mod cluster;
 mod codegen;
+mod differential;
 mod features;
 #[cfg(test)]
 mod forge;
@@ -51,6 +52,13 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Compare the model of the kubelet's admission with the kubelet's own packages, on random machines and pods.
+    #[command(disable_help_flag = true)]
+    Differential {
+        /// Its arguments; --help lists them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Check that the crate `api` compiles without features, and with each of them alone.
     Features,
     /// Build a container image with nothing in it but the program: an OCI archive, with its SBOM.
@@ -87,6 +95,7 @@ fn main() -> ExitCode {
         Task::Bundle(args) => bundle::run(&args),
         Task::Chart(args) => chart::run(&args),
         Task::Codegen { check } => codegen::run(check),
+        Task::Differential { args } => differential::run(&args),
         Task::Features => features::run(),
         Task::Image(args) => image::run(&args),
         Task::Nightly { names } => test::nightly::run(&names),

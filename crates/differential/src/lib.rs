@@ -4,8 +4,12 @@
 //! In: a seed, or a file of a former difference. Out: how often what was compared, and each difference, made as small as
 //! it gets. Never: a rule of admission; those are `topology::kubelet`'s and the kubelet's.
 
+pub mod case;
 pub mod compare;
 pub mod generate;
 pub mod minimise;
 pub mod search;
 pub mod tally;
+
+#[cfg(test)]
+mod tests;

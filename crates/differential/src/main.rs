@@ -2,15 +2,18 @@
 //!
 //! In: flags. Out: differences and, last, one JSON object with the counts; exit code 1 if there is a difference.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use clap::Parser;
-use differential::search::{Failure, Options, keep, search};
+use differential::case::Case;
+use differential::compare::compare;
+use differential::search::{Failure, Options, ask, keep, search};
 use differential::tally::Tally;
-use testkit::oracle::Release;
+use testkit::oracle::{Oracle, Release};
 use topology::kubelet::profile::Minor;
 
 /// Compare the model of the kubelet's admission with the kubelet's own packages, on random machines, configurations and
@@ -36,6 +39,12 @@ struct Args {
     /// Print nothing but the counts, as one JSON object
     #[arg(long)]
     json: bool,
+    /// Compare one kept session instead of random ones
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["admissions", "seed", "workers", "keep", "json"])]
+    replay: Option<PathBuf>,
+    /// Write the session of --replay and the kubelet's answers to a file, as a case for the tests
+    #[arg(long, value_name = "FILE", requires = "replay")]
+    record: Option<PathBuf>,
 }
 
 fn minor(release: Release) -> Minor {
@@ -49,6 +58,9 @@ fn minor(release: Release) -> Minor {
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
+    if let Some(file) = &args.replay {
+        return replay(file, &args);
+    }
     let options = Options {
         seed: args.seed,
         admissions: args.admissions,
@@ -71,6 +83,30 @@ fn main() -> anyhow::Result<ExitCode> {
     counts["seconds"] = begun.elapsed().as_secs().into();
     println!("{counts}");
     Ok(if tally.mismatches == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Compares one session.
+fn replay(file: &Path, args: &Args) -> anyhow::Result<ExitCode> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let session = serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
+    let mut oracle = Oracle::start(&args.kubernetes.find_or_build(&mut |_| {})?)?;
+    let case = Case {
+        kubernetes: args.kubernetes.minor().to_owned(),
+        answers: ask(&mut oracle, &session)?,
+        session,
+    };
+    if let Some(file) = &args.record {
+        std::fs::write(file, serde_json::to_string(&case)?)
+            .with_context(|| format!("writing {}", file.display()))?;
+    }
+    match compare(&case.session, &case.answers, minor(args.kubernetes), &mut Tally::default())? {
+        None => println!("no difference"),
+        Some(found) => {
+            println!("step {}\n  kubelet: {}\n  model:   {}", found.step, found.kubelet, found.model);
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// A line every ten seconds.

@@ -127,10 +127,16 @@ fn run(
     minor: Minor,
     tally: &mut Tally,
 ) -> anyhow::Result<Option<Difference>> {
-    let requests: Vec<Value> =
-        std::iter::once(session.request()).chain(session.steps.iter().map(Step::request)).collect();
-    let answers = oracle.requests(&requests)?;
-    compare(session, &answers, minor, tally)
+    compare(session, &ask(oracle, session)?, minor, tally)
+}
+
+/// The oracle's answers to a session, the start's first.
+///
+/// # Errors
+/// When the oracle has ended, or an answer is no JSON.
+pub fn ask(oracle: &mut Oracle, session: &Session) -> anyhow::Result<Vec<Value>> {
+    let steps = session.steps.iter().map(Step::request);
+    oracle.requests(&std::iter::once(session.request()).chain(steps).collect::<Vec<_>>())
 }
 
 /// Writes a failure's session, for `tholepin admit --session`.

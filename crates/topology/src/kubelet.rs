@@ -308,7 +308,9 @@ impl Admission<'_> {
     fn pod_zones(&self, state: &NodeState) -> Option<ZoneMask> {
         let allocation = state.allocation(self.pod);
         let memory = allocation.memory.first().map(|block| block.zones);
-        memory.or_else(|| Some(self.kubelet.machine.zones_of(&allocation.cpus)).filter(|zones| !zones.is_empty()))
+        memory.or_else(|| {
+            Some(self.kubelet.machine.zones_of(&allocation.cpus)).filter(|zones| !zones.is_empty())
+        })
     }
 
     fn container_hints<'a>(&'a self, state: &'a NodeState, container: &Container) -> Vec<Hints<'a>> {

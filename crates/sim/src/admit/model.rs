@@ -128,6 +128,22 @@ impl Model {
         self.state.memory.is_by_chance()
     }
 
+    /// What its managers hold.
+    #[must_use]
+    pub fn state(&self) -> &NodeState {
+        &self.state
+    }
+
+    /// The UIDs of admitted pods that have not ended.
+    pub fn pods(&self) -> impl Iterator<Item = &str> {
+        self.pods.iter().map(|pod| &*pod.uid)
+    }
+
+    /// Managers give back what ended pods held.
+    pub fn sweep(&mut self) {
+        self.state.sweep();
+    }
+
     /// The kubelet.
     #[must_use]
     pub fn kubelet(&self) -> &Kubelet {

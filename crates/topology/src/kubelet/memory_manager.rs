@@ -471,8 +471,10 @@ impl MemoryState {
 
     fn has_mixed_groups(&self) -> bool {
         let spans = self.blocks().any(|block| block.zones.len() > 1);
-        spans && self.blocks()
-            .any(|one| self.blocks().any(|other| one.zones.meets(other.zones) && one.zones != other.zones))
+        spans
+            && self.blocks().any(|one| {
+                self.blocks().any(|other| one.zones.meets(other.zones) && one.zones != other.zones)
+            })
     }
 
     fn within(&self, zones: ZoneMask) -> impl Iterator<Item = &ZoneMemory> {

@@ -1,0 +1,100 @@
+use std::path::Path;
+
+use sim::admit::model::Model;
+use sim::admit::session::Step;
+use testkit::oracle::{Oracle, Release};
+use topology::cpuset::CpuSet;
+use topology::kubelet::device_manager::Lowest;
+use topology::kubelet::profile::Minor;
+
+use crate::case::Case;
+use crate::compare::compare;
+use crate::generate::session;
+use crate::search::{Options, ask, search};
+use crate::tally::Tally;
+
+fn minor(text: &str) -> Minor {
+    match text {
+        "1.34" => Minor::V34,
+        "1.35" => Minor::V35,
+        "1.36" => Minor::V36,
+        _ => Minor::V37,
+    }
+}
+
+/// What former searches found, and kubelets answered.
+#[test]
+fn recorded_kubelets_are_understood() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let mut tally = Tally::default();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let case: Case = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let difference = compare(&case.session, &case.answers, minor(&case.kubernetes), &mut tally).unwrap();
+        assert!(difference.is_none(), "{}: {difference:#?}", path.display());
+    }
+    assert!(tally.admissions > 100 && tally.admitted > 50 && tally.reasons.len() > 3, "{tally:?}");
+}
+
+/// A short search; `cargo xtask differential` has the long ones.
+#[test]
+fn the_kubelets_own_packages_agree() {
+    let Ok(program) = Release::default().program() else { return };
+    let options = Options { seed: 36, admissions: 3_000, minor: Minor::V36, program, workers: 2 };
+    let (tally, failures) = search(&options, &|_| {}).unwrap();
+    assert_eq!((tally.mismatches, failures.len()), (0, 0), "{failures:#?}");
+    assert!(tally.reasons.len() > 2 && tally.multi_zone > 0 && tally.restarts > 0, "{tally:?}");
+}
+
+/// A comparison that could not fail would be worth nothing.
+#[test]
+fn a_wrong_model_is_found() {
+    let Ok(program) = Release::default().program() else { return };
+    let mut oracle = Oracle::start(&program).unwrap();
+    let differs = (0..400).any(|number| {
+        let mut session = session(36, number, Minor::V36);
+        let answers = ask(&mut oracle, &session).unwrap();
+        // The model is told of other reserved CPUs than the kubelet.
+        session.kubelet["reservedSystemCPUs"] = "".into();
+        session.kubelet["kubeReserved"]["cpu"] = "4".into();
+        matches!(compare(&session, &answers, Minor::V36, &mut Tally::default()), Ok(Some(_)))
+    });
+    assert!(differs);
+}
+
+/// Nothing is lost and nothing is held twice, whatever pods come and go.
+#[test]
+fn what_pods_give_back_is_what_they_took() {
+    let mut ended = 0;
+    for number in 0..400 {
+        let session = session(7, number, Minor::V36);
+        let Ok(mut model) = Model::start(&session, Minor::V36).unwrap() else { continue };
+        let empty = model.state().clone();
+        for step in &session.steps {
+            match step {
+                Step::Admit { pod } => drop(model.admit(pod, &Lowest).unwrap()),
+                Step::Remove { uid } => model.remove(uid),
+                Step::Restart => {} // A restart may take more than it gives back, as in the kubelet.
+            }
+            let state = model.state();
+            let mut known = state.cpus.shared.clone();
+            for cpus in state.cpus.pods.iter().flat_map(|pod| &pod.containers).map(|(_, cpus)| cpus) {
+                known.insert_all(cpus);
+            }
+            assert!(known.is_subset(model.kubelet().machine().cpus()), "session {number}");
+        }
+        let pods: Vec<String> = model.pods().map(str::to_owned).collect();
+        pods.iter().for_each(|uid| model.remove(uid));
+        model.sweep();
+        let state = model.state();
+        assert!(state.pods.is_empty() && state.cpus.pods.is_empty() && state.memory.pods.is_empty());
+        // Sockets of different sizes let the kubelet hand out CPUs that it keeps for the system.
+        let lost = |one: &CpuSet, other: &CpuSet| one.difference(other);
+        assert!(lost(&empty.cpus.shared, &state.cpus.shared).is_empty(), "session {number}");
+        if !state.memory.is_by_chance() {
+            assert_eq!(state.memory.zones, empty.memory.zones, "session {number}");
+        }
+        ended += 1;
+    }
+    assert!(ended > 300);
+}
