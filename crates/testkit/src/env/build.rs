@@ -81,7 +81,7 @@ pub fn ensure(tell: &mut dyn FnMut(Progress)) -> anyhow::Result<Binaries> {
     Ok(find()?)
 }
 
-/// Builds the oracle of a release, unless somebody else has meanwhile.
+/// Builds the oracle of a release, unless another process has meanwhile.
 ///
 /// # Errors
 /// When the cache cannot be written or the build fails.
