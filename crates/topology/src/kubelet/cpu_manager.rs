@@ -442,8 +442,10 @@ impl CpuState {
     fn release(&mut self, uid: &str) {
         if let Some(at) = self.pods.iter().position(|pod| &*pod.uid == uid) {
             let pod = self.pods.remove(at);
-            pod.containers.iter().for_each(|(_, cpus)| self.shared.insert_all(cpus));
-            self.shared.insert_all(&pod.whole.unwrap_or_default());
+            match &pod.whole {
+                Some(whole) => self.shared.insert_all(whole),
+                None => pod.containers.iter().for_each(|(_, cpus)| self.shared.insert_all(cpus)),
+            }
         }
     }
 
