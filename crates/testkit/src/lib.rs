@@ -6,7 +6,8 @@
 //! ([`net`]) containers are real processes, and network policies hold if asked for.
 //! [`audit`] lists the requests, [`exposition`] the metrics, [`dump`](mod@dump) the objects, and
 //! [`quiescence`] waits until nothing changes. [`proxy`] and [`podresources`] inject the faults that real parts
-//! cannot be made to have, [`attack`] plays hostile clients. Fakes of other operators are in the crate `fakes`.
+//! cannot be made to have, [`attack`] plays hostile clients, [`wall_clock`] jumps. Fakes of other operators are in
+//! the crate `fakes`.
 
 pub mod account;
 pub mod attack;
@@ -32,3 +33,4 @@ pub mod process_group;
 pub mod proxy;
 pub mod quiescence;
 mod serving;
+pub mod wall_clock;
