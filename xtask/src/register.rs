@@ -3,6 +3,7 @@
 //! In: the page. Out: nothing. Never: a look at what the files say.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 
 use crate::tree::root;
 
@@ -48,4 +49,20 @@ fn each_requirement_has_a_row() {
         assert!(row[3..].iter().all(|cell| cell.starts_with('`') || cell.starts_with('*')), "{row:?}");
         assert!(!paths(row[3]).is_empty(), "{row:?}");
     }
+}
+
+/// The page of weaknesses names tests that are there: what is between backquotes in the second column.
+#[test]
+fn what_holds_a_finding_is_there() {
+    const FINDINGS: &str = "docs/findings.md";
+    let text = std::fs::read_to_string(root().join(FINDINGS)).unwrap();
+    let mended = text.split("## Left").next().unwrap();
+    let rows = mended.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| weakness"));
+    let cells = rows.map(|line| line.split(" | ").nth(1).unwrap_or_default());
+    let named: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    assert!(named.len() > 60, "{named:?}");
+    let sources = Command::new("git").args(["grep", "-h", "fn ", "--", "*.rs"]).current_dir(root()).output();
+    let sources = String::from_utf8(sources.unwrap().stdout).unwrap();
+    let absent: Vec<_> = named.into_iter().filter(|name| !sources.contains(&format!("fn {name}("))).collect();
+    assert_eq!(absent, [""; 0], "{FINDINGS} names tests that are not there");
 }

@@ -28,7 +28,11 @@ pub(crate) fn run(args: &[OsString]) -> anyhow::Result<()> {
 }
 
 /// The same with more variables in the environment. With variables, `each_line` gets each line of the output.
-fn run_with(args: &[OsString], env: &[(&str, &str)], each_line: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
+fn run_with(
+    args: &[OsString],
+    env: &[(&str, OsString)],
+    each_line: &mut dyn FnMut(&str),
+) -> anyhow::Result<()> {
     let skipped = why_not();
     if let Some(reason) = &skipped {
         warn(reason);
@@ -40,7 +44,7 @@ fn run_with(args: &[OsString], env: &[(&str, &str)], each_line: &mut dyn FnMut(&
     if !selects_packages(args) {
         test.arg("--workspace");
     }
-    test.args(args).env(testkit::env::THOLEPIN, tholepin).envs(env.iter().copied());
+    test.args(args).env(testkit::env::THOLEPIN, tholepin).envs(env.iter().map(|(name, value)| (name, value)));
     // The same run twice is the same run. Searching for more is another seed, or `cargo test` without any.
     if std::env::var_os(SEED).is_none() {
         test.env(SEED, "1");

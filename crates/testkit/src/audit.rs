@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -146,6 +147,25 @@ impl Request {
             name => name,
         }
     }
+
+    /// The rules that allow no more than this request, whatever the name of its object: its verb, and `create` where
+    /// an apply has made the object.
+    #[must_use]
+    pub fn rules(&self) -> Vec<PolicyRule> {
+        let object = &self.object_ref;
+        let resource = match object.subresource.as_str() {
+            "" => object.resource.clone(),
+            subresource => format!("{}/{subresource}", object.resource),
+        };
+        let made = self.verb == "patch" && self.response_status.code == 201;
+        let rule = |verb: &str| PolicyRule {
+            api_groups: Some(vec![object.api_group.clone()]),
+            resources: Some(vec![resource.clone()]),
+            verbs: vec![verb.to_owned()],
+            ..PolicyRule::default()
+        };
+        [Some(self.verb.as_str()), made.then_some("create")].into_iter().flatten().map(rule).collect()
+    }
 }
 
 impl fmt::Display for Request {
@@ -182,6 +202,13 @@ mod tests {
         let all = audit.requests().unwrap();
         let seen: Vec<_> = all.iter().map(|request| (request.name(), request.response_status.code)).collect();
         assert_eq!(seen, [("n", 403), ("p", 201)]);
+        let verbs = |request: &Request| {
+            request.rules().into_iter().map(|rule| rule.verbs.concat()).collect::<Vec<_>>()
+        };
+        assert_eq!((verbs(&all[0]), verbs(&all[1])), (vec!["patch".to_owned()], vec!["create".to_owned()]));
+        let mut made = all[0].clone();
+        made.response_status.code = 201;
+        assert_eq!(verbs(&made), ["patch", "create"]);
         let denied: Vec<_> = audit.denied().unwrap().iter().map(Request::to_string).collect();
         assert_eq!(denied, ["somebody: patch /api/v1/nodes/n answered 403 no"]);
     }

@@ -6,8 +6,8 @@
 //! ([`net`]) containers are real processes, and network policies hold if asked for.
 //! [`audit`] lists the requests, [`exposition`] the metrics, [`dump`](mod@dump) the objects, and
 //! [`quiescence`] waits until nothing changes. [`proxy`] and [`podresources`] inject the faults that real parts
-//! cannot be made to have, [`attack`] plays hostile clients. [`oracle`] asks the kubelet's managers
-//! without a kubelet. Fakes of other operators are in the crate `fakes`.
+//! cannot be made to have, [`attack`] plays hostile clients, [`wall_clock`] jumps. [`oracle`] asks the kubelet's
+//! managers without a kubelet. Fakes of other operators are in the crate `fakes`.
 
 pub mod account;
 pub mod attack;
@@ -34,3 +34,4 @@ pub mod process_group;
 pub mod proxy;
 pub mod quiescence;
 mod serving;
+pub mod wall_clock;

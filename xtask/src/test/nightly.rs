@@ -3,12 +3,14 @@
 //! In: names of long versions, or none for all. Out: a row for each in docs/figures.md, with commit and date; an error
 //! if one fails, after all have run. What each variable does is in docs/rig.md.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
+use crate::image;
 use crate::tree::root;
 
 /// The page, and the lines around the record.
@@ -36,10 +38,18 @@ const fn long(
     Long { name, variables, test, says }
 }
 
+/// The value of a variable that stands for the path of the program that is in images. It is built first.
+const SHIPPED: &str = "PROGRAM";
+
 /// In the order in which they run.
 const LONG: &[Long] = &[
     long("bad-input", &[("BAD_INPUTS", "5000")], "-p tholepin --test it -- bad_input::", "bad_input: "),
-    long("attack", &[("ATTACK_SECONDS", "60")], "-p tholepin --test it -- attack::", "attack: "),
+    long(
+        "attack",
+        &[("ATTACK_SECONDS", "60"), ("ATTACK_PROGRAM", SHIPPED)],
+        "-p tholepin --test it -- attack::",
+        "attack: ",
+    ),
     long(
         "search",
         &[("FROM", "0"), ("TO", "5000"), ("COUNT", "1"), ("DOMAIN", "ends,mixed")],
@@ -165,13 +175,25 @@ impl Long {
         let mut line = |line: &str| {
             said.extend(self.said(line).map(str::to_owned));
         };
-        let passed = super::run_with(&args, self.variables, &mut line).is_ok();
+        let result = self.environment().and_then(|env| super::run_with(&args, &env, &mut line));
+        if let Err(error) = &result {
+            eprintln!("{}: {error:#}", self.name);
+        }
+        let passed = result.is_ok();
         let result = match passed {
             false => FAILED.to_owned(),
             true if said.is_empty() => "passed".to_owned(),
             true => said.join("; "),
         };
         Row { name: self.name, result, took: began.elapsed() }
+    }
+
+    /// The variables with their values.
+    fn environment(&self) -> anyhow::Result<Vec<(&'static str, OsString)>> {
+        let value = |text: &str| -> anyhow::Result<OsString> {
+            if text == SHIPPED { Ok(image::program()?.into()) } else { Ok(text.into()) }
+        };
+        self.variables.iter().map(|(name, text)| Ok((*name, value(text)?))).collect()
     }
 
     /// What the test measured, if this line of its output says so. The first line comes after libtest's own words.

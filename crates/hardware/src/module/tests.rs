@@ -271,3 +271,15 @@ fn dependencies_have_no_owner_and_can_be_found() {
     check(&dra(json!({})), true, &["ServiceAccount acc-module-plugin", "RoleBinding acc-module-scc"]);
     check(&dra(json!({ "serviceAccountName": "theirs" })), true, &[]);
 }
+
+#[test]
+fn our_plugin_has_a_token_for_resource_claims_alone() {
+    let token = |args: Value| {
+        let resources = json!([{ "name": "example.com/acc", "discovery": {} }]);
+        let plugin = json!({ "config": { "version": "v1alpha1", "resources": resources }, "args": args });
+        made(&with(json!({ "devicePlugin": plugin })))["spec"]["devicePlugin"]["automountServiceAccountToken"]
+            .clone()
+    };
+    assert_eq!(token(json!([])), false);
+    assert_eq!(token(json!(["--dra"])), Value::Null);
+}

@@ -1,17 +1,25 @@
 //! Stolen tokens: what the account of each shipped program can write, tried with its own token on a real API server.
 //!
-//! In: everything that `deploy`, the operator and the hardware controller install. Out: docs/rights.md, which the test
-//! keeps (`UPDATE_DOCS=1` writes it). Never: a change of the cluster; each attempt is a dry run, which passes
-//! authentication, authorization and admission.
+//! In: everything that `deploy`, the operator and the hardware controller install, by default and on request. Out:
+//! docs/rights.md, which the test keeps (`UPDATE_DOCS=1` writes it). Never: a change of the cluster; each attempt is a
+//! dry run, which passes authentication, authorization and admission.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
 use axum::http::Request;
+use deployer::manifests::access::ServiceAccountRef;
+use deployer::manifests::meta::{PodSecurityLevel, namespace};
+use deployer::manifests::resource_claims;
+use deployer::options::{Options as Choices, Updater};
 use deployer::part::Component;
 use deployer::platform::Platform;
 use fakes::kmm;
+use futures::{StreamExt as _, future, stream};
+use hardware::cluster_state::{Config, Environment};
+use hardware::module::Desired;
+use hardware::node_states::ObjectNames;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::{Api, ListParams, Patch, PatchParams};
 use kube::discovery::{Discovery, Scope};
@@ -32,7 +40,11 @@ const THEIRS: &str = "kube-system";
 /// The name of the objects of others that are to be changed, where there are some.
 const NAME: &str = "drill";
 const PAGE: &str = "docs/rights.md";
+/// The namespace of a DeviceConfig.
+const DRIVERS: &str = "drivers";
 
+/// Attempts at a time.
+const AT_ONCE: usize = 4;
 /// The verbs that write.
 const VERBS: [&str; 5] = ["create", "update", "patch", "delete", "deletecollection"];
 
@@ -75,7 +87,7 @@ fn a_stolen_token_writes_what_its_program_writes_and_nothing_else() {
         }
         rig.quiet().await;
         machine_configs(&rig.control).await;
-        let page = drill(&rig.control, &admin).await;
+        let page = drill(&mut rig, &admin).await;
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(&path, &page).unwrap();
@@ -86,13 +98,44 @@ fn a_stolen_token_writes_what_its_program_writes_and_nothing_else() {
     .unwrap();
 }
 
-/// What does not come from the operator: exporter and scheduler of `deploy`, the hardware controller.
+/// What does not come from the operator: the programs of `deploy`, the hardware controller, a device plugin with
+/// resource claims, and the accounts of a DeviceConfig.
 async fn others(admin: &Client) {
     kmm::install(admin).await.unwrap();
-    let parts = deployer::manifests::parts(&deployer::options::Options::default(), &Component::ALL).unwrap();
+    deployed(admin, &Choices::default()).await;
+    let account = ServiceAccountRef { namespace: resource_claims::NAMESPACE, name: resource_claims::ACCOUNT };
+    apply(admin, &resource_claims::objects(account), false).await;
+    apply(admin, &hardware::manifests::objects(&hardware::manifests::options()), false).await;
+    apply(admin, &of_a_device_config(), false).await;
+}
+
+/// What `deploy` makes.
+async fn deployed(admin: &Client, choices: &Choices) {
+    let parts = deployer::manifests::parts(choices, &Component::ALL).unwrap();
     let objects: Vec<Object> = parts.iter().flat_map(|part| part.objects().to_vec()).collect();
     apply(admin, &objects, false).await;
-    apply(admin, &hardware::manifests::objects(&hardware::manifests::options()), false).await;
+}
+
+/// The namespace of a DeviceConfig, and what its Module depends on: accounts for loader and plugin, on OpenShift with
+/// a constraint that lets them be privileged.
+fn of_a_device_config() -> Vec<Object> {
+    let object = json!({
+        "metadata": { "name": "acc", "namespace": DRIVERS },
+        "spec": {
+            "driverImage": "registry.example/a", "driverVersion": "1.0.0", "nodeSelector": { "a": "b" },
+            "devicePlugin": { "config": {
+                "version": "v1alpha1", "resources": [{ "name": "example.com/acc", "discovery": {} }],
+            } },
+        },
+    });
+    let config = Config::of(serde_json::from_value(object).unwrap());
+    let names = ObjectNames::of(&config).unwrap();
+    let environment = Environment { openshift: true, image: "registry.example/tholepin:1".to_owned() };
+    let desired = Desired { config: &config, names: &names, environment: &environment };
+    let mut objects =
+        vec![Object::new(&namespace(DRIVERS, PodSecurityLevel::Privileged, Platform::OpenShift))];
+    objects.extend(desired.dependencies(true));
+    objects
 }
 
 /// Objects of others, of the kinds that some account may write.
@@ -121,6 +164,13 @@ async fn theirs(admin: &Client, namespaces: &[&str]) {
         json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
             "spec": { "config": { "ignition": { "version": "3.2.0" } } },
+        }),
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+            "spec": {
+                "driver": "a.example", "nodeName": "elsewhere", "devices": [{ "name": "a" }],
+                "pool": { "name": "elsewhere", "generation": 1, "resourceSliceCount": 1 },
+            },
         }),
     ];
     let namespaced = [
@@ -161,33 +211,194 @@ fn plural(kind: &str) -> String {
     }
 }
 
-/// Tries everything with the token of every account of ours.
-async fn drill(control: &ControlPlane, admin: &Client) -> String {
-    let targets = targets(admin).await;
-    let accounts: Api<ServiceAccount> = Api::all(admin.clone());
-    let mut page = HEAD.to_owned();
-    for account in accounts.list(&ListParams::default()).await.unwrap().items {
-        let (namespace, name) = (account.namespace().unwrap(), account.name_any());
-        if namespace.starts_with("kube-") || name == "default" {
-            continue;
-        }
-        theirs(admin, &[&namespace, THEIRS]).await;
-        let account = Account::of(control, &namespace, &name).await.unwrap();
-        let granted = granted(admin, &account, &namespace, &targets).await;
-        let attempts: usize = granted.attempts;
-        let _ = write!(page, "\n## {namespace}/{name}\n\n");
-        let _ = writeln!(page, "{attempts} attempts, all refused but these:\n");
-        page += "| resource | where | verbs |\n|---|---|---|\n";
-        if granted.allowed.is_empty() {
-            page += "| none | | |\n";
-        }
-        for ((resource, place), verbs) in &granted.allowed {
-            let verbs: Vec<_> = VERBS.into_iter().filter(|verb| verbs.contains(verb)).collect();
-            let _ = writeln!(page, "| `{resource}` | {place} | {} |", verbs.join(", "));
+/// Tries everything with the token of every account of ours, and of those that have other rights on request.
+async fn drill(rig: &mut Rig, admin: &Client) -> String {
+    let targets = all_targets(admin).await;
+    let mut page = Page { text: HEAD.to_owned(), reasons: BTreeSet::new(), accounts: BTreeSet::new() };
+    page.accounts(&rig.control, &targets).await;
+    let nfd = json!({ "spec": { "updaterType": "NFD" } });
+    rig.merge("NUMAResourcesOperator", "numaresourcesoperator", &nfd).await;
+    until("pods of NFD", async || {
+        let set = rig.get("DaemonSet", "numaresourcesoperator-worker").await.unwrap();
+        set["spec"]["template"]["spec"]["containers"][0]["name"] == "nfd-topology-updater"
+    })
+    .await;
+    rig.quiet().await;
+    page.account(&rig.control, (NAMESPACE, "rte"), " with NFD", &targets).await;
+    // It would put its roles right.
+    rig.stop().await;
+    let go = operator::rbac::other_schedulers();
+    rig.merge("ClusterRole", "topology-aware-scheduler", &json!({ "rules": go })).await;
+    let account = Account::of(&rig.control, NAMESPACE, "secondary-scheduler").await.unwrap();
+    account.wait_until_allowed(&go, &[]).await.unwrap();
+    page.account(&rig.control, (NAMESPACE, "secondary-scheduler"), " with the Go image", &targets).await;
+    // The Go deployer's programs, whose cluster-wide names are those of the operator.
+    for kind in ["ClusterRole", "ClusterRoleBinding"] {
+        rig.delete(kind, "topology-aware-scheduler").await;
+    }
+    let mut peers = Choices::peers();
+    peers.updater.kind = Updater::Nfd;
+    deployed(admin, &peers).await;
+    let targets = all_targets(admin).await;
+    page.accounts(&rig.control, &targets).await;
+    page.tried(&targets);
+    let known: BTreeSet<usize> = (0..REASONS.len()).collect();
+    let unused: Vec<_> = known.difference(&page.reasons).map(|at| REASONS[*at]).collect();
+    let unreasoned: Vec<_> = page.text.lines().filter(|line| line.contains(NO_REASON)).collect();
+    assert!(
+        (unused.is_empty(), unreasoned.is_empty()) == (true, true),
+        "{unused:#?} {unreasoned:#?} {}",
+        page.text
+    );
+    page.text
+}
+
+/// The page as far as it is written.
+struct Page {
+    text: String,
+    /// Which of [`REASONS`] were needed.
+    reasons: BTreeSet<usize>,
+    /// Accounts with a section.
+    accounts: BTreeSet<(String, String)>,
+}
+
+impl Page {
+    /// Tries everything with the token of every account that has no section yet.
+    async fn accounts(&mut self, control: &ControlPlane, targets: &[Target]) {
+        let accounts: Api<ServiceAccount> = Api::all(control.client().await.unwrap());
+        for account in accounts.list(&ListParams::default()).await.unwrap().items {
+            let (namespace, name) = (account.namespace().unwrap(), account.name_any());
+            let is_ours = !namespace.starts_with("kube-") && name != "default" && name != NAME;
+            if is_ours && self.accounts.insert((namespace.clone(), name.clone())) {
+                self.account(control, (&namespace, &name), "", targets).await;
+            }
         }
     }
-    page
+
+    /// Tries everything with the token of an account; `with` says what it was asked for beside the defaults.
+    async fn account(
+        &mut self,
+        control: &ControlPlane,
+        (namespace, name): (&str, &str),
+        with: &str,
+        targets: &[Target],
+    ) {
+        let admin = control.client().await.unwrap();
+        theirs(&admin, &[namespace, THEIRS]).await;
+        let account = Account::of(control, namespace, name).await.unwrap();
+        let granted = granted(&admin, &account, namespace, targets).await;
+        let title = format!("{namespace}/{name}{with}");
+        let _ = write!(self.text, "\n## {title}\n\n");
+        if granted.allowed.is_empty() {
+            let _ = writeln!(self.text, "{} attempts, all refused.", granted.attempts);
+            return;
+        }
+        let _ = writeln!(self.text, "{} attempts, all refused but these:\n", granted.attempts);
+        self.text += "| resource | where | verbs | why |\n|---|---|---|---|\n";
+        for ((resource, place), verbs) in &granted.allowed {
+            let verbs: Vec<_> = VERBS.into_iter().filter(|verb| verbs.contains(verb)).collect();
+            let why = self.why(&title, resource);
+            let _ = writeln!(self.text, "| `{resource}` | {place} | {} | {why} |", verbs.join(", "));
+        }
+    }
+
+    fn why(&mut self, title: &str, resource: &str) -> &'static str {
+        let of = |(account, about, _): &(&str, &str, &str)| title.contains(account) && *about == resource;
+        let at = REASONS.iter().position(of);
+        match at {
+            Some(at) => {
+                self.reasons.insert(at);
+                REASONS[at].2
+            }
+            None => NO_REASON,
+        }
+    }
+
+    fn tried(&mut self, targets: &[Target]) {
+        self.text += "\n## What was tried\n\nWith each account, in each place:\n\n";
+        self.text += "| resource | places | verbs |\n|---|---|---|\n";
+        let rows: BTreeMap<String, String> = targets
+            .iter()
+            .filter_map(|target| {
+                let verbs: Vec<_> = VERBS.into_iter().filter(|verb| target.has(verb)).collect();
+                let places = if target.namespaced { "its namespace, `kube-system`" } else { "cluster" };
+                let name = target.full_name();
+                let row = format!("| `{name}` | {places} | {} |\n", verbs.join(", "));
+                (!verbs.is_empty()).then_some((name, row))
+            })
+            .collect();
+        self.text.extend(rows.into_values());
+    }
 }
+
+/// What a right has for which [`REASONS`] has none.
+const NO_REASON: &str = "NO REASON";
+
+/// Why an account may write what is not its own: a part of the account's title, the resource, the reason. The first
+/// that fits counts.
+const REASONS: &[(&str, &str, &str)] = &[
+    (
+        "controller-manager",
+        "configmaps",
+        "configurations of exporters, named after pools, which a role cannot limit",
+    ),
+    ("controller-manager", "daemonsets.apps", "exporters, named after pools, which a role cannot limit"),
+    (
+        "controller-manager",
+        "noderesourcetopologies.topology.node.k8s.io",
+        "it gives reports their owner and deletes those without a node; the rest to pass on to exporters, which a policy ties to their nodes",
+    ),
+    (
+        "controller-manager",
+        "numaresourcesoperators.nodetopology.openshift.io/status",
+        "what it reports to users",
+    ),
+    (
+        "controller-manager",
+        "numaresourcesschedulers.nodetopology.openshift.io/status",
+        "what it reports to users",
+    ),
+    (
+        "controller-manager",
+        "pods/binding",
+        "to pass on to its scheduler: the API server lets only holders of a right grant it",
+    ),
+    (
+        "controller-manager",
+        "pods/status",
+        "to pass on: to its scheduler everywhere, to exporters in its namespace",
+    ),
+    ("", "leases.coordination.k8s.io", "the lease of its leader; no role can limit the name of a new object"),
+    ("", "events.events.k8s.io", "what it tells users about their objects"),
+    ("hardware-controller", "deviceconfigs.hardware.tholepin.dev", "the finalizer"),
+    ("hardware-controller", "deviceconfigs.hardware.tholepin.dev/status", "what it reports to users"),
+    (
+        "hardware-controller",
+        "pods/eviction",
+        "users' pods leave a node before its driver changes, where they asked for that",
+    ),
+    (
+        "nfd-topology-updater",
+        "noderesourcetopologies.topology.node.k8s.io",
+        "reports; the Go program has no policy that ties it to its node",
+    ),
+    ("topology-aware-controller", "podgroups.scheduling.sigs.k8s.io", "the Go plugin's groups of pods"),
+    ("scheduler", "pods/binding", "it places pods"),
+    ("scheduler", "pods/status", "why a pod waits"),
+    ("scheduler", "podgroups.scheduling.sigs.k8s.io", "other plugins of the Go scheduler"),
+    ("scheduler", "pods", "the Go scheduler preempts pods"),
+    ("scheduler", "bindings", "as the Go scheduler has it"),
+    ("scheduler", "events", "as the Go scheduler has it"),
+    ("scheduler", "endpoints", "leases of older versions of the Go scheduler"),
+    ("scheduler", "persistentvolumeclaims", "the Go scheduler chooses volumes"),
+    ("scheduler", "persistentvolumes", "the Go scheduler chooses volumes"),
+    ("scheduler", "tokenreviews.authentication.k8s.io", "the Go scheduler asks who reads its metrics"),
+    (
+        "scheduler",
+        "subjectaccessreviews.authorization.k8s.io",
+        "the Go scheduler asks who may read its metrics",
+    ),
+];
 
 /// Of MachineConfigs the operator's account writes those of its names with its content. Each differs from one that it
 /// may make in one thing.
@@ -218,11 +429,11 @@ async fn machine_configs(control: &ControlPlane) {
 const HEAD: &str = "# Rights of each account
 
 The token of an account allows exactly these writes. A test takes the token of each account that `tholepin deploy`, the
-operator and the hardware controller install, bound to a pod on a node. It tries each verb on each resource of a real API
-server with OpenShift's kinds, against objects of others: in the account's own namespace, in `kube-system`, or in the
-cluster. Rights to objects of one name are not in these tables; the roles in `tholepin render` show them. So an exporter
-has no line for its own node's report: the table has what it could do to others. Each account may also ask what it is
-and may do.
+operator and the hardware controller install, bound to a pod on a node: by default, and with NFD or the Go plugin's
+programs in the place of ours. It tries each verb on each resource of a real API server with OpenShift's kinds, against
+objects of others: in the account's own namespace, in `kube-system`, or in the cluster. Rights to objects of one name
+are not in these tables; the roles in `tholepin render` show them. So an exporter has no line for its own node's report:
+the table has what it could do to others. Each account may also ask what it is and may do.
 
 `UPDATE_DOCS=1 cargo xtask test -p operator --test it -- drill` writes this page.
 ";
@@ -238,20 +449,25 @@ async fn granted(admin: &Client, account: &Account<'_>, namespace: &str, targets
     let connection = Connection::open(&Options { kubeconfig, ..Options::default() }).await.unwrap();
     let client = connection.client_with_timeout(PATIENCE).unwrap();
     let mut granted = Granted { attempts: 0, allowed: BTreeMap::new() };
+    let mut attempts = Vec::new();
     for target in targets {
         let places: &[(&str, &'static str)] = match target.namespaced {
             true => &[(namespace, "its namespace"), (THEIRS, "any namespace")],
             false => &[("", "cluster")],
         };
         for verb in VERBS.into_iter().filter(|verb| target.has(verb)) {
-            for (namespace, place) in places {
-                granted.attempts += 1;
-                if !is_refused([&client, admin], target, verb, namespace).await {
-                    let key = (target.full_name(), *place);
-                    granted.allowed.entry(key).or_default().insert(verb);
-                }
-            }
+            attempts.extend(places.iter().map(|(namespace, place)| (target, verb, *namespace, *place)));
         }
+    }
+    granted.attempts = attempts.len();
+    let (client, admin) = (&client, admin);
+    let tried = stream::iter(attempts).map(async |(target, verb, namespace, place)| {
+        let passes = !is_refused([client, admin], target, verb, namespace).await;
+        passes.then(|| ((target.full_name(), place), verb))
+    });
+    let passed: Vec<_> = tried.buffer_unordered(AT_ONCE).filter_map(future::ready).collect().await;
+    for (key, verb) in passed {
+        granted.allowed.entry(key).or_default().insert(verb);
     }
     // A right everywhere is one in its own namespace, too.
     let everywhere: Vec<_> =
@@ -337,7 +553,7 @@ async fn forbids(client: &Client, verb: &str, path: &str, body: &Value) -> bool 
 }
 
 /// Everything that can be written in the cluster.
-async fn targets(admin: &Client) -> Vec<Target> {
+async fn all_targets(admin: &Client) -> Vec<Target> {
     let discovery = Discovery::new(admin.clone()).run().await.unwrap();
     let mut targets = Vec::new();
     for group in discovery.groups() {

@@ -12,9 +12,12 @@ use deployer::platform::Platform;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use k8s_openapi::api::rbac::v1::ClusterRole;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::DeleteParams;
 use objects::Object;
-use operator::cluster_state::{ClusterState, Environment, Image, KubeletSettings, NodePoolConfig};
+use operator::cluster_state::{
+    ClusterState, Environment, Image, KubeletConfig, KubeletSettings, MachineConfigPool, NodePoolConfig,
+};
 use operator::desired::Desired;
 use operator::{kubeletconfig, numaresourcesoperator};
 use serde::de::DeserializeOwned;
@@ -58,8 +61,10 @@ fn layouts() -> Vec<Layout> {
             Some("/etc/kubernetes/kubelet/config.json"),
         ),
         on(json!({ "config": "single-numa-node/container" }), USUAL, None),
-        Layout { platform: Platform::HyperShift, stated: Value::Null, root: USUAL, file: None },
     ];
+    for platform in [Platform::OpenShift, Platform::HyperShift] {
+        all.push(Layout { platform, stated: Value::Null, root: USUAL, file: None });
+    }
     for name in ["k3s", "rke2", "talos", "eks", "gke", "aks", "openshift"] {
         all.push(on(json!({ "distribution": name }), USUAL, None));
     }
@@ -124,8 +129,12 @@ impl Played<'_> {
         assert!(exit.success(), "{name}: {exit}: {}", process.log_tail(20));
         let report = self.seen.get("NodeResourceTopology", "node-0").await.unwrap();
         let attributes = report["attributes"].as_array().unwrap();
-        let policy = attributes.iter().find(|one| one["name"] == "topologyManagerPolicy").unwrap();
-        assert_eq!(policy["value"], POLICY, "{name}: {report}");
+        let policy = attributes.iter().find(|one| one["name"] == "topologyManagerPolicy");
+        assert_eq!(
+            policy.map(|policy| &policy["value"]),
+            Some(&json!(POLICY)),
+            "{name}: {config:?} {report}"
+        );
         // Where the configuration is read, it is known whole.
         let whole =
             attributes.iter().any(|one| one["name"] == "cpuManagerPolicy" && one["value"] == "static");
@@ -237,24 +246,36 @@ fn furnish(node: &Path, machine: &ClusterNode, layout: &Layout) {
 /// The objects that the operator makes there, and the configuration of the exporters.
 fn wanted(layout: &Layout) -> (Vec<Object>, Option<String>) {
     let image = Image { name: IMAGE.to_owned(), pull_policy: String::new() };
-    let kubernetes = layout.platform == Platform::Kubernetes;
+    let version = if layout.platform.is_openshift() { "4.20.1" } else { "v1.36.3" };
     let mut cluster = ClusterState::new(Environment {
         platform: layout.platform,
-        version: if kubernetes { "v1.36.3" } else { "4.20.1" }.parse().ok(),
+        version: version.parse().ok(),
         namespace: NAMESPACE.to_owned(),
         own: image.clone(),
         image,
         ..Environment::default()
     });
     let mut group = json!({ "poolName": "workers" });
-    if kubernetes {
-        group["nodeSelector"] = json!({});
-        // Its kubelets did not answer the operator, so each exporter has to find out by itself.
-        cluster.kubelets.insert("workers".to_owned(), BTreeMap::new());
-    } else {
-        let settings = KubeletSettings { policy: Some(POLICY.to_owned()), scope: None };
-        let config = NodePoolConfig { node_pool: "workers".to_owned(), payload: Some(Ok(settings)) };
-        cluster.node_pool_configs.insert("config".to_owned(), config);
+    let payload = Some(Ok(KubeletSettings { policy: Some(POLICY.to_owned()), scope: None }));
+    match layout.platform {
+        Platform::Kubernetes => {
+            group["nodeSelector"] = json!({});
+            // Its kubelets did not answer the operator, so each exporter has to find out by itself.
+            cluster.kubelets.insert("workers".to_owned(), BTreeMap::new());
+        }
+        Platform::OpenShift => {
+            let labels = BTreeMap::from([("pools.example.com/workers".to_owned(), String::new())]);
+            let selector = LabelSelector { match_labels: Some(labels.clone()), ..LabelSelector::default() };
+            let node_selector = Some(selector.clone());
+            let pool = MachineConfigPool { labels, node_selector, ..MachineConfigPool::default() };
+            cluster.pools.insert("workers".to_owned(), pool);
+            let config = KubeletConfig { pool_selector: Some(selector), payload, ..KubeletConfig::default() };
+            cluster.kubelet_configs.insert("config".to_owned(), config);
+        }
+        Platform::HyperShift => {
+            let config = NodePoolConfig { node_pool: "workers".to_owned(), payload };
+            cluster.node_pool_configs.insert("config".to_owned(), config);
+        }
     }
     let object = json!({
         "metadata": { "name": keys::OPERATOR, "uid": "u", "generation": 1 },

@@ -5,12 +5,22 @@
 //! default.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use api::nrt::NodeResourceTopology;
 use deployer::platform::Platform;
 use fakes::openshift::mco::Mco;
 use fakes::openshift::{kubelet_config, make, pool};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
+use kube::{Api, ResourceExt as _};
+use runtime::client::{Connection, Options, is_conflict, is_not_found};
 use serde_json::{Value, json};
+use testkit::account::Account;
 use testkit::dump::Dump;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::go_operator::{self, MANAGER, Owners};
@@ -108,6 +118,7 @@ fn objects_of_the_go_operator_are_taken_over_in_place() {
         let theirs = names(&foreign());
         let before = (uids(rig, &kept).await, only(&rig.dump().await, &theirs));
 
+        let (running, written) = running_go_exporters_write_until_they_are_replaced(rig).await;
         let began = Instant::now();
         // Its scheduler's image is in no list of trusted digests: it runs, so it stays.
         rig.operate().await;
@@ -118,6 +129,12 @@ fn objects_of_the_go_operator_are_taken_over_in_place() {
         for kind in ["operator", "scheduler"] {
             rig.until_true(kind, "Available", "", "").await;
         }
+        // Once more with all that is there now.
+        let so_far = written.load(Ordering::Relaxed);
+        until("writes", async || running.is_finished() || written.load(Ordering::Relaxed) > so_far + 1).await;
+        assert!(!running.is_finished(), "{:?}", running.await);
+        running.abort();
+        println!("upgrade: {} times a Go exporter wrote its object and its pod's status", so_far + 2);
         let writes = rig.quiet().await;
         println!("upgrade: taken over in {:?} with {writes} writes", began.elapsed());
         assert_eq!(uids(rig, &kept).await, before.0, "nothing is made anew");
@@ -139,6 +156,48 @@ fn objects_of_the_go_operator_are_taken_over_in_place() {
         testkit::dump::assert_same(&settled, &rig.dump().await);
         rig.print_events("upgrade").await;
     });
+}
+
+/// A Go exporter that still runs: it reads its object and its pod, and writes both whole, all the time. It ends at the
+/// first refusal. Returns how often it has written so far.
+async fn running_go_exporters_write_until_they_are_replaced(rig: &Rig) -> (JoinHandle<()>, Arc<AtomicUsize>) {
+    const NAME: &str = "go-exporter";
+    let account = Account::of(&rig.control, NAMESPACE, "rte").await.unwrap();
+    let pod = account.pod(NAME, "master-0").await.unwrap();
+    let kubeconfig = Some(account.kubeconfig(Some(&pod)).await.unwrap());
+    let connection = Connection::open(&Options { kubeconfig, ..Options::default() }).await.unwrap();
+    let client = connection.client_with_timeout(PATIENCE).unwrap();
+    let reports: Api<NodeResourceTopology> = Api::all(client.clone());
+    let pods: Api<Pod> = Api::namespaced(client, NAMESPACE);
+    let written = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&written);
+    // The operator writes too: a conflict is no refusal.
+    let allowed = |result: kube::Result<()>| match result {
+        Err(error) if !is_conflict(&error) && !is_not_found(&error) => panic!("{error}"),
+        _ => {}
+    };
+    let running = tokio::spawn(async move {
+        let fresh = json!({ "metadata": { "name": "master-0" }, "zones": [] });
+        loop {
+            let params = PostParams::default();
+            let mut report = match reports.get_opt("master-0").await.unwrap() {
+                Some(report) => report,
+                None => {
+                    let fresh = serde_json::from_value(fresh.clone()).unwrap();
+                    reports.create(&params, &fresh).await.unwrap()
+                }
+            };
+            let number = count.load(Ordering::Relaxed).to_string();
+            report.annotations_mut().insert("written".to_owned(), number);
+            allowed(reports.replace("master-0", &params, &report).await.map(drop));
+            let pod = pods.get(NAME).await.unwrap();
+            allowed(pods.replace_status(NAME, &params, &pod).await.map(drop));
+            count.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    until("its first writes", async || running.is_finished() || written.load(Ordering::Relaxed) > 1).await;
+    (running, written)
 }
 
 /// Everything that stays is ours now, says what we say, and nothing else.
@@ -194,7 +253,7 @@ pub(crate) async fn rest(rig: &Rig, name: &str) {
     let seconds = number("REST", 5);
     let rounds = rig.metric("tholepin_operator_reconciles_total").await;
     let writes = rig.writes();
-    tokio::time::sleep(std::time::Duration::from_secs(seconds)).await;
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
     let after = rig.metric("tholepin_operator_reconciles_total").await;
     println!(
         "{name}: in {seconds} s at rest {} reconciles, {} writes",

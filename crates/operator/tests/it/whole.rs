@@ -68,20 +68,47 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
     .unwrap();
 }
 
-/// Rights of exporters and scheduler that need no use here, and what uses them.
+/// Rights of exporters and scheduler that need no use here, and the tests that use them: crate, module, function.
 const USED_ELSEWHERE: [(&str, &str); 11] = [
-    ("topology.node.k8s.io/noderesourcetopologies[]: get", "doubted writes"),
-    ("topology.node.k8s.io/noderesourcetopologies[]: list", "servers that send no lists by watch"),
-    ("topology.node.k8s.io/noderesourcetopologies[]: update", "Go exporters, until they are replaced"),
-    ("/nodes[]: get", "exporters that own their reports by node"),
-    ("/nodes[]: list", "servers that send no lists by watch"),
-    ("/pods[]: list", "servers that send no lists by watch"),
-    ("/pods/status[]: update", "Go exporters, until they are replaced"),
-    ("events.k8s.io/events[]: patch", "events that repeat"),
-    ("coordination.k8s.io/leases[]: create", "several replicas"),
-    ("coordination.k8s.io/leases[numa-scheduler-leader]: get", "several replicas"),
-    ("coordination.k8s.io/leases[numa-scheduler-leader]: update", "several replicas"),
+    (
+        "topology.node.k8s.io/noderesourcetopologies[]: get",
+        "exporter faults/apiserver answer_lost_after_the_object_was_changed",
+    ),
+    (
+        "topology.node.k8s.io/noderesourcetopologies[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    // Go exporters, until they are replaced.
+    ("topology.node.k8s.io/noderesourcetopologies[]: update", "exporter access every_role_there_is_suffices"),
+    ("/nodes[]: get", "exporter access every_role_there_is_suffices"),
+    ("/nodes[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    ("/pods[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    ("/pods/status[]: update", "operator upgrade running_go_exporters_write_until_they_are_replaced"),
+    ("events.k8s.io/events[]: patch", "runtime events repeated_events_are_one_object_with_a_count"),
+    // Several replicas elect a leader.
+    (
+        "coordination.k8s.io/leases[]: create",
+        "runtime lease there_is_one_leader_at_most_through_death_and_release",
+    ),
+    (
+        "coordination.k8s.io/leases[numa-scheduler-leader]: get",
+        "runtime lease there_is_one_leader_at_most_through_death_and_release",
+    ),
+    (
+        "coordination.k8s.io/leases[numa-scheduler-leader]: update",
+        "runtime lease there_is_one_leader_at_most_through_death_and_release",
+    ),
 ];
+
+#[test]
+fn rights_used_elsewhere_name_tests_that_are_there() {
+    for (right, test) in USED_ELSEWHERE {
+        let [of, module, function] = test.split(' ').collect::<Vec<_>>()[..] else { panic!("{test}") };
+        let path = format!("{}/../{of}/tests/it/{module}.rs", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{right}: {path}: {error}"));
+        assert!(text.contains(&format!("fn {function}(")), "{right}: no {function} in {path}");
+    }
+}
 
 /// The operands have ended: watches are in the log when they are over.
 async fn operands_use_their_rights(control: &ControlPlane, granted: &[PolicyRule]) {

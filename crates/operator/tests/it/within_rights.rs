@@ -74,21 +74,11 @@ pub(crate) fn unused(rules: Rules, any: &[PolicyRule], named: &[PolicyRule]) -> 
 pub(crate) fn used(requests: &[Request], granted: Vec<PolicyRule>) -> (Vec<PolicyRule>, Vec<PolicyRule>) {
     let (mut any, mut named) = (granted.clone(), granted);
     for request in requests {
-        let object = &request.object_ref;
-        let resource = match object.subresource.as_str() {
-            "" => object.resource.clone(),
-            subresource => format!("{}/{subresource}", object.resource),
-        };
-        let rule = api::rbac::rule(&object.api_group, &[&resource], &[&request.verb]);
-        let by_name = PolicyRule { resource_names: Some(vec![request.name().to_owned()]), ..rule.clone() };
-        // An apply that makes an object has to be allowed to create it too.
-        if request.verb == "patch" && request.response_status.code == 201 {
-            let verbs = vec!["create".to_owned()];
-            any.push(PolicyRule { verbs: verbs.clone(), ..rule.clone() });
-            named.push(PolicyRule { verbs, ..by_name.clone() });
+        for rule in request.rules() {
+            let names = Some(vec![request.name().to_owned()]);
+            any.push(rule.clone());
+            named.push(PolicyRule { resource_names: names, ..rule });
         }
-        any.push(rule);
-        named.push(by_name);
     }
     (any, named)
 }

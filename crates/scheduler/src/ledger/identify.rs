@@ -23,9 +23,9 @@ mod by_value;
 /// the staying pods.
 const MAX_COMBINED: usize = 7;
 /// Most hashes of one search, some milliseconds of work. The likeliest sets come first.
-const MAX_HASHES: usize = 500_000;
+pub(super) const MAX_HASHES: usize = 500_000;
 /// Events without a search after one that found nothing within its bound. A new report is searched at once.
-const PAUSE: u32 = 16;
+pub(super) const PAUSE: u32 = 16;
 /// Most unsettled pods beside which one settled pod may have finished unnoticed. More combinations would cost too much,
 /// and a match among very many combinations proves little.
 const MAX_UNSETTLED: usize = 6;
@@ -76,8 +76,7 @@ impl Ledger {
         let Some((fingerprint, _)) = report.fingerprint else {
             return self.agrees_by_value(report, free, &expected).then_some(expected);
         };
-        let hashes = Vec::with_capacity(self.rows.len());
-        let mut trials = Trials { rows: &self.rows, fingerprint, hashes, left: MAX_HASHES };
+        let mut trials = Trials::new(&self.rows, fingerprint);
         if trials.test(&expected) {
             return self.tell_namesakes_apart(report, free, counted, expected);
         }
@@ -86,7 +85,7 @@ impl Ledger {
             return None;
         }
         let found = self.search(counted, &mut trials);
-        if found.is_none() && trials.left == 0 {
+        if found.is_none() && trials.is_over() {
             self.search_pause = PAUSE;
         }
         self.tell_namesakes_apart(report, free, counted, found?)
@@ -112,7 +111,7 @@ impl Ledger {
     /// The kubelet admits in row order, so of the staying pods a report counts those up to some row. Leaving and
     /// released pods may be counted or not, in any combination; of many, the earliest released are taken to have gone
     /// first. Cost: at most [`MAX_HASHES`].
-    fn search(&self, counted: &[bool], trials: &mut Trials<'_>) -> Option<Vec<bool>> {
+    pub(super) fn search(&self, counted: &[bool], trials: &mut Trials<'_>) -> Option<Vec<bool>> {
         let settled = |row: &super::Row| row.described && row.stage == Stage::Admitted;
         let undecided = |at: &usize| counted[*at] && !settled(&self.rows[*at]);
         let goes = |at: &usize| matches!(self.rows[*at].stage, Stage::Leaving { .. } | Stage::Released);
@@ -130,7 +129,7 @@ impl Ledger {
                 if trials.try_all(&mut trial, late) {
                     return Some(trial);
                 }
-                if trials.left == 0 {
+                if trials.is_over() {
                     return None;
                 }
             }
@@ -320,21 +319,30 @@ impl Ledger {
 }
 
 /// Sets of rows, tried against the fingerprint of a report.
-struct Trials<'a> {
+pub(super) struct Trials<'a> {
     rows: &'a [super::Row],
     fingerprint: Fingerprint,
     hashes: Vec<PodHash>,
-    /// Hashes left to the search.
-    left: usize,
+    /// Hashes so far.
+    pub(super) spent: usize,
 }
 
-impl Trials<'_> {
+impl<'a> Trials<'a> {
+    pub(super) fn new(rows: &'a [super::Row], fingerprint: Fingerprint) -> Self {
+        Self { rows, fingerprint, hashes: Vec::with_capacity(rows.len()), spent: 0 }
+    }
+
+    /// Whether as much was tried as may be.
+    fn is_over(&self) -> bool {
+        self.spent >= MAX_HASHES
+    }
+
     /// Whether the report counts exactly these rows. Counts its own cost.
     fn test(&mut self, members: &[bool]) -> bool {
         let rows = self.rows.iter().zip(members).filter(|(_, member)| **member);
         self.hashes.clear();
         self.hashes.extend(rows.map(|(row, _)| row.hash));
-        self.left = self.left.saturating_sub(self.hashes.len().max(1));
+        self.spent += self.hashes.len().max(1);
         Fingerprint::of(&mut self.hashes) == self.fingerprint
     }
 
@@ -343,7 +351,7 @@ impl Trials<'_> {
     fn try_all(&mut self, members: &mut [bool], undecided: &[usize]) -> bool {
         let usual: Vec<bool> = undecided.iter().map(|at| members[*at]).collect();
         for mask in 0..1_usize << undecided.len() {
-            if self.left == 0 {
+            if self.is_over() {
                 break;
             }
             for (bit, at) in undecided.iter().enumerate() {

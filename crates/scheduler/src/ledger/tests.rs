@@ -14,6 +14,7 @@ use super::*;
 mod found;
 mod order;
 mod restart;
+mod search;
 mod stale;
 
 const CPUS: i64 = 8_000;

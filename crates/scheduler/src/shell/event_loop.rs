@@ -186,3 +186,6 @@ async fn changed(leadership: &mut Leadership) {
         std::future::pending().await
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,8 +33,10 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(kubeconfig: &Path, flags: &[&str]) -> Self {
         let kubeconfig = kubeconfig.display().to_string();
-        let line = ["scheduler", "--kubeconfig", &kubeconfig, "--http-bind-address=127.0.0.1:0", "--seed=1"];
-        let args = Cli::parse_from(line.iter().chain(flags)).args;
+        let line = ["scheduler", "--kubeconfig", &kubeconfig, "--seed=1"];
+        let any_port = Some("--http-bind-address=127.0.0.1:0");
+        let any_port = any_port.filter(|_| !flags.iter().any(|flag| flag.starts_with("--http-bind-address")));
+        let args = Cli::parse_from(line.into_iter().chain(any_port).chain(flags.iter().copied())).args;
         let token = CancellationToken::new();
         Self { task: tokio::spawn(scheduler::shell::run(args, level(), token.clone())), token }
     }

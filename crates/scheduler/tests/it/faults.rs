@@ -16,9 +16,10 @@ use kube::{Api, Client};
 use testkit::cluster::Cluster;
 use testkit::machine::Machine;
 use testkit::proxy::{Fault, Proxy};
+use testkit::wall_clock::WallClock;
 use tokio_util::sync::CancellationToken;
 
-use crate::cluster::{PATIENCE, Running, create, delete, eventually, pod, pods, refusal};
+use crate::cluster::{PATIENCE, Running, create, delete, eventually, node_of, pod, pods, refusal};
 use crate::whole_loop::export;
 
 /// Four zones of 7 or 8 CPUs, with two pods of 3 CPUs each.
@@ -38,9 +39,10 @@ enum Case {
     LateBinding,
     OrderlyEnd,
     LostLease,
+    ClockJumps,
 }
 
-const CASES: [Case; 10] = [
+const CASES: [Case; 11] = [
     Case::TooManyRequests,
     Case::ServerErrors,
     Case::ExpiredWatches,
@@ -51,6 +53,7 @@ const CASES: [Case; 10] = [
     Case::LateBinding,
     Case::OrderlyEnd,
     Case::LostLease,
+    Case::ClockJumps,
 ];
 
 /// The variable with the kubeconfig of [`scheduler_process`].
@@ -60,9 +63,10 @@ const KUBECONFIG: &str = "FAULTS_KUBECONFIG";
 struct Process(Child);
 
 impl Process {
-    fn start(kubeconfig: &Path) -> Self {
+    fn start(kubeconfig: &Path, clock: Option<&WallClock>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "faults::scheduler_process", "--ignored", "--nocapture"]);
+        command.envs(clock.map(WallClock::variables).into_iter().flatten());
         Self(command.env(KUBECONFIG, kubeconfig).spawn().unwrap())
     }
 
@@ -132,7 +136,7 @@ impl Rig {
             }
             Case::KilledBeforeTheAnswer => {
                 self.scheduler = None;
-                let process = Process::start(proxy.kubeconfig());
+                let process = Process::start(proxy.kubeconfig(), None);
                 let before = proxy.count("POST", BINDING);
                 proxy.fail("POST", BINDING, 2, Fault::Mute);
                 self.create(names).await;
@@ -169,8 +173,32 @@ impl Rig {
                 return self.restart(ALONE);
             }
             Case::LostLease => return self.lose_lease(names).await,
+            Case::ClockJumps => return self.jump(names).await,
         }
         self.create(names).await;
+    }
+
+    /// The wall clock jumps by decades, in both directions, between the pods of a scheduler that has placed others.
+    async fn jump(&mut self, names: &[String]) {
+        self.scheduler = None;
+        let clock = WallClock::build(self.proxy.kubeconfig().parent().unwrap()).unwrap();
+        let process = Process::start(self.proxy.kubeconfig(), Some(&clock));
+        for (pair, years) in names.chunks(2).zip([0, 60, -20, 100]) {
+            clock.set(years).unwrap();
+            self.create(pair).await;
+            for name in pair {
+                eventually(name, async || node_of(&self.client, name).await).await;
+            }
+        }
+        let events: Api<Event> = Api::default_namespaced(self.client.clone());
+        eventually("an event of another century: the clock did jump", async || {
+            let all = events.list(&ListParams::default()).await.unwrap().items;
+            let year = |event: &Event| event.event_time.as_ref().map(|time| time.0.to_string());
+            all.iter().filter_map(year).any(|time| time.starts_with("21")).then_some(())
+        })
+        .await;
+        process.kill();
+        self.restart(ALONE);
     }
 
     /// A leader that cannot renew ends in the middle of its bindings, and another one goes on.

@@ -1,4 +1,5 @@
-//! A tenant's pod with thousands of resources: no other pod waits for it.
+//! A tenant's pod with thousands of resources: each other pod gets its node at its first attempt, and between two of
+//! them there is at most one attempt for such a pod. What remains is the time to read it.
 //!
 //! `-- tenant --nocapture` shows how long pods waited without it, with it, and while it arrives; with `STOCK=1` also
 //! how long they wait under the stock scheduler.
@@ -111,6 +112,31 @@ async fn bursts(client: &Client, scheduler: &str) {
     );
 }
 
+/// The scheduler's metrics of attempts, by what follows `scheduler_` in their names.
+async fn attempts(port: u16) -> BTreeMap<String, f64> {
+    let config = kube::Config::new(format!("http://127.0.0.1:{port}").parse().unwrap());
+    let request = kube::core::Request::new("").get("metrics", &Default::default()).unwrap();
+    let text = Client::try_from(config).unwrap().request_text(request).await.unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("scheduler_")?.rsplit_once(' '));
+    lines.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
+}
+
+/// Deterministic, unlike times: how many decisions there were. Pods of the tenant took one attempt each, and delayed no
+/// other pod by another one of its own.
+async fn no_attempt_was_in_vain(port: u16, bursts: usize, greedy: usize) {
+    let pods = (bursts * BURST) as f64;
+    let sum = "pod_scheduling_attempts_sum";
+    // The answers to the last bindings may be on their way.
+    let all = async || Some(attempts(port).await).filter(|found| found.get(sum) >= Some(&pods));
+    let attempts = eventually("all are counted", all).await;
+    let of = |name: &str| attempts.get(name).copied().unwrap_or_default();
+    let by_result = |result: &str| {
+        of(&format!("schedule_attempts_total{{result=\"{result}\",profile=\"topo-aware-scheduler\"}}"))
+    };
+    assert_eq!((by_result("scheduled"), of(sum)), (pods, pods), "{attempts:?}");
+    assert_eq!((by_result("unschedulable"), by_result("error")), (greedy as f64, 0.0), "{attempts:?}");
+}
+
 async fn cluster(rig: &testkit::env::Rig) -> (ControlPlane, Client) {
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
     let client = control.client().await.unwrap();
@@ -132,9 +158,14 @@ async fn a_pod_with_thousands_of_resources_delays_no_other() {
         bursts(&client, "default-scheduler").await;
     }
     let (control, client) = cluster(&rig).await;
-    let scheduler = Running::start(control.kubeconfig(), &["--leader-elect=false"]);
+    let port = testkit::port::free().unwrap();
+    let serving = format!("--http-bind-address=127.0.0.1:{port}");
+    let scheduler = Running::start(control.kubeconfig(), &["--leader-elect=false", &serving]);
     bursts(&client, "topo-aware-scheduler").await;
-    let message = eventually("a reason", async || refusal(&client, "first-ours").await).await;
+    let reason = async |name| eventually("a reason", async || refusal(&client, name).await).await;
+    let message = reason("first-ours").await;
+    reason("second-ours").await;
+    no_attempt_was_in_vain(port, 4, 2).await;
     assert!(message.len() < 1024, "{} bytes: {}", message.len(), &message[..200]);
     // A resource that no node had before.
     let mut zones = [zone("node-0", "8"), zone("node-1", "8")];

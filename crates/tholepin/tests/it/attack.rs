@@ -1,7 +1,7 @@
 //! Hostile clients of the ports for health and metrics. The scheduler places pods meanwhile.
 //!
 //! `ATTACK_SECONDS=60` makes it as long as a real one; `-- --nocapture` shows the figures.
-//! `ATTACK_PROGRAM=/path/to/tholepin` attacks another program than that of the tests.
+//! `ATTACK_PROGRAM=/path/to/tholepin` attacks the program that is shipped, which also has a limit of memory.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use fakes::kmm;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, Config};
 use testkit::attack::Attack;
-use testkit::cluster::Cluster;
+use testkit::cluster::{Cluster, install_crds};
 use testkit::env::rig;
 use testkit::load::guaranteed_pod;
 use testkit::machine::Machine;
@@ -31,6 +32,26 @@ const WAVE: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The most memory that an attack may cost, in KiB.
 const GROWTH_KIB: u64 = 16 << 10;
+/// The most memory of a shipped program under attack, in KiB. Those of the tests are larger before it begins.
+const SHIPPED_KIB: u64 = 40 << 10;
+/// The variable with the path of the shipped program.
+const SHIPPED: &str = "ATTACK_PROGRAM";
+
+/// What is attacked: the port of metrics of a program.
+struct Target<'a> {
+    scheme: &'a str,
+    port: u16,
+    health: u16,
+}
+
+impl<'a> Target<'a> {
+    fn new(scheme: &'a str) -> Self {
+        let [port, health] = [(); 2].map(|()| port::free().unwrap());
+        Self { scheme, port, health }
+    }
+}
+
+const PROBES: [&str; 2] = ["/livez", "/readyz"];
 
 /// Status of a probe on a connection of its own, without a check of the certificate, as the kubelet's.
 async fn probe(base: &str, path: &str) -> Result<String, String> {
@@ -46,18 +67,19 @@ async fn probe(base: &str, path: &str) -> Result<String, String> {
 
 async fn ready(base: &str) {
     let deadline = Instant::now() + PATIENCE;
-    while let Err(error) = probe(base, "/readyz").await {
+    while let Err(error) = probe(base, PROBES[1]).await {
         assert!(Instant::now() < deadline, "{error}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 /// Attacks the port of metrics until enough connections were opened. All probes pass, there and on the port of health.
-async fn withstands(program: &Process, base: &str, port: u16, health: u16) {
-    ready(base).await;
-    let health = format!("http://127.0.0.1:{health}");
+async fn withstands(program: &Process, target: &Target<'_>) {
+    let base = format!("{}://127.0.0.1:{}", target.scheme, target.port);
+    let health = format!("http://127.0.0.1:{}", target.health);
+    ready(&health).await;
     let before = program.memory().unwrap();
-    let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), target.port);
     let slow = Attack::slow_headers(ATTACKER, server, 600);
     let silent = Attack::silent(ATTACKER, server, 50);
     let seconds = std::env::var("ATTACK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -65,13 +87,13 @@ async fn withstands(program: &Process, base: &str, port: u16, health: u16) {
     let (mut probes, mut slowest, mut untouched) = (0, Duration::ZERO, Duration::ZERO);
     while slow.opened() < 3_000 || silent.opened() < 50 || probes < 4 || Instant::now() < ends {
         let began = Instant::now();
-        for path in ["/livez", "/readyz"] {
-            let answer = probe(base, path).await;
+        for path in PROBES {
+            let answer = probe(&base, path).await;
             assert!(answer.is_ok(), "probe {probes} of {base}{path}: {answer:?}");
         }
         slowest = slowest.max(began.elapsed() / 2);
         let began = Instant::now();
-        for path in ["/livez", "/readyz"] {
+        for path in PROBES {
             let answer = probe(&health, path).await;
             assert!(answer.is_ok(), "probe {probes} of {health}{path}: {answer:?}");
         }
@@ -80,21 +102,26 @@ async fn withstands(program: &Process, base: &str, port: u16, health: u16) {
     }
     let after = program.memory().unwrap();
     println!(
-        "attack: {base}: {} slow and {} silent connections, {probes} times two probes passed, the slowest in {slowest:?}, \
+        "attack: {} {base}: {} slow and {} silent connections, {probes} times two probes passed, the slowest in {slowest:?}, \
          on the port of health in {untouched:?}; \
          {} KiB before, {} KiB at the peak",
+        program.name(),
         slow.opened(),
         silent.opened(),
         before.rss_kib,
         after.peak_kib
     );
     assert!(after.peak_kib < before.peak_kib + GROWTH_KIB, "{before:?} {after:?}");
+    if std::env::var_os(SHIPPED).is_some() {
+        assert!(after.peak_kib <= SHIPPED_KIB, "{after:?}");
+    }
     assert!(untouched < UNTOUCHED, "{untouched:?}");
-    assert!(probe(&health, "/metrics").await.is_err(), "nothing else is served there");
+    let metrics = probe(&health, "/metrics").await;
+    assert!(!metrics.is_ok_and(|text| text.contains("# TYPE")), "no metrics are served there");
 }
 
 fn program(group: &ProcessGroup, name: &str, args: &[String]) -> Process {
-    let path = std::env::var("ATTACK_PROGRAM").unwrap_or_else(|_| env!("CARGO_BIN_EXE_tholepin").to_owned());
+    let path = std::env::var(SHIPPED).unwrap_or_else(|_| env!("CARGO_BIN_EXE_tholepin").to_owned());
     group.spawn(Spec::new(name, path).arg(name).args(args.to_vec())).unwrap()
 }
 
@@ -134,7 +161,7 @@ async fn runs(api: &Api<Pod>, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exporter_and_scheduler_answer_probes_under_attack() {
+async fn daemons_answer_probes_under_attack() {
     let Ok(rig) = rig() else { return };
     let machine = Machine::new().zones(2).cpus_per_zone(8);
     let cluster =
@@ -144,47 +171,69 @@ async fn exporter_and_scheduler_answer_probes_under_attack() {
     let kubeconfig = flag("kubeconfig", cluster.control().kubeconfig());
     let group = ProcessGroup::new().unwrap();
     let certificates = tempfile::tempdir().unwrap();
-    let exporter = |port: u16, health: u16, tls: bool| {
+    let exporter = |target: &Target<'_>| {
         let mut args = vec![
             kubeconfig.clone(),
-            format!("--health-probe-bind-address=127.0.0.1:{health}"),
-            format!("--metrics-port={port}"),
+            format!("--health-probe-bind-address=127.0.0.1:{}", target.health),
+            format!("--metrics-port={}", target.port),
             format!("--hostname={}", node.name()),
             format!("--podresources-socket=unix://{}", node.podresources_socket().display()),
             flag("sysfs", &node.kubelet().machine().sys()),
             flag("kubelet-state-dir", node.kubelet().root_dir()),
             flag("kubelet-config-file", &node.kubelet().config_file()),
         ];
-        if tls {
+        if target.scheme == "https" {
             // Without the files a self-signed certificate is served.
             args.push(flag("metrics-tls-cert", &certificates.path().join("tls.crt")));
             args.push(flag("metrics-tls-key", &certificates.path().join("tls.key")));
         }
         program(&group, "exporter", &args)
     };
-    let ports = || (port::free().unwrap(), port::free().unwrap());
-    let (port, health) = ports();
-    let attacked = exporter(port, health, true);
-    withstands(&attacked, &format!("https://127.0.0.1:{port}"), port, health).await;
+    let target = Target::new("https");
+    let attacked = exporter(&target);
+    withstands(&attacked, &target).await;
     attacked.kill();
-    let (port, health) = ports();
-    let attacked = exporter(port, health, false);
-    withstands(&attacked, &format!("http://127.0.0.1:{port}"), port, health).await;
+    let target = Target::new("http");
+    let attacked = exporter(&target);
+    withstands(&attacked, &target).await;
 
     // That exporter goes on, because the scheduler needs its reports.
-    let (port, health) = ports();
+    let target = Target::new("http");
     let args = [
         kubeconfig.clone(),
         "--leader-elect=false".to_owned(),
-        format!("--http-bind-address=127.0.0.1:{port}"),
-        format!("--health-probe-bind-address=127.0.0.1:{health}"),
+        format!("--http-bind-address=127.0.0.1:{}", target.port),
+        format!("--health-probe-bind-address=127.0.0.1:{}", target.health),
     ];
     let scheduler = program(&group, "scheduler", &args);
     let over = Arc::new(AtomicBool::new(false));
     let placing = tokio::spawn(place_pods(cluster.client().await.unwrap(), Arc::clone(&over)));
-    withstands(&scheduler, &format!("http://127.0.0.1:{port}"), port, health).await;
+    withstands(&scheduler, &target).await;
     over.store(true, Ordering::Relaxed);
     println!("attack: {} pods placed meanwhile, none rejected", placing.await.unwrap());
     scheduler.kill();
     attacked.kill();
+    operators(&cluster, &group).await;
+}
+
+/// Both controllers in one process, on a cluster that has all their kinds.
+async fn operators(cluster: &Cluster, group: &ProcessGroup) {
+    let client = cluster.client().await.unwrap();
+    kmm::install(&client).await.unwrap();
+    for definition in [api::crd::operator_crd(), api::crd::scheduler_crd(), api::crd::device_config_crd()] {
+        install_crds(&client, &serde_json::to_string(&definition).unwrap()).await.unwrap();
+    }
+    let target = Target::new("http");
+    let args = [
+        format!("--kubeconfig={}", cluster.control().kubeconfig().display()),
+        "--controllers=numaresources,deviceconfig".to_owned(),
+        "--platform=kubernetes".to_owned(),
+        "--namespace=default".to_owned(),
+        "--leader-elect=false".to_owned(),
+        format!("--metrics-bind-address=127.0.0.1:{}", target.port),
+        format!("--health-probe-bind-address=127.0.0.1:{}", target.health),
+    ];
+    let operator = program(group, "operator", &args);
+    withstands(&operator, &target).await;
+    operator.kill();
 }

@@ -4,14 +4,19 @@
 //! `INTERRUPTIONS=20 SEED=7 cargo test -p deployer --test it -- whole --nocapture` interrupts that many deployments and
 //! removals; 2 are the default.
 
+use std::collections::BTreeSet;
+
 use deployer::manifests;
 use deployer::options::Options as Choices;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{DeleteParams, PostParams};
 use runtime::random::Random;
+use testkit::audit::Request;
 use testkit::cluster::Cluster;
 use testkit::cri::{Image, Images};
 use testkit::machine::Machine;
+use testkit::quiescence::until_quiescent;
 use testkit::{env, load, net};
 use tokio::time::Instant;
 
@@ -55,6 +60,7 @@ fn from_nothing_to_an_aligned_pod_and_back() {
         upgraded(&client).await;
         assert_same(&before, &dump(&client).await.unwrap());
         interrupted(&client, &before).await;
+        every_right_is_used(cluster.control()).await;
         let denied = cluster.denied().unwrap();
         // Controllers still look after namespaces that are going.
         let of_ours = |line: &String| !line.starts_with("system:serviceaccount:kube-system:");
@@ -62,6 +68,66 @@ fn from_nothing_to_an_aligned_pod_and_back() {
         assert_eq!(denied, [""; 0]);
     })
     .unwrap();
+}
+
+/// Rights that the programs need only where something fails or is told otherwise, and the tests that use them: crate,
+/// module, function.
+const USED_ELSEWHERE: [(&str, &str); 6] = [
+    (
+        "topology.node.k8s.io/noderesourcetopologies[]: get",
+        "exporter faults/apiserver answer_lost_after_the_object_was_changed",
+    ),
+    (
+        "topology.node.k8s.io/noderesourcetopologies[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    ("/nodes[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    // A binding that was not answered is looked up.
+    ("/pods[]: get", "scheduler faults every_pod_gets_its_place_once_whatever_fails"),
+    ("/pods[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    ("events.k8s.io/events[]: patch", "runtime events repeated_events_are_one_object_with_a_count"),
+];
+
+/// All programs have ended: watches are in the log when they are over. Each rule of each role was used.
+async fn every_right_is_used(control: &ControlPlane) {
+    let parts = manifests::parts(&choices(), &Component::ALL).unwrap();
+    let objects: Vec<_> = parts.iter().flat_map(Part::objects).collect();
+    let of_kind = |kind: &'static str| objects.iter().filter(move |object| object.kind().kind == kind);
+    let accounts: Vec<String> = of_kind("ServiceAccount")
+        .map(|account| {
+            format!("system:serviceaccount:{}:{}", account.namespace().unwrap_or_default(), account.name())
+        })
+        .collect();
+    let asked = || -> Vec<Request> {
+        let mut all = control.audit().unwrap().requests().unwrap();
+        all.retain(|request| accounts.contains(&request.user.username));
+        all
+    };
+    until_quiescent(5, Duration::from_millis(100), async || Ok(asked().len())).await.unwrap();
+    let requests = asked();
+    let (mut any, mut named) = (Vec::new(), Vec::new());
+    for request in &requests {
+        for rule in request.rules() {
+            any.push(rule.clone());
+            named.push(PolicyRule { resource_names: Some(vec![request.name().to_owned()]), ..rule });
+        }
+    }
+    let rules = ["ClusterRole", "Role"]
+        .into_iter()
+        .flat_map(of_kind)
+        .flat_map(|role| serde_json::from_value::<Vec<PolicyRule>>(role.body()["rules"].clone()).unwrap());
+    let unused = rules.flat_map(|rule| {
+        api::rbac::missing(if rule.resource_names.is_some() { &named } else { &any }, &[rule])
+    });
+    let unused: BTreeSet<String> = unused.collect();
+    println!("rights: {} requests of {} accounts, unused: {unused:?}", requests.len(), accounts.len());
+    assert_eq!(unused, BTreeSet::from(USED_ELSEWHERE.map(|(right, _)| right.to_owned())));
+    for (right, test) in USED_ELSEWHERE {
+        let [of, module, function] = test.split(' ').collect::<Vec<_>>()[..] else { panic!("{test}") };
+        let path = format!("{}/../{of}/tests/it/{module}.rs", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{right}: {path}: {error}"));
+        assert!(text.contains(&format!("fn {function}(")), "{right}: no {function} in {path}");
+    }
 }
 
 /// Deploys, runs a pod, removes. Says how long the first two took.
@@ -75,6 +141,7 @@ async fn there_and_back(client: &Client) -> Duration {
     assert_eq!((outcome.warnings, outcome.findings), (vec![], vec![]), "{:#?}", log.0);
     aligned_pod(client).await;
     let took = began.elapsed();
+    waiting_pod(client).await;
     let again = deploy(client, &parts, &waiting(), &mut |_: &Step<'_>| {}, &stop).await.unwrap();
     assert!(again.applied.iter().all(|(_, _, change)| *change == Change::Unchanged), "{:?}", changes(&again));
     let removal = remove(client, &Component::ALL, &waiting(), &mut |_: &Step<'_>| {}, &stop).await.unwrap();
@@ -96,6 +163,20 @@ async fn aligned_pod(client: &Client) {
     .await;
     pods.delete("aligned", &DeleteParams::default()).await.unwrap();
     until("gone", async || pods.get_opt("aligned").await.unwrap().is_none()).await;
+}
+
+/// A pod that fits nowhere: it is told so.
+async fn waiting_pod(client: &Client) {
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let pod = load::guaranteed_pod("waiting", "topo-aware-scheduler", [("cpu", "600"), ("memory", "64Mi")]);
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    until("a reason", async || {
+        let status = pods.get("waiting").await.unwrap().status.unwrap_or_default();
+        status.conditions.iter().flatten().any(|one| one.type_ == "PodScheduled" && one.status == "False")
+    })
+    .await;
+    pods.delete("waiting", &DeleteParams::default()).await.unwrap();
+    until("gone", async || pods.get_opt("waiting").await.unwrap().is_none()).await;
 }
 
 /// Pods come all the time, one after the other, while everything is replaced by another version.

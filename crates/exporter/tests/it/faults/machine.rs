@@ -3,52 +3,25 @@
 use std::fs;
 
 use testkit::podresources::Server;
+use testkit::wall_clock::WallClock;
 
 use super::*;
 use process::start;
 
-/// Moves the wall clock of one process by the seconds in the file `CLOCK_OFFSET`, whatever they are at the moment. (No
-/// namespace of Linux has a wall clock of its own, and the machine's is not ours to set.)
-const SHIM: &str = r#"
-#define _GNU_SOURCE
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    int result = (int)syscall(SYS_clock_gettime, clock, now);
-    if (result == 0 && clock == CLOCK_REALTIME) {
-        long seconds = 0;
-        FILE *file = fopen(getenv("CLOCK_OFFSET"), "r");
-        if (file) {
-            if (fscanf(file, "%ld", &seconds) != 1) seconds = 0;
-            fclose(file);
-        }
-        now->tv_sec += seconds;
-    }
-    return result;
-}
-"#;
-
+/// The most bytes of an answer.
+const MAX_ANSWER: usize = 16 << 20;
 const YEAR: i64 = 365 * 24 * 3600;
 
 /// Nothing is decided by the wall clock: it may jump by years in both directions.
 #[tokio::test]
 async fn wall_clock_jumps() {
     let Some(mut rig) = Rig::start("clock-jumps").await else { return };
-    let path = |name: &str| rig.dir().join(name).display().to_string();
-    let (source, shim, offset) = (path("shim.c"), path("shim.so"), path("offset"));
-    fs::write(&source, SHIM).unwrap();
-    fs::write(&offset, "0").unwrap();
-    let built = std::process::Command::new("cc").args(["-shared", "-fPIC", "-o", &shim, &source]).status();
-    assert!(built.unwrap().success());
-    let exporter = start(&rig, &[], &[("LD_PRELOAD", &shim), ("CLOCK_OFFSET", &offset)]);
+    let clock = WallClock::build(rig.dir()).unwrap();
+    let variables = clock.variables();
+    let exporter = start(&rig, &[], &variables.each_ref().map(|(name, value)| (*name, value.as_str())));
     rig.arrives().await;
     for (cpu, years) in [(2, 60), (3, -20), (4, 100), (5, 0)] {
-        // Written whole: the exporter may be reading it.
-        fs::write(path_of(&offset, "new"), (years * YEAR).to_string()).unwrap();
-        fs::rename(path_of(&offset, "new"), &offset).unwrap();
+        clock.set(years).unwrap();
         rig.admit(&format!("b{cpu}"), &[cpu]);
         rig.arrives().await;
     }
@@ -60,8 +33,41 @@ async fn wall_clock_jumps() {
     rig.survived_well(Writes::Exactly(5)).await;
 }
 
-fn path_of(path: &str, end: &str) -> String {
-    format!("{path}.{end}")
+/// The largest answer that is taken fits into the memory that the exporter is given in its container. With too little
+/// memory for it the exporter ends with one line, and the next one publishes what fits.
+#[tokio::test]
+async fn memory_is_short_for_the_largest_answer() {
+    const GIVEN_KIB: u64 = 100 << 10;
+    let Some(mut rig) = Rig::start("memory").await else { return };
+    let exporter = start(&rig, &[], &[]);
+    rig.arrives().await;
+    let before = exporter.memory().unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", exporter.pid())).unwrap();
+    let data =
+        status.lines().find_map(|line| line.strip_prefix("VmData:")?.split_whitespace().next()).unwrap();
+    let data = data.parse::<u64>().unwrap() << 10;
+    rig.kubelet.set(vec![pod("a", &[1]), pod("b", &[5])]);
+    rig.kubelet.admit_filler(MAX_ANSWER).unwrap();
+    rig.is_true_now();
+    rig.arrives().await;
+    let after = exporter.memory().unwrap();
+    println!(
+        "memory: {} KiB before, {} KiB at the peak of the largest answer",
+        before.rss_kib, after.peak_kib
+    );
+    assert!(after.peak_kib < GIVEN_KIB, "{after:?}");
+    exporter.kill();
+
+    // Enough to start with, not for the answer.
+    let limit = format!("--data={}", data + MAX_ANSWER as u64 / 2);
+    let starved = start(&rig, &["prlimit", &limit, "--"], &[]);
+    until("an end", async || starved.exit().map(drop)).await;
+    let told = starved.log_tail(20);
+    assert!(told.contains("memory allocation of ") && told.contains(" bytes failed"), "{told}");
+    rig.release("filler");
+    starved.restart().unwrap();
+    rig.admit("c", &[6]);
+    rig.survived_well(Writes::Exactly(3)).await;
 }
 
 /// What a virtual machine that was halted sees, or a process that got no CPU: all timers are over at once.
