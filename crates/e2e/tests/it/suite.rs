@@ -48,7 +48,7 @@ fn whole() {
         let stock = "--scheduler-name=default-scheduler --label-filter=feature:preemption";
         add(&rig, "Kubernetes, stock scheduler", stock, &mut results).await;
     });
-    let reboots = "--label-filter=openshift||feature:tlscompliance";
+    let reboots = "--label-filter=openshift||feature:tlscompliance||feature:rte||upgrade";
     play(Platform::OpenShift, async |rig| add(&rig, "OpenShift", reboots, &mut results).await);
     let hosted = "--label-filter=hypershift";
     play(Platform::HyperShift, async |rig| add(&rig, "HyperShift", hosted, &mut results).await);
