@@ -244,8 +244,8 @@ async fn has_image(f: &Fixture, workload: &Target, image: &str, wanted: bool) ->
     .await
 }
 
-/// Deletes the exporters of a DaemonSet. The Go exporter's second container is a shell that hears no signal, so a rollout
-/// would take half a minute for each node.
+/// Deletes the exporters of a DaemonSet. The Go exporter's second container is a shell that hears no signal, so a
+/// rollout would take half a minute for each node.
 async fn end_at_once(f: &Fixture, set: &Target) -> Result {
     let state = f.cluster().observer.now();
     let pods = Api::<Pod>::namespaced(f.cluster().client.clone(), &set.namespace);

@@ -23,8 +23,8 @@ use crate::undo::Target;
 /// The port of the operator's metrics, and that of the exporters': the Go operator's, and ours.
 const OPERATOR_METRICS: u16 = 8080;
 const EXPORTER_METRICS: u16 = 2112;
-/// The time between two tries of a way that a new policy closes. A policy has no status: it holds some time after it was
-/// made, and a connection that fails is all that tells.
+/// The time between two tries of a way that a new policy closes. A policy has no status: it holds some time after it
+/// was made, and a connection that fails is all that tells.
 const TRY: Duration = Duration::from_millis(500);
 /// A port of which no policy speaks.
 const OTHER: u16 = 8081;

@@ -1,7 +1,7 @@
 //! The runs on several rigs as one result.
 //!
-//! In: the documents that `tholepin e2e -o json` prints. Out: how each spec ended over all of them, as a page and a line.
-//! Never: a failure that another run makes up for.
+//! In: the documents that `tholepin e2e -o json` prints. Out: how each spec ended over all of them, as a page and a
+//! line. Never: a failure that another run makes up for.
 
 use std::fmt::Write as _;
 
