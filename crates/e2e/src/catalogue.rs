@@ -10,6 +10,7 @@ mod install;
 mod introspection;
 mod kubelet_changes;
 mod metrics;
+mod must_gather;
 mod network_policy;
 mod no_report;
 mod node_groups;
@@ -24,7 +25,7 @@ mod scheduler_object;
 mod scheduler_removal;
 mod taint;
 mod tls_compliance;
-mod tmpol;
+pub mod tmpol;
 mod tolerations;
 mod tools;
 mod unschedulable;
@@ -59,6 +60,7 @@ const FEATURES: &[(&str, Specs)] = &[
     ("metrics", metrics::specs),
     ("rte", exporters::specs),
     ("tools", tools::specs),
+    ("tools", must_gather::specs),
     ("config", configuration::specs),
     ("schedrst", scheduler_removal::specs),
     ("nonrt", no_report::specs),

@@ -82,6 +82,9 @@ pub struct Args {
     /// The node that is preferred where one is chosen
     #[arg(long, value_name = "NAME", env = "E2E_NROP_TARGET_NODE")]
     target_node: Option<String>,
+    /// Another reference of an image with the stack's programs, to which specs change exporters and schedulers
+    #[arg(long, value_name = "IMAGE", env = "THOLEPIN_OTHER_IMAGE", value_parser = NonEmptyStringValueParser::new())]
+    other_image: Option<String>,
     /// Longest wait for a MachineConfigPool whose machines get another configuration; a spec of that kind may take two
     /// rollouts longer
     #[arg(long, value_name = "DURATION", default_value = "60m", value_parser = GoDuration::positive,
@@ -157,6 +160,7 @@ impl Args {
         Plan {
             settings: Settings {
                 target_node: self.target_node.clone(),
+                other_image: self.other_image.clone(),
                 rollout: self.rollout_timeout,
                 ..self.common.settings()
             },

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use runtime::client::ClusterArgs;
 
 use crate::facts::Facts;
 use crate::observed::Observer;
@@ -27,6 +28,10 @@ pub struct Settings {
     pub images: Images,
     /// The node that is preferred where one is chosen.
     pub target_node: Option<String>,
+    /// Another reference of an image with the stack's programs, to which specs change its pods.
+    pub other_image: Option<String>,
+    /// The cluster, as flags of tools name it.
+    pub access: ClusterArgs,
 }
 
 /// The cluster under test.

@@ -39,6 +39,7 @@ pub mod settled;
 pub mod setup;
 pub mod spec;
 pub mod tls;
+pub mod tool;
 pub mod undo;
 pub mod verdict;
 pub mod waits;

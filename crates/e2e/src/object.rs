@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use kube::Client;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Config;
 use runtime::watch::{self, Metrics};
@@ -18,6 +19,7 @@ use crate::fixture::Fixture;
 use crate::observed::{self, Timeout};
 use crate::spec::Result;
 use crate::undo::Target;
+use crate::waits::Waits;
 
 /// Waits until `test` finds what it looks for in an object, or in its absence; its error says why not yet.
 ///
@@ -25,6 +27,20 @@ use crate::undo::Target;
 /// When it does not in time.
 pub async fn until<T>(
     cluster: &Cluster,
+    target: &Target,
+    limits: (&str, Duration),
+    test: impl FnMut(Option<&DynamicObject>) -> std::result::Result<T, String>,
+) -> std::result::Result<T, Timeout> {
+    until_by(&cluster.watches, cluster.observer.waits(), target, limits, test).await
+}
+
+/// The same with a client for watches, and a place for waits.
+///
+/// # Errors
+/// When it does not in time.
+pub async fn until_by<T>(
+    watches: &Client,
+    waits: &Waits,
     target: &Target,
     (what, limit): (&str, Duration),
     mut test: impl FnMut(Option<&DynamicObject>) -> std::result::Result<T, String>,
@@ -34,20 +50,18 @@ pub async fn until<T>(
     let only = Config::default().fields(&format!("metadata.name={}", target.name));
     let metrics = Metrics::default();
     let watching =
-        watch::run_mapped(target.api(&cluster.watches), &target.plural, only, &metrics, Ok, |event| {
-            match event {
-                watch::Event::Reset { objects, .. } => {
-                    sender.send_replace(Some(objects.into_iter().next()));
-                }
-                watch::Event::Applied(object) => {
-                    sender.send_replace(Some(Some(object)));
-                }
-                watch::Event::Deleted(_) | watch::Event::Unreadable { .. } => {
-                    sender.send_replace(Some(None));
-                }
+        watch::run_mapped(target.api(watches), &target.plural, only, &metrics, Ok, |event| match event {
+            watch::Event::Reset { objects, .. } => {
+                sender.send_replace(Some(objects.into_iter().next()));
+            }
+            watch::Event::Applied(object) => {
+                sender.send_replace(Some(Some(object)));
+            }
+            watch::Event::Deleted(_) | watch::Event::Unreadable { .. } => {
+                sender.send_replace(Some(None));
             }
         });
-    let waiting = observed::until(&mut state, cluster.observer.waits(), (what, limit), |state| match state {
+    let waiting = observed::until(&mut state, waits, (what, limit), |state| match state {
         None => Err("it has not been listed".to_owned()),
         Some(object) => test(object.as_ref()),
     });

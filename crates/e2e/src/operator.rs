@@ -54,6 +54,8 @@ pub struct Objection {
     pub reason: Option<String>,
     /// The words.
     pub message: String,
+    /// The fields that the API server names; none where the operator objects.
+    pub fields: Vec<String>,
 }
 
 /// The parts of the stack that were whole at one moment.
@@ -322,7 +324,9 @@ impl Fixture {
                 if status.code != 422 {
                     return Err(error);
                 }
-                return Ok(Objection { reason: None, message: status.message.clone() });
+                let causes = status.details.iter().flat_map(|details| &details.causes);
+                let fields = causes.map(|cause| cause.field.clone()).collect();
+                return Ok(Objection { reason: None, message: status.message.clone(), fields });
             }
         }
         let what = format!("{} {} is Degraded", target.kind, target.name);
@@ -333,7 +337,7 @@ impl Fixture {
             let mut degraded = conditions.filter(|condition| condition["type"] == DEGRADED.kind);
             let reason =
                 degraded.next().and_then(|condition| condition["reason"].as_str().map(str::to_owned));
-            Ok(Objection { reason: Some(reason.unwrap_or_default()), message })
+            Ok(Objection { reason: Some(reason.unwrap_or_default()), message, fields: Vec::new() })
         })
         .await
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use topology::admit::{Scratch, admit};
+use topology::resource::ResourceName;
 use topology::zone::Free;
 
 use crate::cluster::NAMESPACE;
@@ -20,6 +21,9 @@ use crate::spec::Result;
 
 /// The kubelet's reason for a pod that it cannot align.
 pub const TOPOLOGY_AFFINITY_ERROR: &str = "TopologyAffinityError";
+
+/// What a scheduler says of a pod that no zones hold, before the scope: the words by which people look for it.
+const CANNOT_ALIGN: &str = "cannot align ";
 
 impl PodRef {
     /// The pod now.
@@ -71,6 +75,15 @@ pub fn refusal(pod: &Pod) -> Option<&str> {
         .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
     let condition = said.find(|condition| condition.reason.as_deref() == Some("Unschedulable"))?;
     Some(condition.message.as_deref().unwrap_or_default())
+}
+
+/// Whether words name a resource, as in `0/4 nodes are available: 4 Insufficient cpu`. The words around it are each
+/// scheduler's own.
+#[must_use]
+pub fn names(said: &str, resource: ResourceName) -> bool {
+    let is_apart = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | ':' | '"' | '\'' | '(' | ')');
+    let mut words = said.split(is_apart).map(|word| word.trim_end_matches('.'));
+    words.any(|word| word == resource.as_str())
 }
 
 /// Whether all containers of a pod run.
@@ -166,13 +179,24 @@ impl Fixture {
         said.map_err(anyhow::Error::msg)
     }
 
+    /// Like [`Fixture::unschedulable`], because nodes as a whole lack a resource.
+    ///
+    /// # Errors
+    /// When the scheduler names another reason.
+    pub async fn lacks(&self, pod: &PodRef, resource: ResourceName) -> Result {
+        let said = self.unschedulable(pod).await?;
+        ensure!(names(&said, resource), "pod {}: {said:?} does not name {resource}", pod.name);
+        ensure!(!said.contains(CANNOT_ALIGN), "pod {}: {said:?} is about zones", pod.name);
+        Ok(())
+    }
+
     /// Like [`Fixture::unschedulable`], because zones have no room: the words are those for the nodes' scope.
     ///
     /// # Errors
     /// When the scheduler gives another reason too.
     pub async fn cannot_align(&self, pod: &PodRef) -> Result {
         let said = self.unschedulable(pod).await?;
-        let wanted = format!("cannot align {}", self.scope().as_str());
+        let wanted = format!("{CANNOT_ALIGN}{}", self.scope().as_str());
         ensure!(said.contains(&wanted), "pod {}: {said:?} does not say {wanted:?}", pod.name);
         Ok(())
     }

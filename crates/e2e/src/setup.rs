@@ -10,9 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Cluster, NAMESPACE, Settings};
@@ -24,14 +23,12 @@ use crate::pods::{PodPlan, RUN_LABEL, SPEC_LABEL};
 use crate::runner::{Devices, Plan, Progress};
 use crate::undo::{Target, Undo};
 use crate::verdict::Verdict;
-use crate::{devices, fixture, machines, operator, placement, rights, settled};
+use crate::{devices, fixture, machines, object, operator, placement, rights, settled};
 
 /// The scheduler of ours, where nothing names another.
 const OURS: &str = "topo-aware-scheduler";
 /// The wait for a scheduler that may not be there.
 const PROBE: Duration = Duration::from_secs(15);
-/// The pause between looks at a namespace that vanishes. No watch tells when a name is free again.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// A cluster that no other run uses.
 pub struct Session {
@@ -59,7 +56,7 @@ impl Session {
         if Facts::require_reports(&kinds).is_ok() {
             observer.synced(settings.patience).await?;
         }
-        let lock = enter(&client, settings.patience, token).await?;
+        let lock = enter((&watches, &client), &observer, settings.patience, token).await?;
         let undo = Arc::new(Undo::open(&client, NAMESPACE).await?);
         let cluster = Cluster { client, watches, observer, facts: Facts::new(kinds), settings, undo };
         Ok(Self { cluster: Arc::new(cluster), lock })
@@ -120,15 +117,21 @@ impl Session {
         let namespaces = Api::<Namespace>::all(cluster.client.clone());
         gone_already(namespaces.delete(NAMESPACE, &DeleteParams::default()).await)?;
         lock.release().await;
-        until_not_vanishing(&cluster.client, cluster.settings.patience).await
+        until_not_vanishing(&cluster.watches, &cluster.observer, cluster.settings.patience).await
     }
 }
 
 /// Makes the suite's namespace, and takes its lease. Fails when another run is under way, or the namespace of an
 /// earlier one does not vanish.
-async fn enter(client: &Client, patience: Duration, token: &CancellationToken) -> anyhow::Result<Lock> {
+async fn enter(
+    (watches, client): (&Client, &Client),
+    observer: &Observer,
+    patience: Duration,
+    token: &CancellationToken,
+) -> anyhow::Result<Lock> {
     loop {
-        namespace(client, patience).await?;
+        until_not_vanishing(watches, observer, patience).await?;
+        namespace(client).await?;
         let lock = Lock::take(client, token).await?;
         // A run that ends deletes the namespace and then lets go of the lease in it.
         match state(client).await? {
@@ -146,28 +149,33 @@ enum State {
     Vanishing,
 }
 
+impl State {
+    fn of(found: &impl ResourceExt) -> Self {
+        if found.meta().deletion_timestamp.is_some() { Self::Vanishing } else { Self::Usable }
+    }
+}
+
 async fn state(client: &Client) -> kube::Result<State> {
     let found = Api::<Namespace>::all(client.clone()).get_opt(NAMESPACE).await?;
-    Ok(match found {
-        None => State::Absent,
-        Some(found) if found.metadata.deletion_timestamp.is_some() => State::Vanishing,
-        Some(_) => State::Usable,
-    })
+    Ok(found.as_ref().map_or(State::Absent, State::of))
 }
 
-async fn until_not_vanishing(client: &Client, patience: Duration) -> anyhow::Result<()> {
-    let ends = Instant::now() + patience;
-    while state(client).await? == State::Vanishing {
-        if Instant::now() > ends {
-            bail!("namespace {NAMESPACE} does not vanish within {} s", patience.as_secs());
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-    Ok(())
+async fn until_not_vanishing(
+    watches: &Client,
+    observer: &Observer,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    let target = Target::new(("v1", "Namespace", "namespaces"), "", NAMESPACE);
+    let what = format!("namespace {NAMESPACE} is gone");
+    let test = |found: Option<&DynamicObject>| match found.map(State::of) {
+        Some(State::Vanishing) => Err("it is being deleted".to_owned()),
+        _ => Ok(()),
+    };
+    Ok(object::until_by(watches, observer.waits(), &target, (&what, patience), test).await?)
 }
 
-/// Makes the suite's namespace. One that is being deleted is waited for.
-async fn namespace(client: &Client, patience: Duration) -> anyhow::Result<()> {
+/// Makes the suite's namespace.
+async fn namespace(client: &Client) -> anyhow::Result<()> {
     let object = json!({
         "apiVersion": "v1", "kind": "Namespace",
         "metadata": { "name": NAMESPACE, "labels": {
@@ -178,7 +186,6 @@ async fn namespace(client: &Client, patience: Duration) -> anyhow::Result<()> {
         } },
     });
     let object: Namespace = serde_json::from_value(object)?;
-    until_not_vanishing(client, patience).await?;
     match Api::all(client.clone()).create(&PostParams::default(), &object).await {
         Err(error) if !runtime::client::is_already_exists(&error) => {
             Err(error).with_context(|| format!("creating namespace {NAMESPACE}"))

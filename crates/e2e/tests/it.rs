@@ -10,6 +10,10 @@ mod contexts;
 mod defects;
 #[path = "it/interrupted.rs"]
 mod interrupted;
+#[path = "it/page.rs"]
+mod page;
+#[path = "it/results.rs"]
+mod results;
 #[path = "it/rig.rs"]
 mod rig;
 #[path = "it/suite.rs"]

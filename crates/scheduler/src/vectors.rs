@@ -2,11 +2,15 @@
 //!
 //! Where we answer differently, it is on purpose, and listed here by vector.
 
+use std::sync::Arc;
+
 use api::nrt::NodeResourceTopology;
+use e2e::catalogue::tmpol::vectors::VECTORS as VECTORS_OF_SPECS;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use topology::admit::Scratch;
+use topology::policy::Manager;
 use topology::request::PodNeeds;
 use topology::score::{Strategy, Weights};
 
@@ -79,7 +83,7 @@ fn ledger(nrt: Option<&Value>, fresh: bool) -> Ledger {
         object["metadata"] = json!({"name": "n"});
         let object: NodeResourceTopology = serde_json::from_value(object).unwrap();
         let (topology, _) = api::convert::node_topology(&object).unwrap();
-        ledger.report(std::sync::Arc::new(topology), &mut Scratch::default());
+        ledger.report(Arc::new(topology), &mut Scratch::default());
     }
     if !fresh {
         ledger.report_deleted();
@@ -112,6 +116,32 @@ fn filter() {
         }
     }
     assert_eq!(different, [""; 0]);
+}
+
+/// The end-to-end specs of single-numa-node: what they demand of a cluster, the filter says.
+#[test]
+fn filter_of_the_end_to_end_specs() {
+    for vector in VECTORS_OF_SPECS {
+        let needs = api::convert::pod_request(&vector.pod().unwrap()).unwrap().needs();
+        let answer = |zones, manager| {
+            let mut ledger = Ledger::default();
+            ledger.report(Arc::new(vector.node(zones, manager).unwrap()), &mut Scratch::default());
+            ledger.check((&needs, 0), &mut Scratch::default()).map_err(|refusal| match refusal {
+                Refusal::Misfit(misfit) => Reason::misaligned(&misfit).to_string(),
+                Refusal::Stale => Reason::StaleTopology.to_string(),
+            })
+        };
+        let wanted = format!("cannot align {}", vector.scope.as_str());
+        for manager in [Manager::Unknown, Manager::Static] {
+            let others = answer(&vector.others, manager);
+            assert!(others.is_err() || !vector.never_fits_others(), "{}: others, {manager:?}", vector.id);
+            let target = answer(&vector.target, manager);
+            assert_eq!(target.is_ok(), vector.fits_target(manager), "{}: {target:?}, {manager:?}", vector.id);
+            for said in [others, target].into_iter().filter_map(Result::err) {
+                assert!(said.starts_with(&wanted), "{}: {said}", vector.id);
+            }
+        }
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use api::nrt::{NodeResourceTopology, Zone, attribute};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams};
+use runtime::yaml::{Mode, read_str};
 use serde_json::{Value, json};
 use topology::fingerprint::{Fingerprint, Method};
 
@@ -19,8 +20,11 @@ use crate::need::Need::{Aligning, Fingerprint as HasFingerprint, Operator};
 use crate::operator::{node_of, of_set};
 use crate::settled;
 use crate::spec::{Result, Skip, Spec};
+use crate::tool::Given;
 use crate::undo::Target;
 
+/// The name by which this program is an exporter with the peer's flags.
+const EXPORTER_PROGRAM: &str = "resource-topology-exporter";
 /// The conditions that an exporter keeps on its own pod.
 const CONDITIONS: [&str; 2] = ["PodresourcesFetched", "NodeTopologyUpdated"];
 /// The counter of written reports.
@@ -51,8 +55,13 @@ pub(super) fn specs() -> Vec<Spec> {
         Spec::new("rte/owned", 2, "a configuration of exporters that others empty is put back", put_back)
             .labels(&["disruptive"]),
     ];
+    let of_program = [Spec::new(
+        "rte/options",
+        3,
+        "an exporter takes its kubelet's rules from flags, then from its environment",
+        options,
+    )];
     let absent = [
-        ("rte/options", "flags of an exporter win over its environment", "its program, and no cluster"),
         (
             "rte/notification",
             "an exporter follows a notification file",
@@ -63,7 +72,7 @@ pub(super) fn specs() -> Vec<Spec> {
     let of_reports = of_reports.into_iter().map(|spec| spec.needs([Aligning(1)]));
     let of_exporters = of_exporters.into_iter().map(|spec| spec.needs([Operator]));
     let absent = absent.map(|(id, title, reason)| Spec::absent(id, 3, title, reason));
-    of_reports.chain(of_exporters).chain(absent).collect()
+    of_reports.chain(of_exporters).chain(of_program).chain(absent).collect()
 }
 
 /// The fingerprint of a node's report, once it is about the node's pods.
@@ -222,6 +231,30 @@ async fn refresh(f: Fixture) -> Result {
     })
     .await?;
     f.restored(&node, f.before(&node)?).await
+}
+
+/// The exporter of this very program says what it would run with: variables, flags, then scope and policy.
+async fn options(f: Fixture) -> Result {
+    type Row<'a> = (&'a [(&'a str, &'a str)], &'a [&'a str], [&'a str; 2]);
+    let variables = [("TOPOLOGY_MANAGER_SCOPE", "pod"), ("TOPOLOGY_MANAGER_POLICY", "restricted")];
+    let flags = ["--topology-manager-scope=container", "--topology-manager-policy=best-effort"];
+    let table: [Row<'_>; 4] = [
+        (&variables, &[], ["pod", "restricted"]),
+        (&[], &flags, ["container", "best-effort"]),
+        (&variables, &flags, ["container", "best-effort"]),
+        (&variables, &flags[..1], ["container", "restricted"]),
+    ];
+    for (variables, flags, wanted) in table {
+        let words: Vec<&str> =
+            [EXPORTER_PROGRAM, "--dump-config=.andexit"].iter().chain(flags).copied().collect();
+        let said = f.tool(&words, Given { variables, ..Given::default() }).await?;
+        ensure!(said.code == Some(0), "{words:?}: exit code {:?}: {}", said.code, said.last());
+        let dump: Value = read_str("the exporter's configuration", &said.stdout, Mode::Lenient)?;
+        let of = &dump["topologyExporter"];
+        let found = [&of["topologyManagerScope"], &of["topologyManagerPolicy"]];
+        ensure!(found == wanted, "{words:?} with {variables:?}: {found:?}, not {wanted:?}");
+    }
+    Ok(())
 }
 
 async fn put_back(f: Fixture) -> Result {

@@ -1,23 +1,29 @@
 //! The stack as the operator installs it, removes it and makes it anew.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
+use api::nrt::NodeResourceTopology;
 use api::numaresources::LogLevel;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use serde_json::Value;
+use kube::Api;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
 
 use crate::facts::CONTROL_PLANE;
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, gone_already};
 use crate::installation::owned;
 use crate::need::Need::{Operator, SchedulerObject};
-use crate::operator::{AVAILABLE, Wanted, node_of};
+use crate::operator::{AVAILABLE, DEGRADED, Wanted, node_of, of_set};
 use crate::spec::{Result, Skip, Spec};
 use crate::undo::Target;
 
 /// The kind of definitions.
 const DEFINITION: (&str, &str, &str) =
     ("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions");
+/// The owner of an operator that OLM has installed.
+const OLM: &str = "ClusterServiceVersion";
 /// The definitions that the stack needs.
 const DEFINITIONS: [&str; 2] =
     ["noderesourcetopologies.topology.node.k8s.io", "numaresourcesoperators.nodetopology.openshift.io"];
@@ -50,7 +56,7 @@ pub(super) fn specs() -> Vec<Spec> {
             "install/operator",
             2,
             "all that belongs to exporters goes with their object, and comes again",
-            |f| made_anew(f, Removed::Operator),
+            |f| made_anew(f, Part::Operator),
         )
         .labels(&["disruptive", "slow"])
         .needs([Operator]),
@@ -58,25 +64,27 @@ pub(super) fn specs() -> Vec<Spec> {
             "install/scheduler",
             2,
             "all that belongs to schedulers goes with their object, and comes again",
-            |f| made_anew(f, Removed::Scheduler),
+            |f| made_anew(f, Part::Scheduler),
         )
         .labels(&["disruptive"])
         .needs([SchedulerObject]),
         Spec::new("install/log-level", 2, "the log level of the object is that of every exporter", log_level)
             .labels(&["disruptive"])
             .needs([Operator]),
-        Spec::absent(
+        Spec::new(
             "47587",
             1,
             "an image of the user's own runs where the operator is told to allow it",
-            "a second image of the exporter",
-        ),
+            |f| image_runs(f, Part::Operator),
+        )
+        .labels(&["disruptive"])
+        .needs([Operator]),
     ]
 }
 
-/// The object that is removed.
+/// The object that is removed or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Removed {
+pub(super) enum Part {
     Operator,
     Scheduler,
 }
@@ -163,6 +171,126 @@ pub(super) async fn unless(f: &Fixture, variable: &str, value: &str) -> Result {
     Ok(())
 }
 
+/// Sets a variable of the operator's environment until the end of the spec, and waits for the operator that has it.
+async fn with_variable(f: &Fixture, variable: &str, value: &str) -> Result {
+    let manager = f.manager().await?;
+    let object = f.read(&manager).await?;
+    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    if owners.into_iter().any(|owner| owner["kind"] == OLM) {
+        return Err(Skip(format!("an operator whose environment no {OLM} keeps as it is")).into());
+    }
+    let containers = object["spec"]["template"]["spec"]["containers"].as_array().cloned().unwrap_or_default();
+    let at = containers.iter().position(|one| one["name"] == "manager").unwrap_or(0);
+    let env = containers.get(at).and_then(|one| one["env"].as_array().cloned()).unwrap_or_default();
+    let mut env: Vec<Value> = env.into_iter().filter(|one| one["name"] != variable).collect();
+    env.push(json!({ "name": variable, "value": value }));
+    f.set(&manager, &format!("/spec/template/spec/containers/{at}/env"), Some(env.into())).await?;
+    f.pods_of(&manager).await?;
+    Ok(())
+}
+
+/// The operator is told to allow any image; the pods get another reference of theirs, and run with it.
+pub(super) async fn image_runs(f: Fixture, of: Part) -> Result {
+    let image = f.cluster().settings.other_image.clone();
+    let image = image.ok_or_else(|| Skip("another image of the stack (--other-image)".to_owned()))?;
+    let (target, variable) = match of {
+        Part::Operator => (f.nro()?, "EXPORTER_IMAGE_RESTRICTION"),
+        Part::Scheduler => (f.nrs()?, "SCHEDULER_IMAGE_VALIDATION"),
+    };
+    let workloads = workloads(&f, of).await?;
+    with_variable(&f, variable, "false").await?;
+    let mark = f.changes().mark().await;
+    f.set(&target, "/spec/imageSpec", Some(image.clone().into())).await?;
+    let what = format!("{} {} takes the image, or objects to it", target.kind, target.name);
+    let objection = f
+        .rolled(&target, &what, |object| match (AVAILABLE.of(object), DEGRADED.of(object)) {
+            (Ok(_), _) => Ok(None),
+            (_, Ok(message)) => Ok(Some(message)),
+            (Err(reason), _) => Err(reason),
+        })
+        .await?;
+    // An operator may lack the rights that it would have to grant.
+    if let Some(message) = objection {
+        return Err(Skip(format!("an operator that may run image {image}: {message}")).into());
+    }
+    for workload in &workloads {
+        has_image(&f, workload, &image, true).await?;
+        f.complete(workload).await?;
+    }
+    f.condition(&target, AVAILABLE).await?;
+    if of == Part::Scheduler {
+        let pod = f.create(f.pod("p").best_effort()).await?;
+        f.running(&pod).await?;
+        return f.scheduled(&pod).await;
+    }
+    f.changes().back_to(mark).await?;
+    for workload in &workloads {
+        has_image(&f, workload, &image, false).await?;
+        end_at_once(&f, workload).await?;
+    }
+    // The fixture waits at the end until the exporters' reports are as before.
+    Ok(())
+}
+
+/// Waits until the pods of a workload are to have an image, or are no longer to have it.
+async fn has_image(f: &Fixture, workload: &Target, image: &str, wanted: bool) -> Result {
+    let what = if wanted { "has" } else { "no longer has" };
+    f.rolled(workload, &format!("{} {} {what} image {image}", workload.kind, workload.name), |object| {
+        let containers = object["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten();
+        let images: Vec<&Value> = containers.map(|one| &one["image"]).collect();
+        let is_so = images.iter().any(|now| **now == *image) == wanted;
+        if is_so { Ok(()) } else { Err(format!("it has {images:?}")) }
+    })
+    .await
+}
+
+/// Deletes the exporters of a DaemonSet. The Go exporter's second container is a shell that hears no signal, so a
+/// rollout would take half a minute for each node.
+async fn end_at_once(f: &Fixture, set: &Target) -> Result {
+    let state = f.cluster().observer.now();
+    let pods = Api::<Pod>::namespaced(f.cluster().client.clone(), &set.namespace);
+    for pod in of_set(&state, set) {
+        let name = pod.metadata.name.as_deref().unwrap_or_default();
+        gone_already(pods.delete(name, &DeleteParams::default().grace_period(1)).await)?;
+    }
+    Ok(())
+}
+
+/// Removes the NUMAResourcesOperator until the end of the spec, with all exporters and their reports; the nodes that
+/// had them.
+pub(super) async fn remove_exporters(f: &Fixture) -> Result<BTreeSet<String>> {
+    let nro = f.nro()?;
+    let sets = f.exporter_sets().await?;
+    let mut nodes = BTreeSet::new();
+    for set in &sets {
+        f.complete(set).await?;
+        nodes.extend(f.nodes_of(set));
+    }
+    let uid = f.uid(&nro).await?;
+    let namespace = sets.first().map(|set| set.namespace.clone()).unwrap_or_default();
+    let owned = owned(f.cluster(), &uid, &namespace).await?;
+    f.changes().delete(&nro).await?;
+    for (object, uid) in owned.values() {
+        f.gone(object, uid).await?;
+    }
+    f.until("no exporter is left", |state| {
+        let left = sets.iter().find(|set| !of_set(state, set).is_empty());
+        left.map_or(Ok(()), |set| Err(format!("DaemonSet {} has pods", set.name)))
+    })
+    .await?;
+    // Reports that belong to their nodes stay.
+    let reports = Api::<NodeResourceTopology>::all(f.cluster().client.clone());
+    for node in &nodes {
+        gone_already(reports.delete(node, &DeleteParams::default()).await)?;
+    }
+    f.until("no report is left", |state| {
+        let left = nodes.iter().find(|node| state.reports.contains_key(*node));
+        left.map_or(Ok(()), |node| Err(format!("node {node} has one")))
+    })
+    .await?;
+    Ok(nodes)
+}
+
 async fn own_image(f: Fixture) -> Result {
     unless(&f, "EXPORTER_IMAGE_RESTRICTION", "false").await?;
     let sets = f.exporter_sets().await?;
@@ -180,13 +308,13 @@ async fn own_image(f: Fixture) -> Result {
     Ok(())
 }
 
-async fn made_anew(f: Fixture, removed: Removed) -> Result {
-    let target = match removed {
-        Removed::Operator => f.nro()?,
-        Removed::Scheduler => f.nrs()?,
+async fn made_anew(f: Fixture, part: Part) -> Result {
+    let target = match part {
+        Part::Operator => f.nro()?,
+        Part::Scheduler => f.nrs()?,
     };
     f.condition(&target, AVAILABLE).await?;
-    let workloads = workloads(&f, removed).await?;
+    let workloads = workloads(&f, part).await?;
     let namespace = workloads.first().context("it has no workload")?.namespace.clone();
     let uid = f.uid(&target).await?;
     let before = owned(f.cluster(), &uid, &namespace).await?;
@@ -210,10 +338,10 @@ async fn made_anew(f: Fixture, removed: Removed) -> Result {
     Ok(())
 }
 
-async fn workloads(f: &Fixture, of: Removed) -> Result<Vec<Target>> {
+async fn workloads(f: &Fixture, of: Part) -> Result<Vec<Target>> {
     match of {
-        Removed::Operator => f.exporter_sets().await,
-        Removed::Scheduler => Ok(vec![f.scheduler_deployment().await?]),
+        Part::Operator => f.exporter_sets().await,
+        Part::Scheduler => Ok(vec![f.scheduler_deployment().await?]),
     }
 }
 

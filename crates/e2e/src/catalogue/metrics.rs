@@ -18,7 +18,7 @@ const OPERATOR: u16 = 8080;
 pub(super) const EXPORTER: u16 = 2112;
 /// The largest answer.
 const METRICS_BYTES: usize = 4 << 20;
-/// The time between two looks: no watch tells of metrics.
+/// The time between two looks: metrics have no watch, a scrape is all that tells.
 const LOOK: Duration = Duration::from_millis(200);
 /// Counters of a controller's work: controller-runtime's, and ours.
 const WORK: [&str; 2] = ["workqueue_adds_total", "tholepin_operator_reconciles_total"];

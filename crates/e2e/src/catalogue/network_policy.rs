@@ -1,6 +1,7 @@
 //! Network policies of the stack: its pods reach the API server, metrics are reached, and nothing else is.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use k8s_openapi::api::core::v1::{Pod, Service};
@@ -22,6 +23,9 @@ use crate::undo::Target;
 /// The port of the operator's metrics, and that of the exporters': the Go operator's, and ours.
 const OPERATOR_METRICS: u16 = 8080;
 const EXPORTER_METRICS: u16 = 2112;
+/// The time between two tries of a way that a new policy closes. A policy has no status: it holds some time after it
+/// was made, and a connection that fails is all that tells.
+const TRY: Duration = Duration::from_millis(500);
 /// A port of which no policy speaks.
 const OTHER: u16 = 8081;
 
@@ -176,13 +180,12 @@ async fn require_policies(f: &Fixture) -> Result {
     let target = Target::of(&ApiResource::erase::<NetworkPolicy>(&()), NAMESPACE, "nothing-out");
     let spec = json!({ "podSelector": { "matchLabels": f.labels() }, "policyTypes": ["Egress"] });
     f.make(&target, json!({ "metadata": { "labels": {} }, "spec": spec })).await?;
-    // A policy holds some time after it was made, and nothing says when.
     let ends = Instant::now() + f.cluster().settings.patience / 4;
     while Instant::now() < ends {
         if matches!(dial(f, &pod, server).await?, Outcome::Closed(_)) {
             return Ok(());
         }
-        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        tokio::time::sleep(TRY).await;
     }
     Err(Skip("a network that enforces network policies".to_owned()).into())
 }

@@ -1,5 +1,7 @@
 //! Priorities: a pod takes the place of one with a lower priority, where that frees a zone for it, and of no other.
 
+use std::time::Duration;
+
 use anyhow::ensure;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{ApiResource, PostParams};
@@ -25,6 +27,9 @@ const MEDIUM: &str = "tholepin-e2e-medium";
 const HIGH: &str = "tholepin-e2e-high";
 /// A class that every cluster has, above all others.
 const CRITICAL: &str = "system-node-critical";
+/// The time between two tries of a pod with a new class. The API server's own view of classes has no watch for others;
+/// a pod that it refuses is all that tells. The tries are dry runs.
+const TRY: Duration = Duration::from_millis(50);
 /// A pod without a class.
 const NONE: &str = "";
 
@@ -77,8 +82,7 @@ async fn classes(f: &Fixture) -> Result {
             if !runtime::client::is_forbidden(&error) || Instant::now() > ends {
                 return Err(error.into());
             }
-            // A refused pod is all that tells.
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            tokio::time::sleep(TRY).await;
         }
     }
     Ok(())

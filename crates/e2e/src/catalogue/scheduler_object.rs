@@ -12,11 +12,11 @@ use runtime::yaml::{Mode, read_str};
 use serde_json::{Value, json};
 
 use super::configuration::config_maps;
-use super::install::{is_control_plane, nodes_for_schedulers, unless, usual_replicas};
+use super::install::{Part, image_runs, is_control_plane, nodes_for_schedulers, unless, usual_replicas};
 use crate::fixture::Fixture;
-use crate::need::Need::SchedulerObject;
+use crate::need::Need::{Aligning, Scheduler, SchedulerObject};
 use crate::operator::{AVAILABLE, node_of, selected, uids};
-use crate::placement::refusal;
+use crate::placement::is_unschedulable;
 use crate::spec::{Result, Skip, Spec};
 use crate::undo::Target;
 
@@ -61,12 +61,10 @@ pub(super) fn specs() -> Vec<Spec> {
         ),
         Spec::new("sched/one", 2, "one scheduler runs where one is asked for", one),
         Spec::new("sched/cordon", 3, "a scheduler waits for a node of its own", waits_for_node),
-        Spec::absent(
-            "sched/image",
-            2,
-            "another image of the scheduler is rolled out",
-            "a second, trusted image of the scheduler",
-        ),
+        Spec::new("sched/image", 2, "another image of the scheduler is rolled out", |f| {
+            image_runs(f, Part::Scheduler)
+        })
+        .needs([Scheduler, Aligning(1)]),
     ];
     specs
         .into_iter()
@@ -225,15 +223,18 @@ async fn waits_for_node(f: Fixture) -> Result {
     f.set(&Target::node(node_of(leaving)), "/spec/unschedulable", Some(true.into())).await?;
     let api = Api::<Pod>::namespaced(f.cluster().client.clone(), &deployment.namespace);
     api.delete(leaving.metadata.name.as_deref().unwrap_or_default(), &DeleteParams::default()).await?;
-    let said = f
-        .until("a scheduler waits for a node", |state| {
-            let pods = selected(state, &deployment.namespace, &object);
-            let said = pods.iter().find_map(|pod| refusal(pod).map(str::to_owned));
-            said.ok_or_else(|| format!("none of {} does", pods.len()))
-        })
-        .await?;
-    let is_right = said.contains("didn't match pod topology spread constraints");
-    ensure!(is_right, "it waits for another reason: {said}");
+    // That it waits for this node alone: each other node has a scheduler, and this one is enough at the end.
+    f.until("a scheduler waits for the cordoned node", |state| {
+        let pods = selected(state, &deployment.namespace, &object);
+        let others: BTreeSet<&str> =
+            pods.iter().map(|pod| node_of(pod)).filter(|node| !node.is_empty()).collect();
+        let waiting = pods.iter().filter(|pod| is_unschedulable(pod)).count();
+        match (waiting, others.len(), others.contains(node_of(leaving))) {
+            (1, there, false) if there == count - 1 => Ok(()),
+            (waiting, there, _) => Err(format!("{waiting} wait, the others are on {there} nodes")),
+        }
+    })
+    .await?;
     f.changes().back_to(mark).await?;
     let pods = f.pods_of(&deployment).await?;
     ensure!(pods.len() == count, "{} schedulers run", pods.len());

@@ -86,8 +86,7 @@ async fn too_large(f: Fixture) -> Result {
     class(&f, &lacking).await?;
     let plan = f.pod("p").guaranteed(&wanted).spec(|spec| spec.runtime_class_name = Some(name(&f)));
     let pod = f.create(plan).await?;
-    let said = f.unschedulable(&pod).await?;
-    ensure!(said.contains("Insufficient cpu"), "{said:?} names no CPUs");
+    f.lacks(&pod, ResourceName::CPU).await?;
     f.untouched().await?;
     let control = f.create(f.pod("control").guaranteed(&wanted)).await?;
     f.running(&control).await?;

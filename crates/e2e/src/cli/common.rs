@@ -19,6 +19,7 @@ use runtime::stdout::print;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Settings;
+use crate::compat;
 use crate::facts::Facts;
 use crate::installation::{self, either};
 use crate::pods::Images;
@@ -128,10 +129,17 @@ impl CommonArgs {
     pub(super) fn settings(&self) -> Settings {
         let images = Images {
             tholepin: self.image.clone(),
-            pause: self.pause_image.clone(),
+            pause: self.pause_image.clone().or_else(compat::pause_image),
             pull_policy: self.image_pull_policy.clone(),
         };
-        Settings { patience: self.patience, rollout: self.patience, images, target_node: None }
+        Settings {
+            patience: self.patience,
+            rollout: self.patience,
+            images,
+            target_node: None,
+            other_image: None,
+            access: ClusterArgs::default(),
+        }
     }
 
     /// Runs on each cluster the specs that `choose` has for it, as the mode says.
@@ -164,7 +172,7 @@ impl CommonArgs {
     async fn one(
         &self,
         context: Option<&str>,
-        plan: Plan,
+        mut plan: Plan,
         choose: impl Fn(&Facts) -> Vec<Spec>,
         mode: &Mode,
         token: &CancellationToken,
@@ -179,6 +187,7 @@ impl CommonArgs {
         let connection = Connection::open(&cluster.options("e2e")).await?;
         let clients = (connection.watch_client()?, connection.client_with_timeout(REQUEST_TIMEOUT)?);
         let lines = self.lines(context.as_deref());
+        plan.settings.access = cluster;
         let settings = plan.settings.clone();
         let tested = async {
             if let Some(role) = &mode.setup {

@@ -23,8 +23,9 @@ use serde_json::{Value, json};
 use testkit::cri::Image;
 use tokio::time::Instant;
 
+use super::page::root;
 use super::rig::{self, Rig, play_image, programs};
-use program::{SWITCH, by_file, root, with_defects};
+use program::{SWITCH, by_file, with_defects};
 use table::{DEFECTS, Defect, IS_ON, LAGGING, Program};
 
 /// The variable that names the defects to try, by words; not set: all.

@@ -30,6 +30,8 @@ use topology::policy::{Policy, Scope};
 
 const IMAGE: &str = "tholepin:test";
 const PAUSE: &str = "pause";
+/// An image with the same programs, which the operator takes for another stack's: its exporter brings a shell.
+pub(crate) const OTHER_IMAGE: &str = "tholepin:other";
 /// The images that nodes have.
 pub(crate) const IMAGES: [&str; 4] = ["--image", IMAGE, "--pause-image", PAUSE];
 /// The variable that puts network policies in force; not by default, since a start may then take a minute.
@@ -202,7 +204,8 @@ pub(crate) fn image(program: &Path) -> Image {
 fn images(image: Image, platform: Platform) -> Images {
     // Security context constraints would choose a user of the namespace.
     let image = if platform.is_openshift() { image.user(1000, 1000) } else { image };
-    Images::new().with(IMAGE, image).with(PAUSE, Image::pause())
+    let other = image.clone().file("/bin/sh", "/bin/sh").file("/bin/sleep", "/bin/sleep");
+    Images::new().with(OTHER_IMAGE, other).with(IMAGE, image).with(PAUSE, Image::pause())
 }
 
 /// The nodes' kubelets.
@@ -278,6 +281,14 @@ impl Rig {
         for object in manifests::objects(&options) {
             self.apply(&object).await;
         }
+    }
+
+    /// Lets the operator, once it starts anew, run other schedulers than its own: they need more rights.
+    pub(crate) async fn allow_other_schedulers(&self) {
+        let mut options = manifests::options();
+        options.common.platform = self.platform;
+        let account = manifests::account(&options);
+        self.apply(&Object::new(&account.with_cluster_role(manifests::access::OTHER_SCHEDULERS))).await;
     }
 
     /// Waits until the operator's pod is ready.

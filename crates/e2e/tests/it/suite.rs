@@ -7,7 +7,9 @@ use testkit::dump::{self, Dump};
 
 use super::defects::play_lagging;
 use super::interrupted;
-use super::rig::{LAG, Rig, play, play_operator, told};
+use super::page;
+use super::results::Results;
+use super::rig::{LAG, OTHER_IMAGE, Rig, play, play_operator, told};
 
 /// `E2E_ARGS='--focus 85792' cargo xtask test -p e2e --test it -- suite --nocapture` runs what it is told.
 /// `E2E_INTERRUPTIONS=20` ends so many runs instead. Without both: tiers 0 and 1, the quick test, one interruption.
@@ -33,11 +35,45 @@ fn openshift() {
     play(Platform::OpenShift, async |rig| passes(&rig, &told).await);
 }
 
-/// The specs about a hosted control plane.
+/// Every spec, on the rigs where it can be tried; the results of all as one page. Specs about priorities are tried with
+/// the stock scheduler, which evicts.
 #[test]
 #[ignore = "`cargo xtask nightly e2e` runs it"]
-fn hypershift() {
-    play(Platform::HyperShift, async |rig| passes(&rig, "--label-filter=hypershift").await);
+fn whole() {
+    let mut results = Results::default();
+    play(Platform::Kubernetes, async |rig| {
+        rig.allow_other_schedulers().await;
+        let all = format!("--tier-up-to=3 --other-image={OTHER_IMAGE}");
+        add(&rig, "Kubernetes", &all, &mut results).await;
+        let stock = "--scheduler-name=default-scheduler --label-filter=feature:preemption";
+        add(&rig, "Kubernetes, stock scheduler", stock, &mut results).await;
+    });
+    let reboots = "--label-filter=openshift||feature:tlscompliance||feature:rte||upgrade";
+    play(Platform::OpenShift, async |rig| add(&rig, "OpenShift", reboots, &mut results).await);
+    let hosted = "--label-filter=hypershift";
+    play(Platform::HyperShift, async |rig| add(&rig, "HyperShift", hosted, &mut results).await);
+    results.write();
+}
+
+/// Adds a run, in which nothing may fail.
+async fn add(rig: &Rig, name: &str, arguments: &str, results: &mut Results) {
+    let run = document(rig, &format!("--rollout-timeout=3m {arguments}")).await;
+    let counts = &run["counts"];
+    println!("{name}: {counts}, in {} s", run["seconds"]);
+    for case in run["specs"].as_array().unwrap().iter().filter(|case| case["ending"] == "failed") {
+        println!("{}: {}", case["id"], case["diagnosis"].as_str().unwrap_or_default());
+    }
+    let is_good = counts["failed"] == 0 && counts["notTried"] == 0 && run["verdicts"] == json!([]);
+    results.add(name, arguments, run.clone());
+    assert!(is_good, "{name}: {counts}: {}", run["verdicts"]);
+}
+
+/// What a run says of itself.
+async fn document(rig: &Rig, arguments: &str) -> Value {
+    let words: Vec<&str> = ["e2e", "-o", "json"].into_iter().chain(arguments.split_whitespace()).collect();
+    let ended = rig.run(&words).await;
+    println!("{}", ended.stderr);
+    serde_json::from_str(&ended.stdout).unwrap()
 }
 
 /// The stack is made where there is none, passes, and goes with all that came with it. It takes a minute, so it is
@@ -100,11 +136,7 @@ fn lagging_exporters() {
     let Some(lag) = told(LAG) else { return };
     play_lagging(async |rig| {
         let arguments = told("E2E_ARGS").unwrap_or_else(|| "--tier-up-to=1".to_owned());
-        let words: Vec<&str> =
-            ["e2e", "-o", "json"].into_iter().chain(arguments.split_whitespace()).collect();
-        let ended = rig.run(&words).await;
-        println!("{}\n{}", ended.stderr, ended.stdout);
-        let run: Value = serde_json::from_str(&ended.stdout).unwrap();
+        let run = document(&rig, &arguments).await;
         let specs = run["specs"].as_array().unwrap();
         let of = |ending: &str| specs.iter().filter(|spec| spec["ending"] == ending).collect::<Vec<_>>();
         let (passed, skipped, failed) = (of("passed"), of("skipped"), of("failed"));
@@ -116,9 +148,8 @@ fn lagging_exporters() {
         let period = GoDuration::parse_std(&lag).unwrap().as_secs_f64();
         let seconds = |value: &Value| value["seconds"].as_f64().unwrap();
         let waited: Vec<&Value> = passed.iter().copied().filter(|spec| seconds(spec) >= period).collect();
-        println!("waited for reports: {}", ids(&waited).join(" "));
-        println!(
-            "e2e-lag: {} specs with reports each {lag}: {} passed, {} of them in {lag} or more; {} skipped, {} failed \
+        let line = format!(
+            "{} specs with reports each {lag}: {} passed, {} of them in {lag} or more; {} skipped, {} failed \
              ({}), {late} hung, in {:.0} s",
             specs.len(),
             passed.len(),
@@ -128,6 +159,21 @@ fn lagging_exporters() {
             ids(&failed).join(" "),
             seconds(&run),
         );
+        println!("e2e-lag: {line}");
+        for case in &failed {
+            println!(
+                "{}: {}\n{}",
+                case["id"],
+                case["reason"],
+                case["diagnosis"].as_str().unwrap_or_default()
+            );
+        }
+        let text = format!(
+            "`{arguments}` ({}): {line}. Those that took so long: {}.",
+            page::when(),
+            ids(&waited).join(", ")
+        );
+        page::write_between(PAGE, "e2e-lag", &page::wrapped(&text));
         assert_eq!(late, 0);
         assert_eq!(of("notTried").len(), 0);
         let unexpected = ids(&failed).into_iter().filter(|id| !FRESH.contains(&&**id));
@@ -138,6 +184,8 @@ fn lagging_exporters() {
 
 /// The specs that fail beside lagging exporters; docs/e2e.md has the reasons.
 const FRESH: [&str; 0] = [];
+/// The page that says which specs wait for reports.
+const PAGE: &str = "docs/e2e.md";
 
 async fn passes(rig: &Rig, arguments: &str) {
     let words: Vec<&str> =

@@ -1,10 +1,20 @@
-//! The vectors, as data.
+//! The vectors, as data: for the specs, for the model of the kubelet, and for the scheduler's filter.
+//!
+//! In: nothing. Out: the vectors; each as a pod and as nodes' zones. Never: a vector for one of the three alone.
 
-use topology::policy::Scope;
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Pod;
+use topology::policy::{Manager, Policy, Rules, Scope};
+use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
+
+use crate::amounts::{Amounts, Scale};
+use crate::devices::SAMPLES;
+use crate::pods::{Images, PodPlan};
 
 /// What must become of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expect {
+pub enum Expect {
     /// It runs on the target.
     Target,
     /// It waits, since no zone holds it.
@@ -20,34 +30,110 @@ pub(super) enum Expect {
 /// What is left in the zones of two kinds of nodes, and a pod. Amounts as [`crate::amounts::Amounts::parse`] reads
 /// them.
 #[derive(Debug)]
-pub(super) struct Vector {
-    pub(super) id: &'static str,
-    pub(super) tier: u8,
-    pub(super) scope: Scope,
-    pub(super) labels: &'static [&'static str],
+pub struct Vector {
+    /// The id of the spec.
+    pub id: &'static str,
+    /// Its tier.
+    pub tier: u8,
+    /// The scope of the nodes.
+    pub scope: Scope,
+    /// The labels of the spec.
+    pub labels: &'static [&'static str],
     /// The pod in a few words.
-    pub(super) about: &'static str,
+    pub about: &'static str,
     /// Its init containers.
-    pub(super) init: &'static [&'static str],
+    pub init: &'static [&'static str],
     /// Its containers; requests are limits.
-    pub(super) app: &'static [&'static str],
+    pub app: &'static [&'static str],
     /// Zones of all nodes but the target.
-    pub(super) others: [&'static str; 2],
+    pub others: [&'static str; 2],
     /// Zones of the target.
-    pub(super) target: [&'static str; 2],
-    pub(super) expect: Expect,
+    pub target: [&'static str; 2],
+    /// What must become of it.
+    pub expect: Expect,
 }
 
 impl Vector {
     /// Whether any amount is of this resource.
-    pub(super) fn mentions(&self, resource: &str) -> bool {
+    #[must_use]
+    pub fn mentions(&self, resource: &str) -> bool {
         let all = self.init.iter().chain(self.app).chain(&self.others).chain(&self.target);
         all.flat_map(|text| text.split_whitespace()).any(|word| word.split('=').next() == Some(resource))
     }
 }
 
+/// What zones have that a vector does not mention.
+const FULL: [&str; 2] = [
+    "20 40Gi hugepages-2Mi=1Gi hugepages-1Gi=4Gi dev1=8 dev2=8 dev3=4",
+    "20 40Gi hugepages-2Mi=1Gi hugepages-1Gi=4Gi dev1=8 dev2=8 dev3=0",
+];
+
+impl Vector {
+    /// The pod.
+    ///
+    /// # Errors
+    /// The word that is no amount.
+    pub fn pod(&self) -> Result<Pod, String> {
+        let images = Images { tholepin: "t".to_owned(), pause: None, pull_policy: "Never".to_owned() };
+        let mut plan = PodPlan::new("p", "s", &images, BTreeMap::new());
+        for text in self.init {
+            plan = plan.init(&read(text)?);
+        }
+        for text in self.app {
+            plan = plan.guaranteed(&read(text)?);
+        }
+        Ok(plan.pod())
+    }
+
+    /// A node with so much left in its zones: `self.target`, or `self.others`.
+    ///
+    /// # Errors
+    /// The word that is no amount.
+    pub fn node(&self, left: &[&str; 2], cpu_manager: Manager) -> Result<NodeTopology, String> {
+        let zones = FULL.iter().zip(left).zip(0..).map(|((full, left), id)| zone(id, full, left));
+        let rules =
+            Rules { policy: Policy::SingleNumaNode, scope: self.scope, cpu_manager, ..Rules::default() };
+        Ok(NodeTopology {
+            rules,
+            zones: zones.collect::<Result<_, _>>()?,
+            threads_per_core: Some(1),
+            ..NodeTopology::default()
+        })
+    }
+
+    /// Whether zones of the target hold the pod. That a node lacks CPUs in all is not their business.
+    #[must_use]
+    pub fn fits_target(&self, cpu_manager: Manager) -> bool {
+        match self.expect {
+            Expect::CannotAlign => false,
+            Expect::WholeCpusOnly => cpu_manager == Manager::Static,
+            Expect::Target | Expect::InsufficientCpu => true,
+        }
+    }
+
+    /// Whether zones of the other nodes must not hold the pod; else the nodes as a whole decide.
+    #[must_use]
+    pub fn never_fits_others(&self) -> bool {
+        !matches!(self.expect, Expect::InsufficientCpu | Expect::WholeCpusOnly)
+    }
+}
+
+fn read(text: &str) -> Result<Amounts, String> {
+    Amounts::parse(text, &Scale { cpus: 1, devices: SAMPLES.map(str::to_owned) })
+}
+
+fn zone(id: u32, full: &str, left: &str) -> Result<Zone, String> {
+    let (full, left) = (read(full)?, read(left)?);
+    let available = |name, full| left.iter().find(|(other, _)| *other == name).map_or(full, |(_, left)| left);
+    let resources = full.iter().map(|(name, full)| {
+        let available = available(name, full);
+        ZoneResource { name, capacity: full, allocatable: full, available }
+    });
+    Ok(Zone { id: ZoneId(id), resources: resources.collect(), distances: vec![] })
+}
+
 /// All.
-pub(super) const VECTORS: &[Vector] = &[
+pub const VECTORS: &[Vector] = &[
     Vector {
         id: "47575",
         tier: 0,
@@ -424,75 +510,25 @@ pub(super) const VECTORS: &[Vector] = &[
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::Pod;
     use serde_json::json;
     use topology::admit::{Scratch, admit};
-    use topology::policy::{Manager, Policy, Rules};
-    use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
     use super::*;
-    use crate::amounts::{Amounts, Scale};
-    use crate::devices::SAMPLES;
-    use crate::pods::{Images, PodPlan};
-
-    /// What zones have that a vector does not mention.
-    const FULL: [&str; 2] = [
-        "20 40Gi hugepages-2Mi=1Gi hugepages-1Gi=4Gi dev1=8 dev2=8 dev3=4",
-        "20 40Gi hugepages-2Mi=1Gi hugepages-1Gi=4Gi dev1=8 dev2=8 dev3=0",
-    ];
-
-    fn scale() -> Scale {
-        Scale { cpus: 1, devices: SAMPLES.map(str::to_owned) }
-    }
-
-    fn node(scope: Scope, left: &[&str; 2], cpu_manager: Manager) -> NodeTopology {
-        let zone = |row: usize| {
-            let read = |text| Amounts::parse(text, &scale()).unwrap();
-            let left = read(left[row]);
-            let amount =
-                |name, full| left.iter().find(|(other, _)| *other == name).map_or(full, |(_, left)| left);
-            let all = read(FULL[row]);
-            let resources = all.iter().map(|(name, full)| {
-                let available = amount(name, full);
-                ZoneResource { name, capacity: full, allocatable: full, available }
-            });
-            Zone { id: ZoneId(row as u32), resources: resources.collect(), distances: vec![] }
-        };
-        let rules = Rules { policy: Policy::SingleNumaNode, scope, cpu_manager, ..Rules::default() };
-        NodeTopology {
-            rules,
-            zones: vec![zone(0), zone(1)],
-            threads_per_core: Some(1),
-            ..NodeTopology::default()
-        }
-    }
-
-    fn pod(vector: &Vector) -> Pod {
-        let images = Images { tholepin: "t".into(), pause: None, pull_policy: "Never".into() };
-        let read = |text: &&str| Amounts::parse(text, &scale()).unwrap();
-        let plan = PodPlan::new("p", "s", &images, Default::default());
-        let plan = vector.init.iter().map(read).fold(plan, |plan, amounts| plan.init(&amounts));
-        vector.app.iter().map(read).fold(plan, |plan, amounts| plan.guaranteed(&amounts)).pod()
-    }
 
     /// The model decides each vector as the kubelets of a cluster must.
     #[test]
     fn the_model_agrees() {
         for vector in VECTORS {
-            let needs = api::convert::pod_request(&pod(vector)).unwrap().needs();
+            let needs = api::convert::pod_request(&vector.pod().unwrap()).unwrap().needs();
             let fits = |zones, manager| {
-                let node = node(vector.scope, zones, manager);
+                let node = vector.node(zones, manager).unwrap();
                 admit(node.rules, &node.available(), &needs, &mut Scratch::default()).is_ok()
             };
             for manager in [Manager::Unknown, Manager::Static] {
-                let in_all = matches!(vector.expect, Expect::InsufficientCpu | Expect::WholeCpusOnly);
-                assert!(!fits(&vector.others, manager) || in_all, "{}: others, {manager:?}", vector.id);
-                let wanted = match vector.expect {
-                    Expect::CannotAlign => false,
-                    Expect::WholeCpusOnly => manager == Manager::Static,
-                    Expect::Target | Expect::InsufficientCpu => true,
-                };
-                assert_eq!(fits(&vector.target, manager), wanted, "{}: target, {manager:?}", vector.id);
+                let fits_others = fits(&vector.others, manager);
+                assert!(!(fits_others && vector.never_fits_others()), "{}: others, {manager:?}", vector.id);
+                let (found, wanted) = (fits(&vector.target, manager), vector.fits_target(manager));
+                assert_eq!(found, wanted, "{}: target, {manager:?}", vector.id);
             }
         }
     }
@@ -500,14 +536,15 @@ mod tests {
     #[test]
     fn quality_of_service_is_as_the_labels_say() {
         for vector in VECTORS {
-            let qos = api::convert::pod_request(&pod(vector)).unwrap().qos();
+            let pod = vector.pod().unwrap();
+            let qos = api::convert::pod_request(&pod).unwrap().qos();
             let wanted = match vector.labels {
                 labels if labels.contains(&"qos:be") => topology::request::Qos::BestEffort,
                 labels if labels.contains(&"qos:bu") => topology::request::Qos::Burstable,
                 _ => topology::request::Qos::Guaranteed,
             };
             assert_eq!(qos, wanted, "{}", vector.id);
-            assert!(!json!(pod(vector)).is_null());
+            assert!(!json!(pod).is_null());
         }
     }
 }

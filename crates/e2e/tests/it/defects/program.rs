@@ -9,15 +9,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::super::page::root;
 use super::table::{DEFECTS, Defect, IS_ON, LAGGING};
 
 /// The file in a container that names the defect that is on.
 pub(super) const SWITCH: &str = "/etc/tholepin-defect";
-
-/// The root of the repository.
-pub(super) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
 
 /// The place of a defect in the text of its file. Panics unless there is exactly one.
 pub(super) fn place(defect: &Defect, text: &str) -> Range<usize> {
