@@ -26,8 +26,8 @@ pub const MAX_CPU: u32 = 65_535;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuSet {
     /// Bit `i % 64` of word `i / 64` stands for CPU `i`. The last word is never zero, so equal sets are equal vectors.
-    /// Ids below 512 need no allocation.
-    words: SmallVec<[u64; 8]>,
+    /// Ids below 256 need no allocation.
+    words: SmallVec<[u64; 4]>,
 }
 
 /// Why a text or an id does not make a CPU set.

@@ -148,12 +148,11 @@ fn distances(dice: &mut Dice, zones: u64) -> Vec<Vec<u64>> {
     let zones = usize::try_from(zones).unwrap_or(0);
     let mut distances = vec![vec![10; zones]; zones];
     let levels: &[u64] = if dice.percent(50) { &[21] } else { &[11, 12, 21, 28, 32] };
-    for from in 0..zones {
-        for to in 0..from {
-            let distance = dice.pick(levels);
-            distances[from][to] = distance;
-            distances[to][from] = distance;
-        }
+    let pairs = (0..zones).flat_map(|from| (0..from).map(move |to| (from, to)));
+    for (from, to) in pairs {
+        let distance = dice.pick(levels);
+        distances[from][to] = distance;
+        distances[to][from] = distance;
     }
     distances
 }

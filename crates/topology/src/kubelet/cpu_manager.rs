@@ -118,10 +118,14 @@ impl StaticPolicy {
         let strict = self.options.has(CpuOption::StrictReservation);
         let found = self.reserved.intersection(&state.shared);
         match (strict, found.is_empty(), found == self.reserved) {
-            (true, false, _) => Err(Refusal::SharedReserved { found, shared: state.shared.clone() }),
-            (false, _, false) => {
-                Err(Refusal::UsedReserved { reserved: self.reserved.clone(), shared: state.shared.clone() })
-            }
+            (true, false, _) => Err(Refusal::SharedReserved {
+                found: Box::new(found),
+                shared: Box::new(state.shared.clone()),
+            }),
+            (false, _, false) => Err(Refusal::UsedReserved {
+                reserved: Box::new(self.reserved.clone()),
+                shared: Box::new(state.shared.clone()),
+            }),
             _ => self.check_assigned(state),
         }
     }
@@ -134,8 +138,8 @@ impl StaticPolicy {
                     return Err(Refusal::SharedAssigned {
                         pod: pod.uid.clone(),
                         container: container.clone(),
-                        cpus: cpus.clone(),
-                        shared: state.shared.clone(),
+                        cpus: Box::new(cpus.clone()),
+                        shared: Box::new(state.shared.clone()),
                     });
                 }
                 known.insert_all(cpus);
@@ -146,7 +150,11 @@ impl StaticPolicy {
         if self.options.has(CpuOption::StrictReservation) {
             there.remove_all(&self.reserved);
         }
-        if known == there { Ok(()) } else { Err(Refusal::OtherCpus { there, known }) }
+        if known == there {
+            Ok(())
+        } else {
+            Err(Refusal::OtherCpus { there: Box::new(there), known: Box::new(known) })
+        }
     }
 
     fn available(&self, state: &CpuState) -> CpuSet {

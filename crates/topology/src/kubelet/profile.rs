@@ -178,7 +178,7 @@ pub enum Refusal {
     )]
     ReservedCount {
         /// The CPUs that could be reserved.
-        found: CpuSet,
+        found: Box<CpuSet>,
         /// CPUs to reserve.
         wanted: usize,
     },
@@ -196,9 +196,9 @@ pub enum Refusal {
     )]
     UsedReserved {
         /// Reserved CPUs.
-        reserved: CpuSet,
+        reserved: Box<CpuSet>,
         /// CPUs that no container holds.
-        shared: CpuSet,
+        shared: Box<CpuSet>,
     },
     /// Reserved CPUs are shared, and the kubelet restarts with `strict-cpu-reservation`.
     #[error(
@@ -206,9 +206,9 @@ pub enum Refusal {
     )]
     SharedReserved {
         /// Reserved CPUs that are shared.
-        found: CpuSet,
+        found: Box<CpuSet>,
         /// CPUs that no container holds.
-        shared: CpuSet,
+        shared: Box<CpuSet>,
     },
     /// CPUs of a container are shared as well, and the kubelet restarts.
     #[error(
@@ -220,9 +220,9 @@ pub enum Refusal {
         /// The container.
         container: Box<str>,
         /// Its CPUs.
-        cpus: CpuSet,
+        cpus: Box<CpuSet>,
         /// CPUs that no container holds.
-        shared: CpuSet,
+        shared: Box<CpuSet>,
     },
     /// The CPUs that are shared or held are not those of the machine, and the kubelet restarts.
     #[error(
@@ -230,9 +230,9 @@ pub enum Refusal {
     )]
     OtherCpus {
         /// The machine's.
-        there: CpuSet,
+        there: Box<CpuSet>,
         /// The state's.
-        known: CpuSet,
+        known: Box<CpuSet>,
     },
     /// The memory of zones is not what containers hold, and the kubelet restarts.
     #[error(
@@ -253,7 +253,7 @@ impl Refusal {
     /// CPUs that cannot be reserved.
     pub(crate) fn reserved_cpus(machine: &Machine, reserved: &ReservedCpus) -> Self {
         match reserved {
-            ReservedCpus::Count(wanted) => Self::ReservedCount { found: CpuSet::new(), wanted: *wanted },
+            ReservedCpus::Count(wanted) => Self::ReservedCount { found: Box::default(), wanted: *wanted },
             ReservedCpus::Named(cpus) => {
                 Self::UnknownCpu(cpus.difference(machine.cpus()).first().unwrap_or(0))
             }

@@ -52,6 +52,15 @@ pub enum Hints<'a> {
     Of(Box<dyn HintSource + 'a>),
 }
 
+impl Hints<'_> {
+    fn source(&self) -> Option<&dyn HintSource> {
+        match self {
+            Self::Of(source) => Some(&**source),
+            Self::Any | Self::Impossible => None,
+        }
+    }
+}
+
 /// The alignment that the Topology Manager chooses. `None`: the policy rejects the pod. Not for the policy `none`, under
 /// which nothing is merged.
 ///
@@ -59,8 +68,7 @@ pub enum Hints<'a> {
 /// under `best-effort` the same if an alignment is preferred, otherwise all sets of zones.
 #[must_use]
 pub fn merge(profile: &KubeletProfile, machine: &Machine, hints: &[Hints<'_>]) -> Option<Hint> {
-    let of = |hints| if let &Hints::Of(ref source) = hints { Some(&**source) } else { None };
-    let sources: Sources<'_> = hints.iter().filter_map(of).collect();
+    let sources: Sources<'_> = hints.iter().filter_map(Hints::source).collect();
     let impossible = hints.iter().any(|hints| matches!(hints, Hints::Impossible));
     let all = machine.zone_mask();
     let merger =

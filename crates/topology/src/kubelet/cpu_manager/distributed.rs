@@ -135,7 +135,6 @@ struct Search<'a> {
 impl Search<'_> {
     /// Rates one combination. Returns whether to go on.
     fn consider(&mut self, arena: &Combinations, slice: Slice) -> bool {
-        #[expect(clippy::float_cmp, reason = "a balance of exactly 0 cannot be improved")]
         if self.best == 0.0 && (!self.ask.by_socket || self.in_socket) {
             return false;
         }
