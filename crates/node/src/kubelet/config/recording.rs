@@ -1,14 +1,14 @@
 //! A configuration as a file from which the same is read.
 //!
 //! In: a [`Configuration`]. Out: the fields of a KubeletConfiguration with its values. Never: a field that was not
-//! read. Reserved amounts of CPU are one sum, in `systemReserved`.
+//! read. Reserved amounts are one sum, in `systemReserved`.
 
 use serde_json::{Map, Value, json};
 use topology::policy::Manager;
 use topology::quantity::Quantity;
 
 use super::document::{API_VERSION, KIND};
-use super::{Configuration, ReservedCpus};
+use super::{Configuration, DEFAULT_MAX_PODS, EvictionMemory, ReservedCpus};
 
 impl Configuration {
     /// The fields of a file that [`Configuration::read`] reads as this.
@@ -38,10 +38,29 @@ impl Configuration {
                 put(name, json!(options));
             }
         }
+        let amounts = self.reserved_amounts.iter();
+        let mut system: Map<String, Value> =
+            amounts.map(|(name, amount)| (name.to_string(), amount.to_string().into())).collect();
         match &self.reserved_cpus {
             ReservedCpus::Listed(cpus) => put("reservedSystemCPUs", cpus.to_string().into()),
             ReservedCpus::Amount(amount) if *amount == Quantity::ZERO => {}
-            ReservedCpus::Amount(amount) => put("systemReserved", json!({ "cpu": amount.to_string() })),
+            ReservedCpus::Amount(amount) => drop(system.insert("cpu".to_owned(), amount.to_string().into())),
+        }
+        if !system.is_empty() {
+            put("systemReserved", system.into());
+        }
+        if self.eviction_memory != EvictionMemory::default() {
+            let threshold = match self.eviction_memory {
+                EvictionMemory::Amount(amount) => amount.to_string(),
+                EvictionMemory::Percent(percent) => format!("{percent}%"),
+            };
+            put("evictionHard", json!({ "memory.available": threshold }));
+        }
+        if self.max_pods != DEFAULT_MAX_PODS {
+            put("maxPods", self.max_pods.into());
+        }
+        if !self.feature_gates.is_empty() {
+            put("featureGates", json!(self.feature_gates));
         }
         if !self.reserved_memory.is_empty() {
             let entries = self.reserved_memory.iter().map(|(zone, limits)| {

@@ -23,6 +23,7 @@ fn defaults() -> Configuration {
             memory_manager: Manager::Off,
         },
         max_allowable_numa_nodes: 8,
+        max_pods: DEFAULT_MAX_PODS,
         ..Configuration::default()
     }
 }
@@ -47,6 +48,10 @@ topologyManagerScope: pod
 topologyManagerPolicyOptions: {max-allowable-numa-nodes: \"16\", prefer-closest-numa-nodes: \"1\"}
 reservedSystemCPUs: 0,8-9
 kubeReserved: {cpu: nonsense the list overrides, memory: 1Gi}
+systemReserved: {memory: 256Mi}
+evictionHard: {memory.available: 5%, nodefs.available: 0%}
+maxPods: 250
+featureGates: {PodLevelResourceManagers: true}
 reservedMemory:
 - numaNode: 1
   limits: {memory: 1Gi, hugepages-2Mi: 4194304}
@@ -83,6 +88,10 @@ reservedMemory:
             (ZoneId(0), BTreeMap::from([(ResourceName::MEMORY, 512_000)])),
             (ZoneId(1), BTreeMap::from(zone1)),
         ]),
+        reserved_amounts: BTreeMap::from([(ResourceName::MEMORY, Quantity::parse("1280Mi").unwrap())]),
+        eviction_memory: EvictionMemory::Percent(5.0),
+        max_pods: 250,
+        feature_gates: BTreeMap::from([("PodLevelResourceManagers".to_owned(), true)]),
     };
     assert_eq!(read, wanted);
     assert!(read.prefers_closest_numa_nodes());
