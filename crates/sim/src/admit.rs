@@ -8,3 +8,6 @@ pub mod cli;
 pub mod model;
 pub mod session;
 pub mod verdict;
+
+#[cfg(test)]
+mod tests;

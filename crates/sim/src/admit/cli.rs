@@ -92,10 +92,17 @@ fn minor(text: &str) -> Result<Minor, String> {
 /// # Errors
 /// When a file is invalid (file and field are named), or the output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (text, rejected) = answer(args)?;
+    print(&text)?;
+    Ok(if rejected { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The result in the format that was asked for, and whether a pod is rejected.
+pub(super) fn answer(args: &Args) -> anyhow::Result<(String, bool)> {
     let results = match &args.session {
         Some(file) => replay(file, args.kubelet_version)?,
         None => {
-            let Some(mut model) = start(args)? else { return Ok(ExitCode::FAILURE) };
+            let Some(mut model) = start(args)? else { return Ok((String::new(), true)) };
             let pods = read_pods(args.pods.as_deref().unwrap_or(Path::new("-")))?;
             pods.iter()
                 .enumerate()
@@ -105,8 +112,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let rejected = results.iter().any(|result| !result.verdict.admitted);
     let document = Document { pods: results };
-    print(&args.output.format.write(&document, |wide| table(&document.pods, wide))?)?;
-    Ok(if rejected { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok((args.output.format.write(&document, |wide| table(&document.pods, wide))?, rejected))
 }
 
 /// The kubelet; `None` if it refuses to start, which standard error says.
