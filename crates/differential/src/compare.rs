@@ -1,8 +1,8 @@
 //! One session, answer by answer.
 //!
 //! In: a session and the answers of a kubelet to it. Out: the first difference to the model, if there is one. Never: a
-//! difference excused; the one freedom is which of equally good devices the kubelet takes, and the model must agree that
-//! they are.
+//! difference excused; the one freedom is which of equally good devices the kubelet takes, and the model must agree
+//! that they are.
 
 use std::collections::BTreeSet;
 

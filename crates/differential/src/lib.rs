@@ -1,8 +1,8 @@
 //! The model of the kubelet's admission beside kubelets: the same machines, configurations and pods, compared answer by
 //! answer.
 //!
-//! In: a seed, or a file of a former difference. Out: how often what was compared, and each difference, made as small as
-//! it gets. Never: a rule of admission; those are `topology::kubelet`'s and the kubelet's.
+//! In: a seed, or a file of a former difference. Out: how often what was compared, and each difference, made as small
+//! as it gets. Never: a rule of admission; those are `topology::kubelet`'s and the kubelet's.
 
 pub mod case;
 pub mod compare;

@@ -13,6 +13,7 @@ use differential::case::Case;
 use differential::compare::compare;
 use differential::search::{Failure, Options, ask, keep, search};
 use differential::tally::Tally;
+use runtime::stderr;
 use testkit::oracle::{Oracle, Release};
 use topology::kubelet::profile::Minor;
 
@@ -114,19 +115,22 @@ fn tell(tally: &Tally, args: &Args, told: &Mutex<Instant>) {
     let Ok(mut told) = told.lock() else { return };
     if !args.json && told.elapsed() > Duration::from_secs(10) {
         *told = Instant::now();
-        eprintln!("{} of {} admissions, {} differences", tally.admissions, args.admissions, tally.mismatches);
+        stderr::line(format_args!(
+            "{} of {} admissions, {} differences",
+            tally.admissions, args.admissions, tally.mismatches
+        ));
     }
 }
 
 fn show(failure: &Failure, args: &Args) -> anyhow::Result<()> {
     let path = keep(failure, &args.keep)?;
-    eprintln!("session {} differs; made small in {}", failure.number, path.display());
+    stderr::line(format_args!("session {} differs; made small in {}", failure.number, path.display()));
     match &failure.difference {
-        Some(difference) => eprintln!(
+        Some(difference) => stderr::line(format_args!(
             "  step {}\n  kubelet: {}\n  model:   {}",
             difference.step, difference.kubelet, difference.model
-        ),
-        None => eprintln!("  it did not come back: what the kubelet did was chance"),
+        )),
+        None => stderr::line(format_args!("  it did not come back: what the kubelet did was chance")),
     }
     Ok(())
 }

@@ -33,7 +33,7 @@ fn recorded_kubelets_are_understood() {
         let difference = compare(&case.session, &case.answers, minor(&case.kubernetes), &mut tally).unwrap();
         assert!(difference.is_none(), "{}: {difference:#?}", path.display());
     }
-    assert!(tally.admissions > 100 && tally.admitted > 50 && tally.reasons.len() > 3, "{tally:?}");
+    assert!(tally.admissions > 40 && tally.admitted > 30 && tally.reasons.len() > 2, "{tally:?}");
 }
 
 /// A short search; `cargo xtask differential` has the long ones.

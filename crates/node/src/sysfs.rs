@@ -145,8 +145,8 @@ impl Sysfs {
         layout::read(&self.root.join("devices/system/cpu"), &self.online_cpus()?)
     }
 
-    /// The online CPUs of each socket, by its id (`cpuN/topology/physical_package_id`). CPUs of which the kernel names none
-    /// are in socket 0. Reads a file per CPU.
+    /// The online CPUs of each socket, by its id (`cpuN/topology/physical_package_id`). CPUs of which the kernel names
+    /// none are in socket 0. Reads a file per CPU.
     ///
     /// # Errors
     /// When a file is unreadable or invalid; see [`Error`].

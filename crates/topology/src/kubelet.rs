@@ -353,8 +353,8 @@ impl Admission<'_> {
 }
 
 impl NodeState {
-    /// A pod has ended, was deleted, or was rejected. It counts no more, but each manager keeps what the pod holds until
-    /// it is asked the next time.
+    /// A pod has ended, was deleted, or was rejected. It counts no more, but each manager keeps what the pod holds
+    /// until it is asked the next time.
     pub fn remove(&mut self, uid: &str) {
         self.pods.retain(|pod| &*pod.uid != uid);
         self.cpus.stale.push(uid.into());
@@ -370,8 +370,8 @@ impl NodeState {
     }
 
     /// The kubelet restarts: what it keeps in memory only is gone, and it admits its pods again, in the order of their
-    /// creation. Returns the pods that it rejects now. Meanwhile nothing is swept. Memory of finished init containers is
-    /// taken once more, as in the kubelet.
+    /// creation. Returns the pods that it rejects now. Meanwhile nothing is swept. Memory of finished init containers
+    /// is taken once more, as in the kubelet.
     ///
     /// # Errors
     /// [`Refusal`] if the kubelet does not start with what its managers hold.

@@ -15,7 +15,7 @@ use runtime::stderr;
 use super::kubelet::KubeletLayoutFlags;
 use super::values::{
     Period, Replicas, bool_word, cidr, from_file, image, label, lease, namespace, object_name, period,
-    registry, replicas, scheduler_name, toleration, word,
+    priority_class, registry, replicas, scheduler_name, toleration, word,
 };
 use crate::detect::PlatformSpec;
 use crate::images::{self, Images, Pullspec, USE_SHA};
@@ -116,7 +116,7 @@ struct UpdaterFlags {
     #[arg(long, value_name = "TOLERATION", value_parser = toleration)]
     updater_toleration: Vec<Option<Toleration>>,
     /// Priority class of its pods [default: system-node-critical; nfd: none]
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = object_name)]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = priority_class)]
     updater_priority_class: Option<String>,
     /// Port for its metrics
     #[arg(long, hide_short_help = true, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -189,7 +189,7 @@ struct SchedulerFlags {
     #[arg(long, hide_short_help = true, value_name = "TOLERATION", value_parser = toleration)]
     sched_toleration: Vec<Option<Toleration>>,
     /// Priority class of its pods [default: system-cluster-critical; plugin: none]
-    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = object_name)]
+    #[arg(long, hide_short_help = true, value_name = "NAME", value_parser = priority_class)]
     sched_priority_class: Option<String>,
     /// Create a PodDisruptionBudget for several replicas
     #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]

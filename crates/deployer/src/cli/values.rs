@@ -128,6 +128,11 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     Err("it must be 1 to 63 lower-case letters, digits and dashes, without a dash at an end".to_owned())
 }
 
+/// The name of a priority class; empty for none.
+pub(super) fn priority_class(text: &str) -> Result<String, String> {
+    if text.is_empty() { Ok(String::new()) } else { object_name(text) }
+}
+
 /// The name of an object: parts like a namespace's, joined by dots.
 pub(super) fn object_name(text: &str) -> Result<String, String> {
     if text.len() <= 253 && text.split('.').all(|part| namespace(part).is_ok()) {

@@ -114,8 +114,8 @@ fn pod(dice: &mut Dice, sizes: &Sizes<'_>, uid: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": uid, "namespace": "ns", "uid": uid}, "spec": spec})
 }
 
-/// Resources of the pod as a whole, of which some containers state no part. Without the managers for it the kubelet leaves
-/// such a pod alone.
+/// Resources of the pod as a whole, of which some containers state no part. Without the managers for it the kubelet
+/// leaves such a pod alone.
 fn pod_level(dice: &mut Dice, sizes: &Sizes<'_>, spec: &mut Value) {
     let mut rest = dice.between(0, 2);
     for list in ["initContainers", "containers"] {

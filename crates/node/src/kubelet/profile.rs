@@ -1,7 +1,7 @@
 //! What a configuration means to the model of the kubelet's admission.
 //!
-//! In: a [`Configuration`], the kubelet's version, its machine. Out: a [`KubeletProfile`] with what the node may give to
-//! pods. Never: a check of the two against each other; the model starts a kubelet or says why not.
+//! In: a [`Configuration`], the kubelet's version, its machine. Out: a [`KubeletProfile`] with what the node may give
+//! to pods. Never: a check of the two against each other; the model starts a kubelet or says why not.
 //!
 //! Source of allocatable amounts: kubelet 1.36 `nodestatus.MachineInfo`, `cm.GetNodeAllocatableReservation`.
 

@@ -12,6 +12,7 @@ use node::kubelet::machine::{MachineInfo, of_sysfs};
 use node::kubelet::profile::profile;
 use node::sysfs::Sysfs;
 use runtime::output::{OutputArgs, TableFormat};
+use runtime::stderr;
 use runtime::stdout::print;
 use runtime::yaml::{self, Mode, dump};
 use serde::Serialize;
@@ -27,8 +28,8 @@ use super::verdict::{ContainerVerdict, Verdict};
 /// The greatest size of a machine's, devices' or session's file.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Tell what a kubelet would do with pods: admit each, with CPUs, memory and devices of its containers, or reject it, and
-/// why. Nothing runs; the answer is the model's that the scheduler and the simulator share.
+/// Tell what a kubelet would do with pods: admit each, with CPUs, memory and devices of its containers, or reject it,
+/// and why. Nothing runs; the answer is the model's that the scheduler and the simulator share.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     tholepin admit --sysfs /sys --kubelet-config /var/lib/kubelet/config.yaml --pods pods.yaml\n  \
@@ -141,7 +142,7 @@ fn start(args: &Args) -> anyhow::Result<Option<Model>> {
     match Kubelet::new(machine, profile) {
         Ok(kubelet) => Ok(Some(Model::new(kubelet, &devices)?)),
         Err(refusal) => {
-            eprintln!("the kubelet refuses to start: {refusal}");
+            stderr::line(format_args!("the kubelet refuses to start: {refusal}"));
             Ok(None)
         }
     }
@@ -177,7 +178,10 @@ fn replay(file: &Path, minor: Minor) -> anyhow::Result<Vec<PodResult>> {
                     bail!("step {at}: the kubelet does not start again: {}", restarted.error);
                 }
                 restarted.rejected.iter().for_each(|pod| {
-                    eprintln!("step {at}: after the restart {} is rejected: {}", pod.uid, pod.reason);
+                    stderr::line(format_args!(
+                        "step {at}: after the restart {} is rejected: {}",
+                        pod.uid, pod.reason
+                    ));
                 });
             }
         }

@@ -57,8 +57,8 @@ impl Model {
     /// Starts the kubelet of a session.
     ///
     /// # Errors
-    /// When machine or devices cannot be read. A kubelet that refuses to start is no error: it is `Err` within, with its
-    /// words.
+    /// When machine or devices cannot be read. A kubelet that refuses to start is no error: it is `Err` within, with
+    /// its words.
     pub fn start(session: &Session, minor: Minor) -> anyhow::Result<Result<Self, Started>> {
         let machine = Arc::new(session.machine.machine().context("machine")?);
         let text = session.kubelet.to_string();

@@ -1,7 +1,7 @@
 //! The CPU manager's policy `static`: exclusive CPUs, id by id.
 //!
-//! In: a machine, the options, what is reserved, what containers hold. Out: hints for the Topology Manager, and the CPUs
-//! that a container gets. Never: a look at memory or devices.
+//! In: a machine, the options, what is reserved, what containers hold. Out: hints for the Topology Manager, and the
+//! CPUs that a container gets. Never: a look at memory or devices.
 //!
 //! Source: kubelet 1.34 to 1.37 `cpumanager/policy_static.go`.
 
@@ -70,8 +70,8 @@ struct CpuHints<'a> {
 }
 
 impl StaticPolicy {
-    /// The policy, with the reserved CPUs chosen as the kubelet chooses them. The machine's CPUs are the most that can be
-    /// reserved.
+    /// The policy, with the reserved CPUs chosen as the kubelet chooses them. The machine's CPUs are the most that can
+    /// be reserved.
     ///
     /// # Errors
     /// [`TakeError`] if so many CPUs are not there.
@@ -109,8 +109,8 @@ impl StaticPolicy {
         CpuState { shared, ..CpuState::default() }
     }
 
-    /// Whether a kubelet starts with this state (kubelet `validateState`). A kubelet may have handed out reserved CPUs on
-    /// machines with uneven sockets, and does not start again then.
+    /// Whether a kubelet starts with this state (kubelet `validateState`). A kubelet may have handed out reserved CPUs
+    /// on machines with uneven sockets, and does not start again then.
     pub(crate) fn check(&self, state: &CpuState) -> Result<(), Refusal> {
         if state.shared.is_empty() {
             return if state.pods.is_empty() { Ok(()) } else { Err(Refusal::NoSharedCpus) };

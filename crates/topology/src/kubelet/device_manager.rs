@@ -1,7 +1,7 @@
 //! The device manager: devices of plugins, by zone.
 //!
-//! In: the devices that plugins list, and what containers hold. Out: hints for the Topology Manager, and the devices that
-//! a container gets. Never: a look at CPUs or memory, or a plugin.
+//! In: the devices that plugins list, and what containers hold. Out: hints for the Topology Manager, and the devices
+//! that a container gets. Never: a look at CPUs or memory, or a plugin.
 //!
 //! The kubelet takes any of the devices that are equally good, unless the plugin prefers some. So the caller may say
 //! which ([`Choice`]); what it says decides only where the kubelet has a choice.

@@ -1,7 +1,7 @@
 //! The machine as the kubelet sees it: CPUs with core, cache, socket and zone; zones with memory and distances.
 //!
-//! In: what cAdvisor reports of a machine. Out: the same, checked, with the CPUs of each core, cache, socket and zone as
-//! sets. Static for the life of a kubelet, so one value is shared by all states of a node. Never: what is in use.
+//! In: what cAdvisor reports of a machine. Out: the same, checked, with the CPUs of each core, cache, socket and zone
+//! as sets. Static for the life of a kubelet, so one value is shared by all states of a node. Never: what is in use.
 
 use std::collections::BTreeMap;
 

@@ -115,8 +115,8 @@ impl StaticPolicy {
         Self { machine, minor, reserved }
     }
 
-    /// The state of a kubelet that has handed out nothing (kubelet `getDefaultMachineState`). Amounts wrap around as the
-    /// kubelet's do, where more is reserved than there is.
+    /// The state of a kubelet that has handed out nothing (kubelet `getDefaultMachineState`). Amounts wrap around as
+    /// the kubelet's do, where more is reserved than there is.
     #[must_use]
     pub fn empty_state(&self) -> MemoryState {
         let mut zones: Vec<_> = self
@@ -461,9 +461,9 @@ impl MemoryState {
         })
     }
 
-    /// Whether what the kubelet's zones have left depends on chance. It lets a container into one zone of a group, where
-    /// that zone has enough. Then it gives memory back in the order of a Go map, and amounts end up in the one zone or the
-    /// other; and after a restart such a state may or may not be what it expects.
+    /// Whether what the kubelet's zones have left depends on chance. It lets a container into one zone of a group,
+    /// where that zone has enough. Then it gives memory back in the order of a Go map, and amounts end up in the one
+    /// zone or the other; and after a restart such a state may or may not be what it expects.
     #[must_use]
     pub fn is_by_chance(&self) -> bool {
         self.by_chance

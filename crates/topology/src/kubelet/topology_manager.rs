@@ -1,12 +1,12 @@
 //! The Topology Manager: one alignment out of the hints of all resource managers.
 //!
-//! In: for each resource, whether a set of zones would do, and whether a narrower one could. Out: the best alignment and
-//! whether the policy admits it. Never: an amount, a CPU or a device.
+//! In: for each resource, whether a set of zones would do, and whether a narrower one could. Out: the best alignment
+//! and whether the policy admits it. Never: an amount, a CPU or a device.
 //!
 //! Source: kubelet 1.34 to 1.37 `topologymanager` (`HintMerger.Merge`, `filterProvidersHints`, `policy_*.go`). The
 //! kubelet builds every combination of hints, which is exponential in zones and resources. The best combination follows
-//! a total order, so this module walks sets of zones in that order instead, and stops at the first that all prefer. Only
-//! under `best-effort`, and only when there is none, are the combinations built, each resulting set of zones once.
+//! a total order, so this module walks sets of zones in that order instead, and stops at the first that all prefer.
+//! Only under `best-effort`, and only when there is none, are the combinations built, each resulting set of zones once.
 
 use smallvec::SmallVec;
 
@@ -61,11 +61,11 @@ impl Hints<'_> {
     }
 }
 
-/// The alignment that the Topology Manager chooses. `None`: the policy rejects the pod. Not for the policy `none`, under
-/// which nothing is merged.
+/// The alignment that the Topology Manager chooses. `None`: the policy rejects the pod. Not for the policy `none`,
+/// under which nothing is merged.
 ///
-/// Cost: under `single-numa-node` zones x resources; under `restricted` sets of zones of the preferred size x resources;
-/// under `best-effort` the same if an alignment is preferred, otherwise all sets of zones.
+/// Cost: under `single-numa-node` zones x resources; under `restricted` sets of zones of the preferred size x
+/// resources; under `best-effort` the same if an alignment is preferred, otherwise all sets of zones.
 #[must_use]
 pub fn merge(profile: &KubeletProfile, machine: &Machine, hints: &[Hints<'_>]) -> Option<Hint> {
     let sources: Sources<'_> = hints.iter().filter_map(Hints::source).collect();

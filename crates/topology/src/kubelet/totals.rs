@@ -51,8 +51,8 @@ impl NodeState {
         for name in in_order(&pod.totals) {
             let amount =
                 |totals: &[Need]| totals.iter().find(|need| need.name == name).map_or(0, |need| need.amount);
-            // Resources that the node does not know are left to others, such as cluster-level ones. What the profile does
-            // not say of the host, such as its storage, is not checked.
+            // Resources that the node does not know are left to others, such as cluster-level ones. What the profile
+            // does not say of the host, such as its storage, is not checked.
             if matches!(name.kind(), ResourceKind::Device | ResourceKind::Host) && capacity(name).is_none() {
                 continue;
             }

@@ -139,8 +139,8 @@ impl Reader<'_> {
         Ok(if listed.is_empty() { ReservedCpus::Amount(sum) } else { ReservedCpus::Listed(listed) })
     }
 
-    /// Amounts other than CPUs in `kubeReserved` and `systemReserved`. Names that the kubelet does not know are its error,
-    /// not ours.
+    /// Amounts other than CPUs in `kubeReserved` and `systemReserved`. Names that the kubelet does not know are its
+    /// error, not ours.
     fn reserved_amounts(&self) -> Result<BTreeMap<ResourceName, Quantity>, Error> {
         let mut sums = BTreeMap::new();
         for field in ["kubeReserved", "systemReserved"] {

@@ -3,8 +3,8 @@
 //! In: as for [`super::accumulator`]. Out: the same, balanced over the fewest zones that allow it.
 //!
 //! Source: kubelet 1.34 to 1.37 `takeByTopologyNUMADistributed`; 1.37 prefers zones of one socket under
-//! `align-by-socket`. The kubelet keeps the best combination of zones as a Go slice, whose last zones later combinations
-//! may overwrite in place; [`Combinations`] does the same, so that the same zones result.
+//! `align-by-socket`. The kubelet keeps the best combination of zones as a Go slice, whose last zones later
+//! combinations may overwrite in place; [`Combinations`] does the same, so that the same zones result.
 
 use crate::cpuset::CpuSet;
 use crate::kubelet::cpu_manager::accumulator::{Accumulator, Strategy, TakeError, take_packed};
@@ -151,8 +151,8 @@ impl Search<'_> {
         true
     }
 
-    /// How balanced the zones are after this combination gives its CPUs, and which zones give the remainder. `None`: the
-    /// combination cannot give them.
+    /// How balanced the zones are after this combination gives its CPUs, and which zones give the remainder. `None`:
+    /// the combination cannot give them.
     fn rate(&self, combination: &[usize]) -> Option<(f64, Option<(Combinations, Slice)>)> {
         let Ask { count, group, .. } = self.ask;
         let free = |zone: &usize| self.zones[*zone].free;
