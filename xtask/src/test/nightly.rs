@@ -103,7 +103,7 @@ const LONG: &[Long] = &[
         "e2e-interruptions",
         &[("E2E_INTERRUPTIONS", "20")],
         "-p e2e --test it -- suite::our_stack_passes",
-        "interrupted: 20 runs",
+        "interrupted: 20 rounds",
     ),
     long(
         "e2e-setup",

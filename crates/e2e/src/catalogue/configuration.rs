@@ -227,6 +227,8 @@ async fn named_twice(f: Fixture) -> Result {
         None => said.fields.iter().any(|field| field.starts_with("spec.nodeGroups[0]")),
     };
     ensure!(is_right, "{said:?} is not about the group");
+    // All mistakes in groups have one reason, and the selector alone is one where there are no pools.
+    ensure!(said.message.contains("specifier"), "{said:?} does not name the mistake");
     Ok(())
 }
 

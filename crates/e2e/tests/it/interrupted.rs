@@ -28,7 +28,7 @@ pub(crate) async fn many(rig: &Rig, rounds: u32) {
     let before = content(rig).await;
     let length = if rounds > 1 { whole(rig, &WORDS).await } else { FIRST };
     same(rig, &before, "a run that is not ended").await;
-    let mut repeated = 0;
+    let (mut repeated, mut early) = (0, 0);
     for round in 0..rounds {
         let moment = length.mul_f64(share(round));
         let signal = if round % 2 == 0 { Signal::INT } else { Signal::KILL };
@@ -41,6 +41,7 @@ pub(crate) async fn many(rig: &Rig, rounds: u32) {
         println!("interrupted: round {round}, {signal:?} after {moment:?}: {ended}");
         // A run that is over by then has not been ended.
         let is_over = ended.code() == Some(0);
+        early += u32::from(!is_over);
         if signal == Signal::INT {
             assert!(is_over || matches!(ended.code(), Some(1 | 2)), "{ended}");
         } else if !is_over {
@@ -52,8 +53,8 @@ pub(crate) async fn many(rig: &Rig, rounds: u32) {
     }
     let seconds = length.as_secs();
     println!(
-        "interrupted: {rounds} runs ended within {seconds} s, {repeated} of them repeated as a whole, the cluster as \
-         before"
+        "interrupted: {rounds} rounds over {seconds} s: {early} runs ended early, {repeated} repeated as a whole, the \
+         cluster as before"
     );
 }
 
