@@ -5,13 +5,15 @@
 //!
 //! Source: kubelet 1.34 to 1.37 `cpumanager/policy_static.go`.
 
-pub(crate) mod accumulator;
+mod accumulator;
 mod distributed;
+
+pub use accumulator::TakeError;
 
 use std::sync::Arc;
 
 use crate::cpuset::CpuSet;
-use crate::kubelet::cpu_manager::accumulator::{Strategy, TakeError, take_packed};
+use crate::kubelet::cpu_manager::accumulator::{Strategy, take_packed};
 use crate::kubelet::cpu_manager::distributed::{Ask, take_distributed};
 use crate::kubelet::hint::ZoneMask;
 use crate::kubelet::machine::Machine;

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::kubelet::cpu_manager::accumulator::TakeError;
+use crate::kubelet::cpu_manager::TakeError;
 use crate::resource::ResourceName;
 
 /// The reason for which a kubelet rejects a pod.
