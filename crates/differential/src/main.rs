@@ -15,7 +15,6 @@ use differential::search::{Failure, Options, ask, keep, search};
 use differential::tally::Tally;
 use runtime::stderr;
 use testkit::oracle::{Oracle, Release};
-use topology::kubelet::profile::Minor;
 
 /// Compare the model of the kubelet's admission with the kubelet's own packages, on random machines, configurations and
 /// pods.
@@ -28,6 +27,9 @@ struct Args {
     /// Seed of all machines, configurations and pods
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
+    /// Number of the first session, to go on with a search or look at one session again
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    first: u64,
     /// The kubelet: 1.34, 1.35, 1.36 or 1.37
     #[arg(long, value_name = "MINOR", default_value = "1.36")]
     kubernetes: Release,
@@ -41,20 +43,11 @@ struct Args {
     #[arg(long)]
     json: bool,
     /// Compare one kept session instead of random ones
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["admissions", "seed", "workers", "keep", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["admissions", "seed", "first", "workers", "keep", "json"])]
     replay: Option<PathBuf>,
     /// Write the session of --replay and the kubelet's answers to a file, as a case for the tests
     #[arg(long, value_name = "FILE", requires = "replay")]
     record: Option<PathBuf>,
-}
-
-fn minor(release: Release) -> Minor {
-    match release {
-        Release::V1_34 => Minor::V34,
-        Release::V1_35 => Minor::V35,
-        Release::V1_36 => Minor::V36,
-        Release::V1_37 => Minor::V37,
-    }
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -64,8 +57,9 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     let options = Options {
         seed: args.seed,
+        first: args.first,
         admissions: args.admissions,
-        minor: minor(args.kubernetes),
+        minor: args.kubernetes.minor().parse()?,
         program: args.kubernetes.find_or_build(&mut |_| {})?,
         workers: args
             .workers
@@ -100,7 +94,7 @@ fn replay(file: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         std::fs::write(file, serde_json::to_string(&case)?)
             .with_context(|| format!("writing {}", file.display()))?;
     }
-    match compare(&case.session, &case.answers, minor(args.kubernetes), &mut Tally::default())? {
+    match compare(&case.session, &case.answers, args.kubernetes.minor().parse()?, &mut Tally::default())? {
         None => println!("no difference"),
         Some(found) => {
             println!("step {}\n  kubelet: {}\n  model:   {}", found.step, found.kubelet, found.model);
@@ -124,13 +118,12 @@ fn tell(tally: &Tally, args: &Args, told: &Mutex<Instant>) {
 
 fn show(failure: &Failure, args: &Args) -> anyhow::Result<()> {
     let path = keep(failure, &args.keep)?;
-    stderr::line(format_args!("session {} differs; made small in {}", failure.number, path.display()));
-    match &failure.difference {
-        Some(difference) => stderr::line(format_args!(
-            "  step {}\n  kubelet: {}\n  model:   {}",
-            difference.step, difference.kubelet, difference.model
-        )),
-        None => stderr::line(format_args!("  it did not come back: what the kubelet did was chance")),
-    }
+    let Failure { number, difference, came_back, .. } = failure;
+    let again = if *came_back { "made small" } else { "by chance, it did not come back" };
+    stderr::line(format_args!("session {number} differs, {again}: {}", path.display()));
+    stderr::line(format_args!(
+        "  step {}\n  kubelet: {}\n  model:   {}",
+        difference.step, difference.kubelet, difference.model
+    ));
     Ok(())
 }

@@ -25,6 +25,8 @@ const MAX_FAILURES: usize = 8;
 pub struct Options {
     /// The seed of all sessions.
     pub seed: u64,
+    /// The number of the first session.
+    pub first: u64,
     /// Compare at least so many admissions.
     pub admissions: u64,
     /// The version of the oracle.
@@ -40,10 +42,12 @@ pub struct Options {
 pub struct Failure {
     /// The session's number.
     pub number: u64,
-    /// The session, made small.
+    /// The session, made small if the difference came back.
     pub session: Session,
-    /// The difference in it. `None` if it did not come back: what the kubelet did was chance.
-    pub difference: Option<Difference>,
+    /// The difference in it.
+    pub difference: Difference,
+    /// Whether the difference came back when the same kubelet was asked again.
+    pub came_back: bool,
 }
 
 /// Searches. `progress` is told the tally now and then.
@@ -56,7 +60,7 @@ pub fn search(
 ) -> anyhow::Result<(Tally, Vec<Failure>)> {
     let shared = Shared {
         options,
-        next: AtomicU64::new(0),
+        next: AtomicU64::new(options.first),
         stop: AtomicBool::new(false),
         found: Mutex::new((Tally::default(), Vec::new())),
         progress,
@@ -91,8 +95,10 @@ impl Shared<'_> {
             let difference = difference.inspect_err(|_| self.stop.store(true, Ordering::Relaxed));
             let difference = difference.map_err(|error| error.context(format!("session {number}")))?;
             tally.mismatches += u64::from(difference.is_some());
-            if self.merge(tally) && difference.is_some() {
-                let failure = self.small(&mut oracle, number, &session)?;
+            if self.merge(tally)
+                && let Some(difference) = difference
+            {
+                let failure = self.small(&mut oracle, number, session, difference)?;
                 self.found.lock().unwrap_or_else(PoisonError::into_inner).1.push(failure);
             }
         }
@@ -110,13 +116,21 @@ impl Shared<'_> {
         found.1.len() < MAX_FAILURES
     }
 
-    fn small(&self, oracle: &mut Oracle, number: u64, session: &Session) -> anyhow::Result<Failure> {
+    fn small(
+        &self,
+        oracle: &mut Oracle,
+        number: u64,
+        session: Session,
+        difference: Difference,
+    ) -> anyhow::Result<Failure> {
         let minor = self.options.minor;
-        let small = minimise(session, |candidate| {
+        let small = minimise(&session, |candidate| {
             matches!(run(oracle, candidate, minor, &mut Tally::default()), Ok(Some(_)))
         });
-        let difference = run(oracle, &small, minor, &mut Tally::default())?;
-        Ok(Failure { number, session: small, difference })
+        Ok(match run(oracle, &small, minor, &mut Tally::default())? {
+            Some(difference) => Failure { number, session: small, difference, came_back: true },
+            None => Failure { number, session, difference, came_back: false },
+        })
     }
 }
 

@@ -186,11 +186,11 @@ pub fn admit(
         state.remove(&pod.uid);
         return Err(rejection);
     }
-    let allocation = state.allocation(pod);
-    state.memory.release_init_containers(pod);
     if kubelet.profile.policy != Policy::None && kubelet.profile.scope == Scope::Pod {
         admission.start_devices(state);
     }
+    let allocation = state.allocation(pod);
+    state.memory.release_init_containers(pod);
     Ok(allocation)
 }
 

@@ -204,6 +204,11 @@ func (s *rig) admit(r *request) (any, error) {
 	answer.Containers, answer.Pod = s.reportPod(pod)
 	if r.Run == nil || *r.Run {
 		answer.StartError = s.startContainers(pod)
+		// A pod that is managed as a whole gets its devices only now.
+		for i := range answer.Containers {
+			answer.Containers[i].Devices = s.devicesOf(pod.UID, answer.Containers[i].Name)
+		}
+		s.hold(pod)
 	}
 	return answer, nil
 }

@@ -19,7 +19,10 @@ struct Shape {
 }
 
 pub(super) fn machine(dice: &mut Dice) -> MachineInfo {
-    let zones = dice.pick(&[1, 2, 2, 2, 2, 3, 4, 4, 4, 6, 8]);
+    let zones = match dice.between(0, 99) {
+        0 => dice.pick(&[10, 12]),
+        _ => dice.pick(&[1, 2, 2, 2, 2, 3, 4, 4, 4, 6, 8]),
+    };
     let usual = dice.between(1, if zones > 4 { 5 } else { 10 });
     let uneven = dice.percent(10);
     let cores: Vec<u64> = (0..zones).map(|_| if uneven { dice.between(1, 8) } else { usual }).collect();

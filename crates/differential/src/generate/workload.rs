@@ -33,8 +33,9 @@ pub(super) fn steps(
     kubelet: &Value,
     devices: &[Plugin],
 ) -> Vec<Step> {
-    let sizes = sizes(machine, kubelet, devices);
-    let count = dice.between(20, 90);
+    let thorough = dice.percent(3);
+    let sizes = sizes(machine, kubelet, devices, thorough);
+    let count = if thorough { dice.between(4, 12) } else { dice.between(20, 90) };
     let mut steps = Vec::new();
     let mut alive: Vec<String> = Vec::new();
     let pressure = dice.between(2, 14) as usize;
@@ -53,7 +54,12 @@ pub(super) fn steps(
     steps
 }
 
-fn sizes<'a>(machine: &MachineInfo, kubelet: &Value, devices: &'a [Plugin]) -> Sizes<'a> {
+fn sizes<'a>(
+    machine: &MachineInfo,
+    kubelet: &Value,
+    devices: &'a [Plugin],
+    thorough: bool,
+) -> Sizes<'a> {
     let cpus = |node: &node::kubelet::machine::Node| {
         node.cores.iter().flatten().map(|core| core.thread_ids.len() as u64).sum::<u64>()
     };
@@ -67,15 +73,25 @@ fn sizes<'a>(machine: &MachineInfo, kubelet: &Value, devices: &'a [Plugin]) -> S
         pages: machine.topology[0].hugepages.iter().flatten().map(|pages| pages.page_size).collect(),
         devices,
         threads: (machine.num_cores / machine.num_physical_cores.max(1)).max(1) as u64,
-        aligned: match zones {
-            _ if single => 5,
-            0..=3 => 5,
-            4 => 4,
-            5..=6 => 2,
-            _ => 2,
-        },
+        aligned: aligned(zones, single) + usize::from(thorough),
         memory_managed: kubelet["memoryManagerPolicy"] == "Static",
         pod_level: kubelet["featureGates"]["PodLevelResourceManagers"] == true,
+    }
+}
+
+/// Most resources aligned at once, so that the kubelet looks at a few thousand combinations of hints: with `n` zones it
+/// has up to `2^n - 1` for each resource, or `n` under `single-numa-node`.
+fn aligned(zones: usize, single: bool) -> usize {
+    match zones {
+        0..=2 => 5,
+        3 if single => 5,
+        3 => 4,
+        4 if single => 5,
+        4 => 3,
+        5..=8 if single => 4,
+        5..=8 => 2,
+        _ if single => 3,
+        _ => 1,
     }
 }
 

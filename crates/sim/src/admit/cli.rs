@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub kubelet_config: Option<PathBuf>,
     /// The kubelet's minor version: 1.34, 1.35, 1.36 or 1.37
-    #[arg(long, value_name = "VERSION", default_value = "1.36", value_parser = minor)]
+    #[arg(long, value_name = "VERSION", default_value = "1.36")]
     pub kubelet_version: Minor,
     /// What device plugins list: resources, devices, zones
     #[arg(long, value_name = "FILE")]
@@ -76,16 +76,6 @@ struct PodResult {
     pod: String,
     #[serde(flatten)]
     verdict: Verdict,
-}
-
-fn minor(text: &str) -> Result<Minor, String> {
-    Ok(match text.trim_start_matches('v').split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok()) {
-        Some(34) if text.trim_start_matches('v').starts_with("1.") => Minor::V34,
-        Some(35) => Minor::V35,
-        Some(36) => Minor::V36,
-        Some(37) => Minor::V37,
-        _ => return Err("the kubelet's admission is known for 1.34, 1.35, 1.36 and 1.37".to_owned()),
-    })
 }
 
 /// Runs the command.

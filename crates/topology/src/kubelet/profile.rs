@@ -24,6 +24,34 @@ pub enum Minor {
     V37,
 }
 
+/// A version of which the kubelet's admission is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the kubelet's admission is known for 1.34, 1.35, 1.36 and 1.37")]
+pub struct UnknownMinor;
+
+/// From `1.36`, `1.36.3` or `v1.36.3`.
+///
+/// ```
+/// use topology::kubelet::profile::Minor;
+///
+/// assert_eq!("v1.35.4".parse(), Ok(Minor::V35));
+/// assert!("2.35".parse::<Minor>().is_err() && "1.30".parse::<Minor>().is_err());
+/// ```
+impl std::str::FromStr for Minor {
+    type Err = UnknownMinor;
+
+    fn from_str(version: &str) -> Result<Self, UnknownMinor> {
+        let minor = version.strip_prefix('v').unwrap_or(version).strip_prefix("1.").ok_or(UnknownMinor)?;
+        match minor.split('.').next() {
+            Some("34") => Ok(Self::V34),
+            Some("35") => Ok(Self::V35),
+            Some("36") => Ok(Self::V36),
+            Some("37") => Ok(Self::V37),
+            _ => Err(UnknownMinor),
+        }
+    }
+}
+
 /// A set of CPU manager options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuOptions(u8);
