@@ -13,7 +13,7 @@ use topology::kubelet::profile::Minor;
 use crate::tally::Tally;
 use sim::admit::model::{Chosen, Model};
 use sim::admit::session::{Session, Step};
-use sim::admit::verdict::{PodVerdict, Restarted, Started, Verdict};
+use sim::admit::verdict::{PodVerdict, Resized, Restarted, Started, Verdict};
 
 /// The first step in which model and kubelet differ.
 #[derive(Clone, Debug)]
@@ -68,6 +68,21 @@ pub fn compare(
             Step::Remove { uid } => {
                 if alive.remove(uid) {
                     model.remove(uid);
+                }
+            }
+            Step::Resize { pod } => {
+                if !alive.contains(pod["metadata"]["uid"].as_str().unwrap_or_default()) {
+                    continue;
+                }
+                let kubelet: Resized = read(answer)?;
+                let resized = model.resize(pod)?;
+                if model.is_by_chance() {
+                    tally.by_chance += 1;
+                    return Ok(None);
+                }
+                tally.resize(&kubelet);
+                if kubelet != resized {
+                    return Ok(difference(at, &kubelet, &resized));
                 }
             }
             Step::Restart => {

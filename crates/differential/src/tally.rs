@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use node::kubelet::machine::Node;
 use serde::Serialize;
 use sim::admit::session::Session;
-use sim::admit::verdict::{ContainerVerdict, Verdict};
+use sim::admit::verdict::{ContainerVerdict, Resized, Verdict};
 use topology::cpuset::CpuSet;
 
 /// Counts of a search.
@@ -21,6 +21,8 @@ pub struct Tally {
     pub refused: u64,
     /// Restarts compared.
     pub restarts: u64,
+    /// Resizes compared, by what became of them.
+    pub resizes: BTreeMap<String, u64>,
     /// Sessions that ended where the kubelet's memory depends on chance.
     pub by_chance: u64,
     /// Pods admitted.
@@ -56,6 +58,7 @@ impl Tally {
         let add = |mine: &mut BTreeMap<String, u64>, theirs: BTreeMap<String, u64>| {
             theirs.into_iter().for_each(|(name, count)| *mine.entry(name).or_default() += count);
         };
+        add(&mut self.resizes, other.resizes);
         add(&mut self.policies, other.policies);
         add(&mut self.scopes, other.scopes);
         add(&mut self.options, other.options);
@@ -70,6 +73,11 @@ impl Tally {
 
     pub(crate) fn restart(&mut self) {
         self.restarts += 1;
+    }
+
+    pub(crate) fn resize(&mut self, resized: &Resized) {
+        let became = if resized.resized { "Resized" } else { &resized.reason };
+        *self.resizes.entry(became.to_owned()).or_default() += 1;
     }
 
     pub(crate) fn admission(&mut self, session: &Session, verdict: &Verdict) {

@@ -66,6 +66,8 @@ fn what_pods_give_back_is_what_they_took() {
             match step {
                 Step::Admit { pod } => drop(model.admit(pod, &Lowest).unwrap()),
                 Step::Remove { uid } => model.remove(uid),
+                // The pod may have been rejected.
+                Step::Resize { pod } => drop(model.resize(pod)),
                 Step::Restart => {} // A restart may take more than it gives back, as in the kubelet.
             }
             let state = model.state();

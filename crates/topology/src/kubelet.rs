@@ -53,6 +53,7 @@ pub mod memory_manager;
 pub mod pod;
 pub mod profile;
 pub mod rejection;
+pub mod resize;
 pub mod topology_manager;
 mod totals;
 

@@ -37,21 +37,61 @@ pub(super) fn steps(
     let sizes = sizes(machine, kubelet, devices, thorough);
     let count = if thorough { dice.between(4, 12) } else { dice.between(20, 90) };
     let mut steps = Vec::new();
-    let mut alive: Vec<String> = Vec::new();
+    let mut alive: Vec<Value> = Vec::new();
     let pressure = dice.between(2, 14) as usize;
+    let resizes = dice.pick(&[0, 0, 25]);
     for number in 0..count {
         if !alive.is_empty() && (alive.len() > pressure || dice.percent(25)) {
             let at = dice.between(0, alive.len() as u64 - 1) as usize;
-            steps.push(Step::Remove { uid: alive.swap_remove(at) });
+            steps.push(Step::Remove { uid: text(&alive.swap_remove(at)["metadata"]["uid"]) });
+        }
+        if !alive.is_empty() && dice.percent(resizes) {
+            let at = dice.between(0, alive.len() as u64 - 1) as usize;
+            resize(dice, &mut alive[at]);
+            steps.push(Step::Resize { pod: alive[at].clone() });
         }
         if dice.percent(2) {
             steps.push(Step::Restart);
         }
-        let uid = format!("u{number}");
-        steps.push(Step::Admit { pod: pod(dice, &sizes, &uid) });
-        alive.push(uid);
+        let pod = pod(dice, &sizes, &format!("u{number}"));
+        steps.push(Step::Admit { pod: pod.clone() });
+        alive.push(pod);
     }
     steps
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Other amounts of CPU or memory for some containers. The QoS class stays, as the API server demands.
+fn resize(dice: &mut Dice, pod: &mut Value) {
+    if !pod["spec"]["resources"].is_null() {
+        return; // The kubelet changes resources of pods as a whole with a gate that is off.
+    }
+    for container in pod["spec"]["containers"].as_array_mut().into_iter().flatten() {
+        let resources = &mut container["resources"];
+        let name = dice.pick(&["cpu", "memory"]);
+        let (limit, request) = (text(&resources["limits"][name]), text(&resources["requests"][name]));
+        if limit.is_empty() || dice.percent(40) {
+            continue;
+        }
+        let share = dice.pick(&[50, 80, 100, 120, 200, 900]);
+        let amount = match name {
+            "cpu" => format!("{}m", millis(&limit) * share / 100 + 1),
+            _ => format!("{}Mi", amount(&json!(limit)) * share / 100 + 1),
+        };
+        if request == limit {
+            resources["requests"][name] = json!(amount);
+        }
+        resources["limits"][name] = json!(amount);
+    }
+}
+
+/// Thousandths of CPUs, as this module writes them.
+fn millis(text: &str) -> u64 {
+    let number = |text: &str| text.parse().unwrap_or(1);
+    text.strip_suffix('m').map_or_else(|| number(text) * 1000, number)
 }
 
 fn sizes<'a>(

@@ -42,6 +42,7 @@ pub fn profile(configuration: &Configuration, minor: Minor, machine: &Machine) -
         pod_level_managers: minor >= Minor::V36
             && configuration.feature_gates.get(POD_LEVEL_MANAGERS).copied().unwrap_or(false),
         allocatable: Some(allocatable(configuration, machine)),
+        unreserved_memory: Some(capacity(machine) - reserved_amount(configuration, ResourceName::MEMORY)),
     }
 }
 
@@ -54,28 +55,40 @@ fn reserved_cpus(configuration: &Configuration) -> ReservedCpus {
     }
 }
 
+/// The machine's memory in bytes.
+fn capacity(machine: &Machine) -> i64 {
+    machine.zones().iter().map(|zone| signed(zone.memory)).fold(0, i64::saturating_add)
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn reserved_amount(configuration: &Configuration, name: ResourceName) -> i64 {
+    configuration.reserved_amounts.get(&name).map_or(0, |amount| amount.value())
+}
+
 /// What the node may give to pods, in base units: capacity without what is reserved.
 fn allocatable(configuration: &Configuration, machine: &Machine) -> Vec<(ResourceName, i64)> {
-    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let cpu_reserved = match &configuration.reserved_cpus {
         config::ReservedCpus::Listed(cpus) => signed(cpus.len() as u64) * 1000,
         config::ReservedCpus::Amount(amount) => amount.milli_value(),
     };
-    let capacity: u64 = machine.zones().iter().map(|zone| zone.memory).sum();
-    let reserved = |name| configuration.reserved_amounts.get(&name).map_or(0, |amount| amount.value());
     let mut pages = std::collections::BTreeMap::<ResourceName, u64>::new();
     for (name, bytes) in machine.zones().iter().flat_map(|zone| &zone.hugepages) {
         *pages.entry(*name).or_default() += bytes;
     }
     let all_pages: u64 = pages.values().sum();
-    let memory =
-        signed(capacity) - reserved(ResourceName::MEMORY) - configuration.eviction_memory.bytes(capacity);
+    let all = capacity(machine);
+    let memory = all
+        - reserved_amount(configuration, ResourceName::MEMORY)
+        - configuration.eviction_memory.bytes(all.unsigned_abs());
     let mut amounts = vec![
         (ResourceName::CPU, signed(machine.cpus().len() as u64) * 1000 - cpu_reserved),
         (ResourceName::MEMORY, memory.max(0) - signed(all_pages)),
         (ResourceName::PODS, i64::from(configuration.max_pods)),
     ];
-    amounts.extend(pages.into_iter().map(|(name, bytes)| (name, signed(bytes) - reserved(name))));
+    amounts.extend(pages.into_iter().map(|(name, bytes)| (name, signed(bytes) - reserved_amount(configuration, name))));
     amounts.iter_mut().for_each(|(_, amount)| *amount = (*amount).max(0));
     amounts
 }

@@ -162,6 +162,16 @@ fn replay(file: &Path, minor: Minor) -> anyhow::Result<Vec<PodResult>> {
         match step {
             Step::Admit { pod } => results.push(admit(&mut model, at, pod)?),
             Step::Remove { uid } => model.remove(uid),
+            Step::Resize { pod } => {
+                let resized = model.resize(pod).with_context(|| format!("step {at}"))?;
+                if !resized.resized {
+                    let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+                    stderr::line(format_args!(
+                        "step {at}: the resize of {name} waits: {}: {}",
+                        resized.reason, resized.message
+                    ));
+                }
+            }
             Step::Restart => {
                 let restarted = model.restart(&Lowest);
                 if !restarted.ok {

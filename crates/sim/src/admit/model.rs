@@ -10,17 +10,18 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use node::kubelet::profile::profile;
-use topology::kubelet::device_manager::{Choice, Device, DeviceIds, Preference, Resource};
+use topology::kubelet::device_manager::{Choice, Device, DeviceIds, Lowest, Preference, Resource};
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::memory_manager::Block;
-use topology::kubelet::pod::Pod;
+use topology::kubelet::pod::{Pod, PodUid};
 use topology::kubelet::profile::Minor;
+use topology::kubelet::resize::{PendingReason, ResizeQueue, resize};
 use topology::kubelet::{Allocation, Kubelet, NodeState, admit};
 use topology::resource::ResourceName;
 
 use super::session::{Plugin, Preferred, Session};
 use super::verdict::{
-    ContainerVerdict, DevicesVerdict, MemoryVerdict, PodVerdict, RejectedPod, Restarted, Started, Verdict,
+    ContainerVerdict, DevicesVerdict, MemoryVerdict, PodVerdict, RejectedPod, Resized, Restarted, Started, Verdict,
 };
 
 /// A kubelet that is the model.
@@ -28,7 +29,19 @@ pub struct Model {
     kubelet: Kubelet,
     state: NodeState,
     /// Admitted pods, in the order of admission.
-    pods: Vec<Pod>,
+    pods: Vec<Admitted>,
+    /// Pods that wait for a resize.
+    resizes: ResizeQueue,
+}
+
+/// An admitted pod.
+struct Admitted {
+    /// As the kubelet allocated it.
+    allocated: Pod,
+    /// As it shall be.
+    desired: Pod,
+    /// Why it is not as it shall be.
+    pending: Option<PendingReason>,
 }
 
 /// Devices that another kubelet has chosen.
@@ -81,7 +94,7 @@ impl Model {
         for plugin in devices {
             state.devices.resources.insert(ResourceName::new(&plugin.resource)?, resource(plugin));
         }
-        Ok(Self { kubelet, state, pods: Vec::new() })
+        Ok(Self { kubelet, state, pods: Vec::new(), resizes: ResizeQueue::default() })
     }
 
     /// Admits a pod.
@@ -92,7 +105,7 @@ impl Model {
         let pod = read_pod(&self.kubelet, pod)?;
         Ok(match admit(&self.kubelet, &mut self.state, &pod, choice) {
             Ok(allocation) => {
-                self.pods.push(pod);
+                self.pods.push(Admitted { allocated: pod.clone(), desired: pod, pending: None });
                 verdict(&allocation)
             }
             Err(rejection) => {
@@ -101,19 +114,79 @@ impl Model {
         })
     }
 
-    /// A pod has ended.
+    /// A pod has ended. Resizes that wait are tried again.
     pub fn remove(&mut self, uid: &str) {
         self.state.remove(uid);
-        self.pods.retain(|pod| &*pod.uid != uid);
+        self.pods.retain(|pod| &*pod.allocated.uid != uid);
+        self.retry_resizes();
+    }
+
+    /// A pod is changed in place.
+    ///
+    /// # Errors
+    /// When the pod cannot be read, or was not admitted.
+    pub fn resize(&mut self, pod: &serde_json::Value) -> anyhow::Result<Resized> {
+        let desired = read_pod(&self.kubelet, pod)?;
+        let uid = desired.uid.clone();
+        let admitted = self.pods.iter_mut().find(|pod| pod.allocated.uid == uid);
+        let admitted = admitted.with_context(|| format!("resize of pod {uid}, which was not admitted"))?;
+        admitted.desired = desired;
+        if admitted.desired == admitted.allocated {
+            admitted.pending = None;
+        } else {
+            self.queue_resize(&uid);
+            self.retry_resizes();
+        }
+        let pod = self.pods.iter().find(|pod| pod.allocated.uid == uid).context("the pod is gone")?;
+        let pending = pod.pending.as_ref();
+        Ok(Resized {
+            resized: pod.allocated == pod.desired,
+            reason: pending.map(|pending| pending.reason().to_owned()).unwrap_or_default(),
+            message: pending.map(ToString::to_string).unwrap_or_default(),
+            containers: verdict(&self.state.allocation(&pod.allocated)).containers,
+        })
+    }
+
+    fn queue_resize(&mut self, uid: &PodUid) {
+        let pods = &self.pods;
+        self.resizes.push(uid, |uid| {
+            let pod = pods.iter().find(|pod| pod.allocated.uid == *uid)?;
+            Some((&pod.allocated, &pod.desired))
+        });
+    }
+
+    /// kubelet `retryPendingResizes`.
+    fn retry_resizes(&mut self) {
+        for uid in self.resizes.take() {
+            let Some(pod) = self.pods.iter_mut().find(|pod| pod.allocated.uid == uid) else { continue };
+            pod.pending = if pod.desired == pod.allocated {
+                None
+            } else {
+                resize(&self.kubelet, &mut self.state, &pod.allocated, &pod.desired, &Lowest).err()
+            };
+            match &pod.pending {
+                None => pod.allocated = pod.desired.clone(),
+                Some(pending) if pending.is_deferred() => self.resizes.keep(uid),
+                Some(_) => {}
+            }
+        }
     }
 
     /// The kubelet restarts.
     pub fn restart(&mut self, choice: &dyn Choice) -> Restarted {
-        let rejected = match self.state.restart(&self.kubelet, &self.pods, choice) {
+        let pods = self.pods.iter().map(|pod| &pod.allocated);
+        let rejected = match self.state.restart(&self.kubelet, pods, choice) {
             Ok(rejected) => rejected,
             Err(refusal) => return Restarted { error: refusal.to_string(), ..Restarted::default() },
         };
-        self.pods.retain(|pod| rejected.iter().all(|(uid, _)| *uid != pod.uid));
+        self.pods.retain(|pod| rejected.iter().all(|(uid, _)| *uid != pod.allocated.uid));
+        self.resizes = ResizeQueue::default();
+        self.pods.iter_mut().for_each(|pod| pod.pending = None);
+        let waiting = self.pods.iter().filter(|pod| pod.allocated != pod.desired);
+        for uid in waiting.map(|pod| pod.allocated.uid.clone()).collect::<Vec<_>>() {
+            self.queue_resize(&uid);
+        }
+        self.retry_resizes();
         let rejected = rejected.into_iter().map(|(uid, rejection)| RejectedPod {
             uid: uid.to_string(),
             reason: rejection.reason(),
@@ -136,7 +209,7 @@ impl Model {
 
     /// The UIDs of admitted pods that have not ended.
     pub fn pods(&self) -> impl Iterator<Item = &str> {
-        self.pods.iter().map(|pod| &*pod.uid)
+        self.pods.iter().map(|pod| &*pod.allocated.uid)
     }
 
     /// Managers give back what ended pods held.

@@ -74,6 +74,11 @@ pub enum Step {
         /// Its UID.
         uid: String,
     },
+    /// A pod's CPU and memory are changed in place.
+    Resize {
+        /// The pod, as it shall be.
+        pod: Value,
+    },
     /// The kubelet restarts.
     Restart,
 }

@@ -95,6 +95,23 @@ pub struct Restarted {
     pub rejected: Vec<RejectedPod>,
 }
 
+/// The answer to a resize.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resized {
+    /// Whether the pod has what it shall have.
+    #[serde(default)]
+    pub resized: bool,
+    /// The reason of the condition `PodResizePending`; empty if nothing waits.
+    #[serde(default)]
+    pub reason: String,
+    /// The condition's message.
+    #[serde(default)]
+    pub message: String,
+    /// What the containers have now.
+    #[serde(default)]
+    pub containers: Vec<ContainerVerdict>,
+}
+
 /// A pod that was rejected after a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedPod {

@@ -35,6 +35,10 @@ pub struct Container {
     pub memory: Option<MemoryAmounts>,
     /// Devices, by limits. Names that no device plugin serves are among them.
     pub devices: DeviceCounts,
+    /// The CPU that the container requests.
+    pub requested_cpu: Quantity,
+    /// The memory that the container requests.
+    pub requested_memory: Quantity,
 }
 
 /// A pod, prepared for the admissions of kubelets with one profile.
@@ -80,6 +84,12 @@ impl Pod {
         }
     }
 
+    /// The amount that the pod takes of one resource of the node, in base units.
+    #[must_use]
+    pub fn total(&self, name: ResourceName) -> i64 {
+        self.totals.iter().find(|need| need.name == name).map_or(0, |need| need.amount)
+    }
+
     /// Whether nothing of the pod is managed: it states resources as a whole, and the kubelet manages no such pod.
     #[must_use]
     pub fn is_left_alone(&self, profile: &KubeletProfile) -> bool {
@@ -100,6 +110,8 @@ impl Container {
                 memory(&request.requests)
             },
             devices: devices(&request.limits),
+            requested_cpu: find(&request.requests, ResourceName::CPU).unwrap_or_default(),
+            requested_memory: find(&request.requests, ResourceName::MEMORY).unwrap_or_default(),
         }
     }
 }

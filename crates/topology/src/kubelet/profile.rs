@@ -116,6 +116,9 @@ pub struct KubeletProfile {
     /// What the node may give to pods, in base units; resources that are not listed are not there. `None`: totals are
     /// not checked. Devices need not be listed.
     pub allocatable: Option<Vec<(ResourceName, i64)>>,
+    /// The node's memory that is not reserved, in bytes: with huge pages, and with what evictions keep free. Up to 1.35
+    /// a resize beyond it is infeasible. `None`: not checked.
+    pub unreserved_memory: Option<i64>,
 }
 
 /// The most NUMA nodes for which the Topology Manager starts.

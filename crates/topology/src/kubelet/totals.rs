@@ -19,8 +19,12 @@ pub struct ActivePod {
 }
 
 impl NodeState {
+    /// A pod counts from now on, or with other amounts.
     pub(crate) fn remember(&mut self, pod: &Pod) {
-        self.pods.push(ActivePod { uid: pod.uid.clone(), totals: pod.totals.clone() });
+        match self.pods.iter_mut().find(|active| active.uid == pod.uid) {
+            Some(active) => active.totals.clone_from(&pod.totals),
+            None => self.pods.push(ActivePod { uid: pod.uid.clone(), totals: pod.totals.clone() }),
+        }
     }
 
     /// Cost: pods on the node x resources of the pod.
@@ -57,7 +61,7 @@ impl NodeState {
                 continue;
             }
             let used = others().map(|other| amount(&other.totals)).fold(0, i64::saturating_add);
-            short(name, amount(&pod.totals), used).map_or(Ok(()), Err)?;
+            short(name, pod.total(name), used).map_or(Ok(()), Err)?;
         }
         Ok(())
     }
