@@ -28,14 +28,39 @@ fn recorded_kubelets_are_understood() {
     assert!(tally.admissions > 40 && tally.admitted > 30 && tally.reasons.len() > 2, "{tally:?}");
 }
 
-/// A short search; `cargo xtask differential` has the long ones.
+/// A short search; with `ADMISSIONS`, `SEED` and `KUBERNETES` a long one.
 #[test]
 fn the_kubelets_own_packages_agree() {
-    let Ok(program) = Release::default().program() else { return };
-    let options = Options { seed: 36, first: 0, admissions: 3_000, minor: Minor::V36, program, workers: 2 };
+    let variable = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
+    let release = Release::ALL.into_iter().find(|release| release.minor() == variable("KUBERNETES", "1.36"));
+    let release = release.expect("KUBERNETES is 1.34, 1.35, 1.36 or 1.37");
+    let Ok(program) = release.program() else { return };
+    let options = Options {
+        seed: variable("SEED", "36").parse().unwrap(),
+        first: 0,
+        admissions: variable("ADMISSIONS", "3000").parse().unwrap(),
+        minor: release.minor().parse().unwrap(),
+        program,
+        workers: 2,
+    };
     let (tally, failures) = search(&options, &|_| {}).unwrap();
+    println!(
+        "differential: {} admissions by kubelet {}, seed {}: {} mismatches; {} rejected, {} over several zones, {} \
+         restarts, {} resizes, {} sets of options, {} ended by chance",
+        tally.admissions,
+        release.minor(),
+        options.seed,
+        tally.mismatches,
+        tally.admissions - tally.admitted,
+        tally.multi_zone,
+        tally.restarts,
+        tally.resizes.values().sum::<u64>(),
+        tally.options.len(),
+        tally.by_chance,
+    );
     assert_eq!((tally.mismatches, failures.len()), (0, 0), "{failures:#?}");
     assert!(tally.reasons.len() > 2 && tally.multi_zone > 0 && tally.restarts > 0, "{tally:?}");
+    assert!(tally.resizes.contains_key("Resized") && tally.resizes.contains_key("Infeasible"), "{tally:?}");
 }
 
 /// A comparison that could not fail would be worth nothing.

@@ -62,7 +62,7 @@ use std::sync::Arc;
 use crate::cpuset::CpuSet;
 use crate::kubelet::cpu_manager::{CpuState, empty_shared_pool};
 use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices};
-use crate::kubelet::hint::{Hint, ZoneMask};
+use crate::kubelet::hint::Hint;
 use crate::kubelet::machine::Machine;
 use crate::kubelet::memory_manager::{Block, MemoryState};
 use crate::kubelet::pod::{Container, Pod, PodUid};
@@ -183,12 +183,12 @@ pub fn admit(
     choice: &dyn Choice,
 ) -> Result<Allocation, Rejection> {
     let admission = Admission { kubelet, pod, choice, ready: true };
-    if let Err(rejection) = admission.run(state) {
-        state.remove(&pod.uid);
-        return Err(rejection);
-    }
-    if kubelet.profile.policy != Policy::None && kubelet.profile.scope == Scope::Pod {
-        admission.start_devices(state);
+    match admission.run(state) {
+        Ok(hint) => admission.start_devices(state, hint),
+        Err(rejection) => {
+            state.remove(&pod.uid);
+            return Err(rejection);
+        }
     }
     let allocation = state.allocation(pod);
     state.memory.release_init_containers(pod);
@@ -206,32 +206,35 @@ struct Admission<'a> {
 
 impl Admission<'_> {
     /// The managers first, then the node's totals (kubelet 1.36 `NewMainKubelet`, the order of `admitHandlers`). A pod
-    /// that passes counts from then on.
-    fn run(&self, state: &mut NodeState) -> Result<(), Rejection> {
-        self.align(state)?;
+    /// that passes counts from then on. Returns the alignment of the pod as a whole; none under the scope `container`.
+    fn run(&self, state: &mut NodeState) -> Result<Hint, Rejection> {
+        let hint = self.align(state)?;
         state.check_totals(self.kubelet, self.pod)?;
         state.remember(self.pod);
-        Ok(())
+        Ok(hint)
     }
 
     /// kubelet `scope.Admit`, by scope.
-    fn align(&self, state: &mut NodeState) -> Result<(), Rejection> {
+    fn align(&self, state: &mut NodeState) -> Result<Hint, Rejection> {
         let profile = &self.kubelet.profile;
         // For hints each manager is asked first, and sweeps. Without hints it does so when it is asked for resources.
         if self.ready && profile.policy != Policy::None {
             state.sweep();
         }
         match (profile.policy, profile.scope) {
-            (Policy::None, _) => self.allocate_all(state, Hint::default()),
-            (_, Scope::Pod) if self.is_pod_level() => {
-                let hint = merge(profile, &self.kubelet.machine, &self.pod_hints(state))
-                    .ok_or(Rejection::PodTopologyAffinity { pod_scope: true })?;
-                self.allocate_pod(state, hint)
+            (Policy::None, _) => {
+                self.allocate_all(state, Hint::default())?;
+                Ok(Hint::default())
             }
             (_, Scope::Pod) => {
-                let hint = merge(profile, &self.kubelet.machine, &self.pod_hints(state))
-                    .ok_or(Rejection::TopologyAffinity)?;
-                self.allocate_all(state, hint)
+                let whole = self.is_pod_level();
+                let hint = merge(profile, &self.kubelet.machine, &self.pod_hints(state)).ok_or(if whole {
+                    Rejection::PodTopologyAffinity { pod_scope: true }
+                } else {
+                    Rejection::TopologyAffinity
+                })?;
+                if whole { self.allocate_pod(state, hint)? } else { self.allocate_all(state, hint)? }
+                Ok(hint)
             }
             (_, Scope::Container) => {
                 for container in &self.pod.containers {
@@ -239,7 +242,7 @@ impl Admission<'_> {
                         .ok_or_else(|| self.misaligned())?;
                     self.allocate(state, container, hint)?;
                 }
-                Ok(())
+                Ok(Hint::default())
             }
         }
     }
@@ -296,22 +299,13 @@ impl Admission<'_> {
     /// The device manager hands out devices at the start of a container that has none yet (kubelet
     /// `GetDeviceRunContainerOptions`): those of a pod that is managed as a whole. A container that gets none does not
     /// start; its pod stays.
-    fn start_devices(&self, state: &mut NodeState) {
-        if self.is_pod_level() {
-            let zones = self.pod_zones(state);
+    fn start_devices(&self, state: &mut NodeState, hint: Hint) {
+        let profile = &self.kubelet.profile;
+        if profile.policy != Policy::None && profile.scope == Scope::Pod && self.is_pod_level() {
             for container in &self.pod.containers {
-                let _ = state.devices.allocate(self.pod, container, zones, self.choice);
+                let _ = state.devices.allocate(self.pod, container, hint.zones, self.choice);
             }
         }
-    }
-
-    /// The zones that an admitted pod was aligned to as a whole, as its memory or CPUs show.
-    fn pod_zones(&self, state: &NodeState) -> Option<ZoneMask> {
-        let allocation = state.allocation(self.pod);
-        let memory = allocation.memory.first().map(|block| block.zones);
-        memory.or_else(|| {
-            Some(self.kubelet.machine.zones_of(&allocation.cpus)).filter(|zones| !zones.is_empty())
-        })
     }
 
     fn container_hints<'a>(&'a self, state: &'a NodeState, container: &Container) -> Vec<Hints<'a>> {

@@ -124,6 +124,30 @@ const LONG: &[Long] = &[
         "-p e2e --test it -- suite::lagging_exporters",
         "e2e-lag: ",
     ),
+    long(
+        "differential-1.34",
+        &[("KUBERNETES", "1.34"), ("ADMISSIONS", "200000")],
+        DIFFERENTIAL,
+        "differential: ",
+    ),
+    long(
+        "differential-1.35",
+        &[("KUBERNETES", "1.35"), ("ADMISSIONS", "200000")],
+        DIFFERENTIAL,
+        "differential: ",
+    ),
+    long(
+        "differential-1.36",
+        &[("KUBERNETES", "1.36"), ("ADMISSIONS", "1000000")],
+        DIFFERENTIAL,
+        "differential: ",
+    ),
+    long(
+        "differential-1.37",
+        &[("KUBERNETES", "1.37"), ("ADMISSIONS", "200000")],
+        DIFFERENTIAL,
+        "differential: ",
+    ),
     long("promtool", &[("PROMTOOL", "1")], "-p xtask monitoring::promtool", "promtool: "),
     long(README, &[], "", ""),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
@@ -131,6 +155,9 @@ const LONG: &[Long] = &[
 
 /// A search of the simulator for pods that tholepin loses.
 const SEARCH: &str = "-p sim --lib -- --ignored search";
+
+/// The model of the kubelet beside the kubelet's own packages.
+const DIFFERENTIAL: &str = "-p differential --release --lib -- the_kubelets_own_packages_agree";
 
 /// The commands of README and quick start, which are no test: `cargo xtask readme`.
 const README: &str = "readme";

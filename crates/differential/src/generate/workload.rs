@@ -94,12 +94,7 @@ fn millis(text: &str) -> u64 {
     text.strip_suffix('m').map_or_else(|| number(text) * 1000, number)
 }
 
-fn sizes<'a>(
-    machine: &MachineInfo,
-    kubelet: &Value,
-    devices: &'a [Plugin],
-    thorough: bool,
-) -> Sizes<'a> {
+fn sizes<'a>(machine: &MachineInfo, kubelet: &Value, devices: &'a [Plugin], thorough: bool) -> Sizes<'a> {
     let cpus = |node: &node::kubelet::machine::Node| {
         node.cores.iter().flatten().map(|core| core.thread_ids.len() as u64).sum::<u64>()
     };

@@ -88,7 +88,9 @@ fn allocatable(configuration: &Configuration, machine: &Machine) -> Vec<(Resourc
         (ResourceName::MEMORY, memory.max(0) - signed(all_pages)),
         (ResourceName::PODS, i64::from(configuration.max_pods)),
     ];
-    amounts.extend(pages.into_iter().map(|(name, bytes)| (name, signed(bytes) - reserved_amount(configuration, name))));
+    amounts.extend(
+        pages.into_iter().map(|(name, bytes)| (name, signed(bytes) - reserved_amount(configuration, name))),
+    );
     amounts.iter_mut().for_each(|(_, amount)| *amount = (*amount).max(0));
     amounts
 }

@@ -21,7 +21,8 @@ use topology::resource::ResourceName;
 
 use super::session::{Plugin, Preferred, Session};
 use super::verdict::{
-    ContainerVerdict, DevicesVerdict, MemoryVerdict, PodVerdict, RejectedPod, Resized, Restarted, Started, Verdict,
+    ContainerVerdict, DevicesVerdict, MemoryVerdict, PodVerdict, RejectedPod, Resized, Restarted, Started,
+    Verdict,
 };
 
 /// A kubelet that is the model.

@@ -76,7 +76,8 @@ pub fn resize(
     if kubelet.profile().minor < Minor::V36 {
         check_capacity(kubelet, desired)?;
     }
-    Ok(Admission { kubelet, pod: desired, choice, ready: true }.run(state)?)
+    Admission { kubelet, pod: desired, choice, ready: true }.run(state)?;
+    Ok(())
 }
 
 fn check_pinned(kubelet: &Kubelet, allocated: &Pod, desired: &Pod) -> Result<(), PendingReason> {
