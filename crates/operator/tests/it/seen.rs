@@ -48,8 +48,19 @@ impl Seen {
     pub(crate) async fn create(&self, manager: &str, object: &Value) -> Value {
         let api = self.api(object["kind"].as_str().unwrap());
         let params = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
-        let made = api.create(&params, &serde_json::from_value(object.clone()).unwrap()).await;
-        serde_json::to_value(made.unwrap_or_else(|error| panic!("{object}: {error}"))).unwrap()
+        let (began, wanted) = (Instant::now(), serde_json::from_value(object.clone()).unwrap());
+        loop {
+            match api.create(&params, &wanted).await {
+                Ok(made) => return serde_json::to_value(made).unwrap(),
+                // A definition is Established a moment before its kind is served.
+                Err(kube::Error::Api(status))
+                    if status.message.contains("404 page not found") && began.elapsed() < PATIENCE =>
+                {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(error) => panic!("{object}: {error}"),
+            }
+        }
     }
 
     /// Changes an object as another client.
