@@ -140,8 +140,8 @@ impl ZoneMask {
 pub(crate) fn first_set(
     domain: ZoneMask,
     size: u32,
-    may_lead: &dyn Fn(ZoneMask, ZoneMask, u32) -> bool,
-    accept: &mut dyn FnMut(ZoneMask) -> bool,
+    may_lead: &impl Fn(ZoneMask, ZoneMask, u32) -> bool,
+    accept: &mut impl FnMut(ZoneMask) -> bool,
 ) -> Option<ZoneMask> {
     match size {
         0 => None,
@@ -154,8 +154,8 @@ fn first_with(
     chosen: ZoneMask,
     others: ZoneMask,
     count: u32,
-    may_lead: &dyn Fn(ZoneMask, ZoneMask, u32) -> bool,
-    accept: &mut dyn FnMut(ZoneMask) -> bool,
+    may_lead: &impl Fn(ZoneMask, ZoneMask, u32) -> bool,
+    accept: &mut impl FnMut(ZoneMask) -> bool,
 ) -> Option<ZoneMask> {
     if count == 0 {
         return accept(chosen).then_some(chosen);
@@ -171,6 +171,9 @@ fn first_with(
 
 /// The sum of the `count` largest amounts: the most that so many zones can have.
 pub(crate) fn sum_of_largest(count: u32, amounts: impl Iterator<Item = u64>) -> u64 {
+    if count == 1 {
+        return amounts.max().unwrap_or(0);
+    }
     let mut amounts: SmallVec<[u64; 32]> = amounts.collect();
     let count = count as usize;
     if 0 < count && count < amounts.len() {

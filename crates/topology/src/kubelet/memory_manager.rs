@@ -159,7 +159,7 @@ impl StaticPolicy {
         if request.is_empty() {
             return Hints::Any;
         }
-        let hints = MemoryHints::new(self, counts, uid, request);
+        let mut hints = MemoryHints::new(self, counts, uid, request);
         if hints.is_possible() { Hints::Of(Source::Memory(hints)) } else { Hints::Any }
     }
 
@@ -200,12 +200,29 @@ impl StaticPolicy {
         container: &Container,
         hint: Hint,
     ) -> Result<Option<Blocks>, MemoryError> {
+        let zones = self.container_zones(counts, pod, container, hint)?;
+        let request = container.memory.iter().flatten();
+        let block =
+            |zones| request.map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
+        Ok(zones.map(block))
+    }
+
+    /// The zones of these blocks.
+    ///
+    /// # Errors
+    /// [`MemoryError`] with the kubelet's reason.
+    pub(crate) fn container_zones(
+        &self,
+        counts: &MemoryCounts,
+        pod: &Pod,
+        container: &Container,
+        hint: Hint,
+    ) -> Result<Option<ZoneMask>, MemoryError> {
         let request = container.memory.as_ref().ok_or(MemoryError::Fraction)?;
         if request.is_empty() && self.minor >= Minor::V37 {
             return Ok(None);
         }
-        let zones = self.zones_for(counts, &pod.uid, request, hint)?;
-        Ok(Some(request.iter().map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect()))
+        self.zones_for(counts, &pod.uid, request, hint).map(Some)
     }
 
     /// The zones that memory is taken from: those of the hint, or more of them (kubelet `getDefaultHint`,
@@ -217,7 +234,7 @@ impl StaticPolicy {
         request: &MemoryAmounts,
         hint: Hint,
     ) -> Result<ZoneMask, MemoryError> {
-        let hints = MemoryHints::new(self, counts, uid, request);
+        let mut hints = MemoryHints::new(self, counts, uid, request);
         let (within, preferred) = match hint.zones {
             Some(zones) => (zones, hint.preferred),
             None => {

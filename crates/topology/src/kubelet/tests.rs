@@ -1,6 +1,7 @@
 //! Properties of the model of the kubelet, on random machines, configurations and pods.
 
 mod random;
+mod refusals;
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -174,7 +175,8 @@ fn counts_are_rarely_undecided() {
         never_against_admit(&scene, &mut answers).unwrap();
     }
     let all = answers.yes + answers.no + answers.undetermined;
-    println!("fits: {answers:?} of {all}");
+    let Answers { yes, no, undetermined } = answers;
+    println!("fits: of {all} answers {yes} yes, {no} no, {undetermined} undetermined");
     assert!(answers.yes > all / 5 && answers.no > all / 10, "{answers:?}");
     assert!(answers.undetermined < all / 10, "{answers:?}");
 }

@@ -84,14 +84,14 @@ pub(crate) fn merge_by<S: HintSource>(
     machine: &Machine,
     hints: &[Hints<S>],
 ) -> Option<Hint> {
-    let sources: Sources<'_, S> = hints.iter().filter_map(Hints::source).collect();
+    let sources = Sources(hints);
     let impossible = hints.iter().any(|hints| matches!(hints, Hints::Impossible));
     let all = machine.zone_mask();
     let merger = Merger { machine, closest: closest && policy != Policy::SingleNumaNode };
     match policy {
         Policy::None => Some(Hint::default()),
         Policy::SingleNumaNode => {
-            let zones = if sources.is_empty() { Some(all) } else { single(&sources) };
+            let zones = if sources.is_empty() { Some(all) } else { single(sources) };
             let zones = zones.filter(|_| !impossible)?;
             // The kubelet forgets an alignment to all zones, even if there is but one.
             Some(Hint { zones: (zones != all).then_some(zones), preferred: true })
@@ -102,25 +102,53 @@ pub(crate) fn merge_by<S: HintSource>(
             } else if sources.is_empty() {
                 Some(all)
             } else {
-                merger.preferred(&sources)
+                merger.preferred(sources)
             };
             match preferred {
                 Some(zones) => Some(Hint { zones: Some(zones), preferred: true }),
                 None if policy == Policy::Restricted => None,
-                None => Some(Hint { zones: Some(merger.fallback(&sources, all)), preferred: false }),
+                None => Some(Hint { zones: Some(merger.fallback(sources, all)), preferred: false }),
             }
         }
     }
 }
 
-type Sources<'a, S> = SmallVec<[&'a S; 4]>;
+/// The hints of resources to which alignment matters.
+struct Sources<'a, S>(&'a [Hints<S>]);
+
+impl<S> Clone for Sources<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Sources<'_, S> {}
+
+impl<'a, S: HintSource> Sources<'a, S> {
+    fn iter(self) -> impl Iterator<Item = &'a S> {
+        self.0.iter().filter_map(Hints::source)
+    }
+
+    fn is_empty(self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// The zones that all resources consider.
+    fn domain(self) -> Option<ZoneMask> {
+        self.iter().map(|source| source.domain()).reduce(ZoneMask::intersection)
+    }
+}
+
 type Zones = SmallVec<[ZoneMask; 16]>;
 
 /// The lowest zone that does for all resources. One zone that holds what is asked for is always preferred, since no
 /// narrower set exists.
-fn single<S: HintSource>(sources: &Sources<'_, S>) -> Option<ZoneMask> {
-    let shared = sources.iter().map(|source| source.domain()).reduce(ZoneMask::intersection)?;
-    shared.iter().map(ZoneMask::of).find(|zone| sources.iter().all(|source| source.satisfies(*zone)))
+fn single<S: HintSource>(sources: Sources<'_, S>) -> Option<ZoneMask> {
+    sources
+        .domain()?
+        .iter()
+        .map(ZoneMask::of)
+        .find(|zone| sources.iter().all(|source| source.satisfies(*zone)))
 }
 
 /// The order among alignments.
@@ -132,8 +160,8 @@ struct Merger<'a> {
 
 impl Merger<'_> {
     /// The best alignment that every resource prefers (kubelet `mergePermutation`: all masks equal and preferred).
-    fn preferred<S: HintSource>(&self, sources: &Sources<'_, S>) -> Option<ZoneMask> {
-        let domain = sources.iter().map(|source| source.domain()).reduce(ZoneMask::intersection)?;
+    fn preferred<S: HintSource>(&self, sources: Sources<'_, S>) -> Option<ZoneMask> {
+        let domain = sources.domain()?;
         let (mut fewest, mut most) = (1, domain.len());
         for source in sources.iter().filter(|source| !source.prefers_any_size()) {
             let size = source.narrowest();
@@ -144,14 +172,14 @@ impl Merger<'_> {
 
     fn preferred_of_size<S: HintSource>(
         &self,
-        sources: &Sources<'_, S>,
+        sources: Sources<'_, S>,
         domain: ZoneMask,
         size: u32,
     ) -> Option<ZoneMask> {
         let may =
             |chosen, others, count| sources.iter().all(|source| source.may_satisfy(chosen, others, count));
         let fits = |zones| {
-            let prefers = |source: &&S| !source.prefers_any_size() || source.prefers(zones);
+            let prefers = |source: &S| !source.prefers_any_size() || source.prefers(zones);
             sources.iter().all(|source| source.satisfies(zones) && prefers(source))
         };
         if !self.closest {
@@ -186,10 +214,10 @@ impl Merger<'_> {
 
     /// The best alignment that is not preferred (kubelet `HintMerger.compare`, cases 1 to 3): as many zones as the
     /// resource that needs most of them, or else fewer, or else more.
-    fn fallback<S: HintSource>(&self, sources: &Sources<'_, S>, all: ZoneMask) -> ZoneMask {
+    fn fallback<S: HintSource>(&self, sources: Sources<'_, S>, all: ZoneMask) -> ZoneMask {
         let lists: SmallVec<[(usize, Zones); 4]> = sources
             .iter()
-            .map(|source| (source.resources(), satisfying(*source)))
+            .map(|source| (source.resources(), satisfying(source)))
             .filter(|(_, list)| !list.is_empty())
             .collect();
         let narrowest = lists.iter().filter_map(|(_, list)| list.first());

@@ -40,21 +40,22 @@ pub(crate) fn check_totals(kubelet: &Kubelet, pod: &Pod, totals: &impl Totals) -
         let listed = || allocatable.iter().find(|(of, _)| *of == name).map(|(_, amount)| *amount);
         totals.devices(name).or_else(listed)
     };
-    let short = |resource, requested, used: i64| {
-        let capacity = capacity(resource).unwrap_or(0);
+    let short = |resource, requested, capacity: i64, used: i64| {
         let is_short = requested > capacity.saturating_sub(used);
         is_short.then_some(Rejection::OutOf { resource, requested, used, capacity }).map_or(Ok(()), Err)
     };
-    if capacity(ResourceName::PODS).is_some() {
-        short(ResourceName::PODS, 1, totals.pods())?;
+    if let Some(most) = capacity(ResourceName::PODS) {
+        short(ResourceName::PODS, 1, most, totals.pods())?;
     }
     for need in in_order(&pod.totals) {
-        // Resources that the node does not know are left to others, such as cluster-level ones. What the profile does
-        // not say of the host, such as its storage, is not checked.
-        let is_foreign = matches!(need.name.kind(), ResourceKind::Device | ResourceKind::Host);
-        if !is_foreign || capacity(need.name).is_some() {
-            short(need.name, need.amount, totals.used(need.name))?;
-        }
+        let amount = match capacity(need.name) {
+            Some(amount) => amount,
+            // Resources that the node does not know are left to others, such as cluster-level ones. What the profile
+            // does not say of the host, such as its storage, is not checked.
+            None if matches!(need.name.kind(), ResourceKind::Device | ResourceKind::Host) => continue,
+            None => 0,
+        };
+        short(need.name, need.amount, amount, totals.used(need.name))?;
     }
     Ok(())
 }

@@ -82,8 +82,17 @@ pub struct ZoneTable {
     counts: Counts,
     /// Pods on the node.
     pods: i64,
-    /// What they take from the totals.
-    used: Vec<(ResourceName, i64)>,
+    totals: Vec<Total>,
+}
+
+/// One of the node's totals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Total {
+    name: ResourceName,
+    /// What pods take.
+    used: i64,
+    /// What the node may give to pods at least, if it knows the resource.
+    capacity: Option<i64>,
 }
 
 /// Memory that admissions on counts use again and again.
@@ -124,13 +133,33 @@ impl ZoneTable {
         self.counts.memory.forget_reusable();
         devices::fill(&mut self.counts.devices, &state.devices);
         self.pods = i64::try_from(state.pods.len()).unwrap_or(i64::MAX);
-        self.used.clear();
-        for need in state.pods.iter().flat_map(|pod| &pod.totals) {
-            match self.used.iter_mut().find(|(name, _)| *name == need.name) {
-                Some((_, sum)) => *sum = sum.saturating_add(need.amount),
-                None => self.used.push((need.name, need.amount)),
-            }
+        self.totals.clear();
+        for (name, amount) in kubelet.profile.allocatable.iter().flatten() {
+            self.total(*name).capacity = Some(*amount);
         }
+        for (name, resource) in &state.devices.resources {
+            let healthy = resource.devices.values().filter(|device| device.healthy).count();
+            self.total(*name).capacity = Some(i64::try_from(healthy).unwrap_or(i64::MAX));
+        }
+        for need in state.pods.iter().flat_map(|pod| &pod.totals) {
+            let total = self.total(need.name);
+            total.used = total.used.saturating_add(need.amount);
+        }
+        self.total(ResourceName::PODS).used = self.pods;
+    }
+
+    fn total(&mut self, name: ResourceName) -> &mut Total {
+        let at = self.totals.iter().position(|total| total.name == name).unwrap_or_else(|| {
+            self.totals.push(Total { name, used: 0, capacity: None });
+            self.totals.len() - 1
+        });
+        &mut self.totals[at]
+    }
+
+    /// What is left of a total at least; `None` where the node does not know the resource.
+    fn left(&self, name: ResourceName) -> Option<i64> {
+        let total = self.totals.iter().find(|total| total.name == name)?;
+        Some(total.capacity?.saturating_sub(total.used))
     }
 }
 

@@ -51,12 +51,18 @@ impl<'a> DeviceHints<'a> {
         Self { domain, groups, reusable, request }
     }
 
-    fn within(&self, zones: ZoneMask, of: fn(&DeviceGroup) -> usize) -> usize {
+    fn within(&self, zones: ZoneMask, of: impl Fn(&DeviceGroup) -> usize + Copy) -> usize {
         self.groups.iter().filter(|group| group.meets(zones)).map(of).sum()
     }
 
     /// The most devices that meet chosen zones or `count` of the others; devices with several zones may count twice.
-    fn most(&self, chosen: ZoneMask, others: ZoneMask, count: u32, of: fn(&DeviceGroup) -> usize) -> u64 {
+    fn most(
+        &self,
+        chosen: ZoneMask,
+        others: ZoneMask,
+        count: u32,
+        of: impl Fn(&DeviceGroup) -> usize + Copy,
+    ) -> u64 {
         let by_zone = others.iter().map(|zone| self.within(ZoneMask::of(zone), of) as u64);
         self.within(chosen, of) as u64 + sum_of_largest(count, by_zone)
     }
@@ -88,15 +94,16 @@ impl HintSource for DeviceHints<'_> {
     /// All zones of the domain if even they have too few devices.
     fn narrowest(&self) -> u32 {
         let (domain, request) = (self.domain, self.request);
-        if self.within(domain, |group| group.all) < request {
+        let all = |group: &DeviceGroup| group.all;
+        if domain.iter().any(|zone| self.within(ZoneMask::of(zone), all) >= request) {
+            return 1;
+        }
+        if self.within(domain, all) < request {
             return domain.len();
         }
-        let may =
-            |chosen, others, count| self.most(chosen, others, count, |group| group.all) >= request as u64;
-        let has_set = |size| {
-            first_set(domain, size, &may, &mut |zones| self.within(zones, |group| group.all) >= request)
-                .is_some()
-        };
-        (1..=domain.len()).find(|size| has_set(*size)).unwrap_or(domain.len())
+        let may = |chosen, others, count| self.most(chosen, others, count, all) >= request as u64;
+        let has_set =
+            |size| first_set(domain, size, &may, &mut |zones| self.within(zones, all) >= request).is_some();
+        (2..=domain.len()).find(|size| has_set(*size)).unwrap_or(domain.len())
     }
 }

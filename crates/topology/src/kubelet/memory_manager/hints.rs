@@ -20,6 +20,8 @@ pub(crate) struct MemoryHints<'a> {
     counts: &'a MemoryCounts,
     reusable: &'a [Block],
     request: &'a MemoryAmounts,
+    /// The lowest zone that will do alone, once it is known.
+    lowest: Option<u32>,
 }
 
 /// An alignment that is already held.
@@ -33,52 +35,63 @@ impl<'a> MemoryHints<'a> {
         uid: &PodUid,
         request: &'a MemoryAmounts,
     ) -> Self {
-        Self { policy, counts, reusable: counts.reusable(uid), request }
+        Self { policy, counts, reusable: counts.reusable(uid), request, lowest: None }
     }
 
     /// Whether any set of zones will do. Such a set is one zone, a group of zones, or a part of the zones that nothing is
     /// in. Cost: zones x types.
-    pub(super) fn is_possible(&self) -> bool {
+    pub(super) fn is_possible(&mut self) -> bool {
         let all = self.domain();
         if self.policy.is_over_reserved {
             // Sums wrap around: more zones may have less, so each set counts.
             return (1..=all.len()).rev().flat_map(|size| all.subsets(size)).any(|set| self.satisfies(set));
         }
-        let idle: ZoneMask =
-            self.counts.zones.iter().filter(|zone| zone.assignments <= 0).map(|z| z.id).collect();
-        all.iter().map(ZoneMask::of).any(|zone| self.satisfies(zone))
-            || (idle.len() > 1 && self.satisfies(idle))
-            || self.counts.zones.iter().any(|zone| zone.group.len() > 1 && self.satisfies(zone.group))
+        self.lowest = all.iter().find(|zone| self.satisfies(ZoneMask::of(*zone)));
+        self.lowest.is_some() || self.is_possible_for_several()
+    }
+
+    fn is_possible_for_several(&self) -> bool {
+        let zones = &self.counts.zones;
+        let idle: ZoneMask = zones.iter().filter(|zone| zone.assignments <= 0).map(|zone| zone.id).collect();
+        (idle.len() > 1 && self.satisfies(idle))
+            || zones.iter().any(|zone| zone.group.len() > 1 && self.satisfies(zone.group))
     }
 
     /// The best zones around `within` that satisfy: preferred ones first, then the narrowest (kubelet `findBestHint`).
-    pub(super) fn best(&self, within: ZoneMask) -> Option<ZoneMask> {
+    pub(super) fn best(&mut self, within: ZoneMask) -> Option<ZoneMask> {
         if self.request.is_empty() || !self.is_possible() {
             return None; // No type, no hints.
         }
-        let all = self.domain();
+        let this = &*self;
+        let all = this.domain();
         let may = |chosen: ZoneMask, others: ZoneMask, count| {
             let missing = within.without(chosen);
-            others.contains_all(missing) && missing.len() <= count && self.may_satisfy(chosen, others, count)
+            others.contains_all(missing) && missing.len() <= count && this.may_satisfy(chosen, others, count)
         };
         let fitting = |size| {
-            first_set(all, size, &may, &mut |zones| zones.contains_all(within) && self.satisfies(zones))
+            first_set(all, size, &may, &mut |zones| zones.contains_all(within) && this.satisfies(zones))
         };
-        fitting(self.narrowest()).or_else(|| (1..=all.len()).find_map(fitting))
+        fitting(this.narrowest()).or_else(|| (1..=all.len()).find_map(fitting))
     }
 
     /// Whether these zones have so much of each type by `of`.
-    fn have(&self, zones: ZoneMask, of: fn(&MemoryTable) -> u64) -> bool {
+    fn have(&self, zones: ZoneMask, of: impl Fn(&MemoryTable) -> u64 + Copy) -> bool {
         self.request.iter().all(|(name, bytes)| self.sum(zones, *name, of) >= *bytes)
     }
 
-    fn sum(&self, zones: ZoneMask, name: ResourceName, of: fn(&MemoryTable) -> u64) -> u64 {
+    fn sum(&self, zones: ZoneMask, name: ResourceName, of: impl Fn(&MemoryTable) -> u64 + Copy) -> u64 {
         let tables = self.within(zones).filter_map(|zone| zone.table(name));
         tables.fold(0, |sum, table| sum.wrapping_add(of(table)))
     }
 
     /// The most that chosen zones with `count` others have of each type by `of` is enough.
-    fn may_have(&self, chosen: ZoneMask, others: ZoneMask, count: u32, of: fn(&MemoryTable) -> u64) -> bool {
+    fn may_have(
+        &self,
+        chosen: ZoneMask,
+        others: ZoneMask,
+        count: u32,
+        of: impl Fn(&MemoryTable) -> u64 + Copy,
+    ) -> bool {
         self.request.iter().all(|(name, bytes)| {
             let here = self.sum(chosen, *name, of);
             let amounts = self.within(others).map(|zone| zone.table(*name).map_or(0, of));
@@ -88,6 +101,21 @@ impl<'a> MemoryHints<'a> {
 
     fn within(&self, zones: ZoneMask) -> impl Iterator<Item = &ZoneMemory> {
         self.counts.within(self.domain(), zones)
+    }
+
+    fn reusable_bytes(&self, zones: ZoneMask, name: ResourceName) -> u64 {
+        let block = self.reusable.iter().find(|block| block.zones == zones && block.name == name);
+        block.map_or(0, |block| block.bytes)
+    }
+
+    /// Whether one zone has enough of each type.
+    fn is_held_by(&self, zone: &ZoneMemory) -> bool {
+        self.request.iter().all(|(name, bytes)| {
+            let (allocatable, free) =
+                zone.table(*name).map_or((0, 0), |table| (table.allocatable, table.free));
+            let reusable = self.reusable_bytes(ZoneMask::of(zone.id), *name);
+            allocatable >= *bytes && free.wrapping_add(reusable) >= *bytes
+        })
     }
 
     /// Whether free bytes are enough, whatever else is in the zones.
@@ -108,13 +136,21 @@ impl HintSource for MemoryHints<'_> {
 
     /// kubelet `calculateHints`.
     fn satisfies(&self, zones: ZoneMask) -> bool {
-        let free = |name: ResourceName| {
-            let reusable = self.reusable.iter().find(|block| block.zones == zones && block.name == name);
-            self.sum(zones, name, |table| table.free).wrapping_add(reusable.map_or(0, |block| block.bytes))
-        };
+        if let Some(lowest) = self.lowest.filter(|_| zones.len() == 1)
+            && (zones == ZoneMask::of(lowest) || zones.is_narrower_than(ZoneMask::of(lowest)))
+        {
+            return zones == ZoneMask::of(lowest);
+        }
+        if zones.len() == 1 {
+            return self.within(zones).any(|zone| !zone.refuses(zones) && self.is_held_by(zone));
+        }
+        let free = |name: ResourceName| self.sum(zones, name, |table| table.free);
         self.have(zones, |table| table.allocatable)
             && !self.within(zones).any(|zone| zone.refuses(zones))
-            && self.request.iter().all(|(name, bytes)| free(*name) >= *bytes)
+            && self
+                .request
+                .iter()
+                .all(|(name, bytes)| free(*name).wrapping_add(self.reusable_bytes(zones, *name)) >= *bytes)
     }
 
     fn may_satisfy(&self, chosen: ZoneMask, others: ZoneMask, count: u32) -> bool {
@@ -142,8 +178,11 @@ impl HintSource for MemoryHints<'_> {
 
     /// The fewest zones that could hold all types at once if nothing were in use; all zones if even they cannot.
     fn narrowest(&self) -> u32 {
+        if self.lowest.is_some() {
+            return 1;
+        }
         let all = self.domain();
-        let allocatable: fn(&MemoryTable) -> u64 = |table| table.allocatable;
+        let allocatable = |table: &MemoryTable| table.allocatable;
         let over_reserved = self.policy.is_over_reserved;
         if !over_reserved && !self.have(all, allocatable) {
             return all.len();

@@ -23,7 +23,7 @@ use crate::kubelet::zone_table::devices::DeviceCounts;
 use crate::kubelet::zone_table::{Counts, Scratch, ZoneTable};
 use crate::kubelet::{Kubelet, cpu_manager, memory_manager};
 use crate::policy::Policy;
-use crate::request::{ContainerKind, Qos};
+use crate::request::{ContainerKind, Need, Qos};
 use crate::resource::ResourceName;
 
 /// The most zones for which all combinations of hints are built.
@@ -324,8 +324,11 @@ impl Managers for Counted<'_> {
             policy.pod_blocks_for(self.memory(), self.pod, hint)?;
             return Ok(());
         };
-        let blocks = policy.blocks_for(self.memory(), self.pod, container, hint)?;
-        if let Some(blocks) = blocks.filter(|_| !self.ends_with(container)) {
+        if self.ends_with(container) {
+            policy.container_zones(self.memory(), self.pod, container, hint)?;
+            return Ok(());
+        }
+        if let Some(blocks) = policy.blocks_for(self.memory(), self.pod, container, hint)? {
             if !self.own_memory {
                 self.scratch.memory.copy_from(&self.table.counts.memory);
                 self.own_memory = true;
@@ -336,6 +339,13 @@ impl Managers for Counted<'_> {
     }
 
     fn check_totals(&self) -> Result<(), Stop> {
+        // The order of resources matters only if one is short.
+        let is_short = |need: &Need| self.table.left(need.name).is_none_or(|left| need.amount > left);
+        if self.table.left(ResourceName::PODS).is_some_and(|left| left > 0)
+            && !self.pod.totals.iter().any(is_short)
+        {
+            return Ok(());
+        }
         Ok(check_totals(self.kubelet, self.pod, self)?)
     }
 }
@@ -346,7 +356,7 @@ impl Totals for Counted<'_> {
     }
 
     fn used(&self, name: ResourceName) -> i64 {
-        self.table.used.iter().find(|(of, _)| *of == name).map_or(0, |(_, amount)| *amount)
+        self.table.totals.iter().find(|total| total.name == name).map_or(0, |total| total.used)
     }
 
     fn devices(&self, name: ResourceName) -> Option<i64> {

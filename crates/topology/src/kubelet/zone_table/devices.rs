@@ -86,6 +86,9 @@ impl DeviceCounts {
 
     /// The zones of devices that init containers leave to the pod, device by device.
     pub(super) fn kept_zones(&self) -> SmallVec<[ZoneMask; 4]> {
+        if self.kept_total == 0 {
+            return SmallVec::new();
+        }
         let kept = self.groups.iter().zip(&self.kept);
         kept.filter_map(|(group, count)| Some(std::iter::repeat_n(group.zones?, *count))).flatten().collect()
     }
