@@ -7,10 +7,10 @@
 
 use topology::kubelet::machine::Machine;
 use topology::kubelet::profile::{
-    CpuManager, CpuOptions, KubeletProfile, MaxNumaNodes, MemoryManager, Minor, ReservedCpus,
+    CpuManager, CpuOptions, KubeletProfile, MaxNumaNodes, MemoryManager, Minor, Refusal, ReservedCpus, Stage,
 };
-use topology::policy::{CpuOption, Manager};
-use topology::resource::ResourceName;
+use topology::policy::{CpuOption, MAX_ALLOWABLE_NUMA_NODES, Manager, PREFER_CLOSEST_NUMA_NODES, Policy};
+use topology::resource::{ResourceKind, ResourceName};
 
 use super::config::{self, Configuration};
 
@@ -18,14 +18,21 @@ use super::config::{self, Configuration};
 const POD_LEVEL_MANAGERS: &str = "PodLevelResourceManagers";
 
 /// The profile of a kubelet with this configuration on this machine.
-#[must_use]
-pub fn profile(configuration: &Configuration, minor: Minor, machine: &Machine) -> KubeletProfile {
+///
+/// # Errors
+/// [`Refusal`] where an option is not known, or its feature gate is off.
+pub fn profile(
+    configuration: &Configuration,
+    minor: Minor,
+    machine: &Machine,
+) -> Result<KubeletProfile, Refusal> {
     let rules = configuration.rules;
+    check_options(configuration, minor)?;
     let options: CpuOptions =
         CpuOption::ALL.into_iter().filter(|option| configuration.cpu_option(*option)).collect();
     let memory = configuration.reserved_memory.iter();
     let reserved = memory.flat_map(|(zone, types)| types.iter().map(|(name, bytes)| (zone.0, *name, *bytes)));
-    KubeletProfile {
+    Ok(KubeletProfile {
         minor,
         policy: rules.policy,
         scope: rules.scope,
@@ -39,10 +46,52 @@ pub fn profile(configuration: &Configuration, minor: Minor, machine: &Machine) -
             Manager::Static => MemoryManager::Static { reserved: reserved.collect() },
             Manager::Off | Manager::Unknown => MemoryManager::None,
         },
+        kept_memory: Some(kept_memory(configuration, machine)),
         pod_level_managers: minor >= Minor::V36
             && configuration.feature_gates.get(POD_LEVEL_MANAGERS).copied().unwrap_or(false),
         allocatable: Some(allocatable(configuration, machine)),
+    })
+}
+
+/// kubelet 1.36 `CheckPolicyOptionAvailable` of both managers. Options of managers that are off are not looked at.
+fn check_options(configuration: &Configuration, minor: Minor) -> Result<(), Refusal> {
+    let known = [PREFER_CLOSEST_NUMA_NODES, MAX_ALLOWABLE_NUMA_NODES];
+    let mut names = configuration.topology_manager_options.keys();
+    let unknown = names.find(|name| !known.contains(&name.as_str()));
+    if let Some(name) = unknown.filter(|_| configuration.rules.policy != Policy::None) {
+        return Err(Refusal::UnknownTopologyOption(name.clone()));
     }
+    if configuration.rules.cpu_manager != Manager::Static {
+        return Ok(());
+    }
+    let gate = |name, default| configuration.feature_gates.get(name).copied().unwrap_or(default);
+    for name in configuration.cpu_manager_options.keys() {
+        let option = CpuOption::parse(name).ok_or_else(|| Refusal::UnknownCpuOption(name.clone()))?;
+        let stage = Stage::of(option, minor);
+        let is_there = match stage {
+            Stage::Alpha => gate("CPUManagerPolicyAlphaOptions", false),
+            Stage::Beta => gate("CPUManagerPolicyBetaOptions", true),
+            Stage::Stable => true,
+        };
+        if !is_there {
+            return Err(Refusal::GatedCpuOption(option, stage));
+        }
+    }
+    Ok(())
+}
+
+/// What the node keeps of memory and huge pages (kubelet 1.36 `GetNodeAllocatableReservation`).
+fn kept_memory(configuration: &Configuration, machine: &Machine) -> Vec<(ResourceName, i64)> {
+    let capacity: u64 = machine.zones().iter().map(|zone| zone.memory).sum();
+    let mut kept: std::collections::BTreeMap<ResourceName, i64> = configuration
+        .reserved_amounts
+        .iter()
+        .filter(|(name, _)| name.kind() == ResourceKind::Memory)
+        .map(|(name, amount)| (*name, amount.value()))
+        .collect();
+    let memory = kept.entry(ResourceName::MEMORY).or_default();
+    *memory = memory.saturating_add(configuration.eviction_memory.bytes(capacity));
+    kept.into_iter().collect()
 }
 
 fn reserved_cpus(configuration: &Configuration) -> ReservedCpus {
