@@ -6,6 +6,7 @@ mod binary;
 mod device_plugin;
 mod exporter;
 mod freshness;
+mod model;
 mod operator;
 mod rig;
 mod tae;
@@ -22,6 +23,8 @@ pub(crate) enum Bench {
     Exporter(exporter::Args),
     /// Time from an allocation (and a release) in the kubelet to the NRT object that shows it
     Freshness(freshness::Args),
+    /// What one call of the model of the kubelet costs, by zones and CPUs
+    Model(model::Args),
     /// How fast the device plugin answers, how long a list the kubelet takes at once, what it costs
     DevicePlugin(device_plugin::Args),
     /// What the operator costs in a cluster of many nodes
@@ -35,6 +38,7 @@ pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::Tae(args) => tae::run(args),
         Bench::Exporter(args) => exporter::run(args),
         Bench::Freshness(args) => freshness::run(args),
+        Bench::Model(args) => model::run(&args),
         Bench::DevicePlugin(args) => device_plugin::run(&args),
         Bench::Operator(args) => operator::run(&args),
     }

@@ -8,6 +8,8 @@ pub mod admit;
 pub mod chart;
 pub mod cli;
 pub mod comparison;
+#[cfg(test)]
+mod fuzz;
 pub mod kubelet;
 pub mod latency;
 pub mod machine;

@@ -7,7 +7,8 @@
 //! A [`Kubelet`] is one configuration on one machine and never changes; a [`NodeState`] is what its managers know, and
 //! [`admit`] changes it as the kubelet would. Each manager is a module: [`cpu_manager`], [`memory_manager`],
 //! [`device_manager`], [`topology_manager`]; each names the kubelet's functions that it mirrors. `cargo xtask
-//! differential` compares the whole with the kubelet's own packages.
+//! differential` compares the whole with the kubelet's own packages. [`zone_table`] is the projection on counts by zone,
+//! which answers most questions faster.
 //!
 //! # Example
 //! One zone of two cores with two threads each; CPU 0 is reserved. An init container of one CPU and a container of two
@@ -45,9 +46,11 @@
 //! assert_eq!(state.cpus.shared.to_string(), "0,2-3,6-7");
 //! ```
 
+mod admission;
 pub mod cpu_manager;
 pub mod device_manager;
 pub mod hint;
+mod hint_source;
 pub mod machine;
 pub mod memory_manager;
 pub mod pod;
@@ -56,20 +59,19 @@ pub mod rejection;
 pub mod resize;
 pub mod topology_manager;
 mod totals;
+pub mod zone_table;
 
 use std::sync::Arc;
 
 use crate::cpuset::CpuSet;
-use crate::kubelet::cpu_manager::{CpuState, empty_shared_pool};
+use crate::kubelet::admission::{Admission, Exact};
+use crate::kubelet::cpu_manager::CpuState;
 use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices};
-use crate::kubelet::hint::Hint;
 use crate::kubelet::machine::Machine;
 use crate::kubelet::memory_manager::{Block, MemoryState};
-use crate::kubelet::pod::{Container, Pod, PodUid};
+use crate::kubelet::pod::{Pod, PodUid};
 use crate::kubelet::profile::{CpuManager, KubeletProfile, MemoryManager, Refusal};
 use crate::kubelet::rejection::Rejection;
-use crate::kubelet::topology_manager::{Hints, merge};
-use crate::policy::{Policy, Scope};
 
 /// A kubelet that starts: a profile that its machine allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,9 +184,10 @@ pub fn admit(
     pod: &Pod,
     choice: &dyn Choice,
 ) -> Result<Allocation, Rejection> {
-    let admission = Admission { kubelet, pod, choice, ready: true };
-    match admission.run(state) {
-        Ok(hint) => admission.start_devices(state, hint),
+    let managers = Exact { kubelet, state, pod, choice, ready: true };
+    let mut admission = Admission { kubelet, pod, managers };
+    match admission.admit() {
+        Ok(hint) => admission.start_devices(hint),
         Err(rejection) => {
             state.remove(&pod.uid);
             return Err(rejection);
@@ -195,158 +198,6 @@ pub fn admit(
     Ok(allocation)
 }
 
-/// One admission.
-struct Admission<'a> {
-    kubelet: &'a Kubelet,
-    pod: &'a Pod,
-    choice: &'a dyn Choice,
-    /// Managers may give back what ended pods hold. Not so while a restarted kubelet does not know its pods yet.
-    ready: bool,
-}
-
-impl Admission<'_> {
-    /// The managers first, then the node's totals (kubelet 1.36 `NewMainKubelet`, the order of `admitHandlers`). A pod
-    /// that passes counts from then on. Returns the alignment of the pod as a whole; none under the scope `container`.
-    fn run(&self, state: &mut NodeState) -> Result<Hint, Rejection> {
-        let hint = self.align(state)?;
-        state.check_totals(self.kubelet, self.pod)?;
-        state.remember(self.pod);
-        Ok(hint)
-    }
-
-    /// kubelet `scope.Admit`, by scope.
-    fn align(&self, state: &mut NodeState) -> Result<Hint, Rejection> {
-        let profile = &self.kubelet.profile;
-        // For hints each manager is asked first, and sweeps. Without hints it does so when it is asked for resources.
-        if self.ready && profile.policy != Policy::None {
-            state.sweep();
-        }
-        match (profile.policy, profile.scope) {
-            (Policy::None, _) => {
-                self.allocate_all(state, Hint::default())?;
-                Ok(Hint::default())
-            }
-            (_, Scope::Pod) => {
-                let whole = self.is_pod_level();
-                let hint = merge(profile, &self.kubelet.machine, &self.pod_hints(state)).ok_or(if whole {
-                    Rejection::PodTopologyAffinity { pod_scope: true }
-                } else {
-                    Rejection::TopologyAffinity
-                })?;
-                if whole { self.allocate_pod(state, hint)? } else { self.allocate_all(state, hint)? }
-                Ok(hint)
-            }
-            (_, Scope::Container) => {
-                for container in &self.pod.containers {
-                    let hint = merge(profile, &self.kubelet.machine, &self.container_hints(state, container))
-                        .ok_or_else(|| self.misaligned())?;
-                    self.allocate(state, container, hint)?;
-                }
-                Ok(Hint::default())
-            }
-        }
-    }
-
-    fn is_pod_level(&self) -> bool {
-        self.kubelet.profile.pod_level_managers && self.pod.pod_level
-    }
-
-    fn misaligned(&self) -> Rejection {
-        if self.is_pod_level() {
-            Rejection::PodTopologyAffinity { pod_scope: false }
-        } else {
-            Rejection::TopologyAffinity
-        }
-    }
-
-    fn allocate_all(&self, state: &mut NodeState, hint: Hint) -> Result<(), Rejection> {
-        self.pod.containers.iter().try_for_each(|container| self.allocate(state, container, hint))
-    }
-
-    /// Devices, CPUs, memory: the order in which the kubelet adds its hint providers.
-    fn allocate(&self, state: &mut NodeState, container: &Container, hint: Hint) -> Result<(), Rejection> {
-        if self.ready && state.devices.serves_any(&container.devices) {
-            state.devices.sweep();
-        }
-        state.devices.allocate(self.pod, container, hint.zones, self.choice)?;
-        if self.ready {
-            state.cpus.sweep();
-        }
-        let managed = !self.pod.is_left_alone(&self.kubelet.profile);
-        if let Some(cpus) = self.kubelet.cpus.as_ref().filter(|_| managed) {
-            cpus.allocate(&mut state.cpus, self.pod, container, hint.zones)?;
-        }
-        if self.ready {
-            state.memory.sweep();
-        }
-        if let Some(memory) = self.kubelet.memory.as_ref().filter(|_| managed) {
-            memory.allocate(&mut state.memory, self.pod, container, hint)?;
-        }
-        Ok(())
-    }
-
-    /// The device manager hands out nothing to pods as a whole.
-    fn allocate_pod(&self, state: &mut NodeState, hint: Hint) -> Result<(), Rejection> {
-        if let Some(cpus) = &self.kubelet.cpus {
-            cpus.allocate_pod(&mut state.cpus, self.pod, hint.zones)?;
-        }
-        if let Some(memory) = &self.kubelet.memory {
-            memory.allocate_pod(&mut state.memory, self.pod, hint)?;
-        }
-        Ok(())
-    }
-
-    /// The device manager hands out devices at the start of a container that has none yet (kubelet
-    /// `GetDeviceRunContainerOptions`): those of a pod that is managed as a whole. A container that gets none does not
-    /// start; its pod stays.
-    fn start_devices(&self, state: &mut NodeState, hint: Hint) {
-        let profile = &self.kubelet.profile;
-        if profile.policy != Policy::None && profile.scope == Scope::Pod && self.is_pod_level() {
-            for container in &self.pod.containers {
-                let _ = state.devices.allocate(self.pod, container, hint.zones, self.choice);
-            }
-        }
-    }
-
-    fn container_hints<'a>(&'a self, state: &'a NodeState, container: &Container) -> Vec<Hints<'a>> {
-        let Self { kubelet, pod, .. } = self;
-        let (minor, zones) = (kubelet.profile.minor, kubelet.machine.zone_mask());
-        let mut hints = state.devices.container_hints(minor, zones, pod, container);
-        if !pod.is_left_alone(&kubelet.profile) {
-            hints.extend(kubelet.cpus.iter().map(|cpus| cpus.container_hints(&state.cpus, pod, container)));
-            let memory = kubelet.memory.iter();
-            hints.extend(memory.map(|memory| memory.container_hints(&state.memory, pod, container)));
-        }
-        hints
-    }
-
-    fn pod_hints<'a>(&'a self, state: &'a NodeState) -> Vec<Hints<'a>> {
-        let Self { kubelet, pod, .. } = self;
-        let (minor, zones) = (kubelet.profile.minor, kubelet.machine.zone_mask());
-        let mut hints = state.devices.pod_hints(minor, zones, pod);
-        if !pod.is_left_alone(&kubelet.profile) {
-            let cpus = kubelet.cpus.iter().map(|cpus| match pod.cpus {
-                0 => Hints::Any,
-                _ if self.is_pod_level() && empty_shared_pool(pod).is_some() => Hints::Impossible,
-                _ => cpus.pod_hints(&state.cpus, pod),
-            });
-            hints.extend(cpus);
-            let has_memory = pod.memory.as_ref().is_some_and(|amounts| !amounts.is_empty());
-            let guaranteed = pod.qos == crate::request::Qos::Guaranteed;
-            let memory = kubelet.memory.iter().map(|memory| {
-                let empty = || self.is_pod_level() && memory_manager::empty_shared_pool(pod).is_some();
-                if guaranteed && has_memory && empty() {
-                    Hints::Impossible
-                } else {
-                    memory.pod_hints(&state.memory, pod)
-                }
-            });
-            hints.extend(memory);
-        }
-        hints
-    }
-}
-
 impl NodeState {
     /// A pod has ended, was deleted, or was rejected. It counts no more, but each manager keeps what the pod holds
     /// until it is asked the next time.
@@ -355,6 +206,12 @@ impl NodeState {
         self.cpus.stale.push(uid.into());
         self.memory.stale.push(uid.into());
         self.devices.stale.push(uid.into());
+    }
+
+    /// Whether a manager keeps what an ended pod held.
+    pub(crate) fn has_stale(&self) -> bool {
+        let stale = [&self.cpus.stale, &self.memory.stale, &self.devices.stale];
+        stale.into_iter().any(|stale| !stale.is_empty())
     }
 
     /// All managers give back what ended pods hold (kubelet `removeStaleState`, `UpdateAllocatedDevices`).
@@ -384,7 +241,8 @@ impl NodeState {
         self.pods.clear();
         let mut rejected = Vec::new();
         for pod in pods {
-            if let Err(rejection) = (Admission { kubelet, pod, choice, ready: false }).run(self) {
+            let managers = Exact { kubelet, state: self, pod, choice, ready: false };
+            if let Err(rejection) = (Admission { kubelet, pod, managers }).admit() {
                 self.remove(&pod.uid);
                 rejected.push((pod.uid.clone(), rejection));
             }
@@ -410,3 +268,6 @@ impl NodeState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

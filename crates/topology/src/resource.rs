@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{LazyLock, PoisonError, RwLock};
 
 /// The name of a resource (`cpu`, `memory`, `hugepages-2Mi`, `vendor.com/nic`), interned for the process.
@@ -23,7 +24,7 @@ use std::sync::{LazyLock, PoisonError, RwLock};
 /// assert!(ResourceName::new("").is_err());
 /// # Ok::<(), topology::resource::ResourceNameError>(())
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Eq)]
 pub struct ResourceName(&'static str);
 
 /// Which of the kubelet's resource managers handles a resource.
@@ -173,6 +174,19 @@ impl ResourceName {
     #[must_use]
     pub fn base_units(self) -> i64 {
         if self == Self::CPU { 1000 } else { 1 }
+    }
+}
+
+impl PartialEq for ResourceName {
+    /// Names of the table are the same text, not only equal ones. Constants may be a copy of it.
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0) || self.0 == other.0
+    }
+}
+
+impl Hash for ResourceName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
     }
 }
 

@@ -129,7 +129,7 @@ fn start(args: &Args) -> anyhow::Result<Option<Model>> {
     };
     let machine = Arc::new(machine);
     let profile = profile(&configuration, args.kubelet_version, &machine);
-    match Kubelet::new(machine, profile) {
+    match profile.and_then(|profile| Kubelet::new(machine, profile)) {
         Ok(kubelet) => Ok(Some(Model::new(kubelet, &devices)?)),
         Err(refusal) => {
             stderr::line(format_args!("the kubelet refuses to start: {refusal}"));

@@ -80,7 +80,8 @@ impl Model {
             Ok(configuration) => configuration,
             Err(error) => return Ok(Err(Started { ok: false, error: error.to_string() })),
         };
-        match Kubelet::new(machine.clone(), profile(&configuration, minor, &machine)) {
+        let profile = profile(&configuration, minor, &machine);
+        match profile.and_then(|profile| Kubelet::new(machine, profile)) {
             Ok(kubelet) => Ok(Ok(Self::new(kubelet, &session.devices)?)),
             Err(refusal) => Ok(Err(Started { ok: false, error: refusal.to_string() })),
         }

@@ -55,6 +55,10 @@ impl Files {
     }
 
     fn run(&self, more: &[&str]) -> (String, bool) {
+        self.try_run(more).unwrap()
+    }
+
+    fn try_run(&self, more: &[&str]) -> anyhow::Result<(String, bool)> {
         let flag = |flag: &str, name| [flag.to_owned(), self.path(name).display().to_string()];
         let files = [
             ("--machine", "machine"),
@@ -65,7 +69,7 @@ impl Files {
         let files = files.into_iter().flat_map(|(name, file)| flag(name, file));
         let line =
             std::iter::once("admit".to_owned()).chain(files).chain(more.iter().map(|&text| text.to_owned()));
-        answer(&Line::parse_from(line).args).unwrap()
+        answer(&Line::parse_from(line).args)
     }
 }
 
@@ -111,4 +115,75 @@ fn wrong_input_names_file_and_field() {
     assert!(error(&["--pods", &path("none")]).contains(&path("none")));
     std::fs::write(files.path("machine"), MACHINE.replace("[4, 12]", "[0, 12]")).unwrap();
     assert!(error(&["--pods", &path("pods")]).contains("CPU 0 is listed twice"));
+}
+
+/// What is replaced in which file, and what is said then: the message names the file and the field, or is the kubelet's.
+#[test]
+fn every_kind_of_wrong_input_has_one_clear_line() {
+    let cases: &[(&str, &str, &str, &str)] = &[
+        ("machine", "[4, 12]", "[0, 12]", "CPU 0 is listed twice"),
+        ("machine", "[4, 12]", "[]", "core 0 of zone 1 has no thread"),
+        ("machine", "[4, 12]", "[4, 9999]", "CPU id 9999 is too large; allowed are 0 to 8191"),
+        ("machine", "\"node_id\": 1", "\"node_id\": 0", "zone 0 is listed twice"),
+        ("machine", "\"node_id\": 1", "\"node_id\": 64", "zone id 64 is too large"),
+        ("machine", "\"node_id\": 1", "\"node_id\": -1", "node_id"),
+        (
+            "machine",
+            "[10, 21]",
+            "[10]",
+            "zone 0 has 1 distances; allowed are none, or one to each of the 2 zones",
+        ),
+        ("machine", "\"memory\": 2147483648", "\"memory\": 0", "no zone has memory"),
+        ("machine", "\"memory\": 2147483648", "\"memory\": \"2Gi\"", "memory"),
+        ("machine", "\"topology\"", "\"Topology\"", "topology"),
+        ("kubelet", "v1beta1", "v1", "apiVersion is \"kubelet.config.k8s.io/v1\""),
+        ("kubelet", "KubeletConfiguration", "Kubelet", "kind is \"Kubelet\""),
+        ("kubelet", "single-numa-node", "single", "topologyManagerPolicy is \"single\"; allowed are none,"),
+        ("kubelet", "0,8", "8-0", "reservedSystemCPUs is \"8-0\"; allowed are lists of CPUs such as 0-3,8"),
+        (
+            "kubelet",
+            "\"true\"",
+            "\"yes\"",
+            "cpuManagerPolicyOptions.full-pcpus-only is \"yes\"; allowed are true, false",
+        ),
+        ("devices", "[1]", "[-1]", "nodes"),
+        ("devices", "vendor.com/nic", "", "resource name has 0 bytes; allowed are 1 to 317"),
+        ("devices", "\"id\"", "\"name\"", "id"),
+        ("pods", "kind: Pod", "kind: Node", "no object of kind Pod"),
+        ("pods", "cpu: 1", "cpu: -1", "cpu"),
+    ];
+    for (file, from, to, said) in cases {
+        let files = Files::new(&[pod("a", "cpu: 1")]);
+        let text = std::fs::read_to_string(files.path(file)).unwrap();
+        assert!(text.contains(from), "{file} {from}");
+        std::fs::write(files.path(file), text.replace(from, to)).unwrap();
+        let answer = files.try_run(&[]);
+        let error = answer.map(|_| String::new()).unwrap_or_else(|error| format!("{error:#}"));
+        assert!(error.contains(said), "{file} {from} -> {to}: {error:?}");
+        assert!(error.lines().count() == 1 || *file == "pods", "{error}");
+        let names_file = error.contains(&files.path(file).display().to_string());
+        assert!(
+            names_file || error.contains("pod default/a") || error.contains("resource name"),
+            "{file}: {error}"
+        );
+    }
+}
+
+/// Configurations that a kubelet reads and does not start with.
+#[test]
+fn kubelets_that_refuse_say_so() {
+    let cases: &[(&str, &str)] = &[
+        ("0,8", "0,99"),
+        ("full-pcpus-only: \"true\"", "full-pcpus-only: \"true\", no-such-option: \"true\""),
+        ("full-pcpus-only: \"true\"", "distribute-cpus-across-cores: \"true\""),
+        ("reservedSystemCPUs: 0,8", "memoryManagerPolicy: Static\nreservedSystemCPUs: 0,8"),
+        ("reservedSystemCPUs: 0,8", "reservedSystemCPUs: \"\""),
+    ];
+    for (from, to) in cases {
+        let files = Files::new(&[pod("a", "cpu: 2")]);
+        let text = std::fs::read_to_string(files.path("kubelet")).unwrap();
+        assert!(text.contains(from), "{from}");
+        std::fs::write(files.path("kubelet"), text.replace(from, to)).unwrap();
+        assert_eq!(files.try_run(&[]).unwrap(), (String::new(), true), "{from} -> {to}");
+    }
 }

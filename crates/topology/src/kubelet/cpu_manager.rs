@@ -7,20 +7,24 @@
 
 mod accumulator;
 mod distributed;
+mod hints;
 
 pub use accumulator::TakeError;
+pub(crate) use hints::CpuHints;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::cpuset::CpuSet;
 use crate::kubelet::cpu_manager::accumulator::{Strategy, take_packed};
 use crate::kubelet::cpu_manager::distributed::{Ask, take_distributed};
 use crate::kubelet::hint::ZoneMask;
+use crate::kubelet::hint_source::Source;
 use crate::kubelet::machine::Machine;
 use crate::kubelet::pod::{Container, Pod, PodUid};
 use crate::kubelet::profile::{CpuOptions, Minor, Refusal, ReservedCpus};
 use crate::kubelet::rejection::Rejection;
-use crate::kubelet::topology_manager::{HintSource, Hints};
+use crate::kubelet::topology_manager::Hints;
 use crate::policy::CpuOption;
 use crate::request::ContainerKind;
 
@@ -33,6 +37,9 @@ pub struct StaticPolicy {
     reserved: CpuSet,
     /// All threads of the cores of reserved CPUs.
     reserved_cores: CpuSet,
+    /// CPUs of the largest zone, of the two largest ones, and so on.
+    largest_zones: Vec<usize>,
+    is_regular: bool,
 }
 
 /// What the CPU manager has handed out (kubelet `cpu_manager_state`).
@@ -59,18 +66,6 @@ pub struct PodCpus {
     pub whole: Option<CpuSet>,
 }
 
-/// CPUs that could be handed out, as hints see them.
-struct CpuHints<'a> {
-    policy: &'a StaticPolicy,
-    /// CPUs in each zone with CPUs: free, and all.
-    zones: Vec<(ZoneMask, usize, usize)>,
-    /// CPUs that must be in the alignment.
-    reusable: CpuSet,
-    reusable_zones: ZoneMask,
-    request: usize,
-    narrowest: u32,
-}
-
 impl StaticPolicy {
     /// The policy, with the reserved CPUs chosen as the kubelet chooses them. The machine's CPUs are the most that can
     /// be reserved.
@@ -83,8 +78,23 @@ impl StaticPolicy {
         options: CpuOptions,
         reserved: &ReservedCpus,
     ) -> Result<Self, TakeError> {
-        let mut policy =
-            Self { machine, minor, options, reserved: CpuSet::new(), reserved_cores: CpuSet::new() };
+        let mut sizes: Vec<usize> = machine.cpu_zones().iter().map(|zone| zone.cpus.len()).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let sums = sizes.iter().scan(0, |sum, size| {
+            *sum += size;
+            Some(*sum)
+        });
+        let largest_zones = sums.collect();
+        let is_regular = machine.is_regular(options.has(CpuOption::PreferUncoreCache));
+        let mut policy = Self {
+            machine,
+            minor,
+            options,
+            reserved: CpuSet::new(),
+            reserved_cores: CpuSet::new(),
+            largest_zones,
+            is_regular,
+        };
         policy.reserved = match reserved {
             ReservedCpus::Named(cpus) => cpus.clone(),
             ReservedCpus::Count(count) => policy.take(policy.machine.cpus(), *count)?,
@@ -93,6 +103,17 @@ impl StaticPolicy {
             policy.reserved_cores.insert_all(&core.cpus);
         }
         Ok(policy)
+    }
+
+    /// The options.
+    pub(crate) fn options(&self) -> CpuOptions {
+        self.options
+    }
+
+    /// Whether the number of CPUs that are taken is always the number asked for, if there are so many. Not so on machines
+    /// whose cores or sockets have different sizes, or lie across each other: the kubelet computes with mean sizes.
+    pub(crate) fn is_regular(&self) -> bool {
+        self.is_regular
     }
 
     /// The CPUs that are kept for the system.
@@ -159,7 +180,7 @@ impl StaticPolicy {
         }
     }
 
-    fn available(&self, state: &CpuState) -> CpuSet {
+    pub(crate) fn available(&self, state: &CpuState) -> CpuSet {
         state.shared.difference(&self.reserved)
     }
 
@@ -188,19 +209,19 @@ impl StaticPolicy {
         state: &CpuState,
         pod: &Pod,
         container: &Container,
-    ) -> Hints<'a> {
+    ) -> Hints<Source<'a>> {
         if container.cpus == 0 {
             return Hints::Any;
         }
         match state.held(&pod.uid, &container.name) {
             Some(held) if held.len() != container.cpus => Hints::Impossible,
-            Some(held) => self.hints(held, CpuSet::new(), container.cpus),
-            None => self.hints(&self.available(state), state.reusable(&pod.uid), container.cpus),
+            Some(held) => self.hints(held, &CpuSet::new(), container.cpus),
+            None => self.hints(&self.available(state), &state.reusable(&pod.uid), container.cpus),
         }
     }
 
     /// kubelet `GetPodTopologyHints`.
-    pub(crate) fn pod_hints<'a>(&'a self, state: &CpuState, pod: &Pod) -> Hints<'a> {
+    pub(crate) fn pod_hints<'a>(&'a self, state: &CpuState, pod: &Pod) -> Hints<Source<'a>> {
         if pod.cpus == 0 {
             return Hints::Any;
         }
@@ -214,22 +235,24 @@ impl StaticPolicy {
             }
         }
         if assigned.len() == pod.cpus {
-            return self.hints(&assigned, CpuSet::new(), pod.cpus);
+            return self.hints(&assigned, &CpuSet::new(), pod.cpus);
         }
         let reusable = state.reusable(&pod.uid).union(&assigned);
-        self.hints(&self.available(state), reusable, pod.cpus)
+        self.hints(&self.available(state), &reusable, pod.cpus)
     }
 
-    fn hints<'a>(&'a self, available: &CpuSet, reusable: CpuSet, request: usize) -> Hints<'a> {
-        let zones: Vec<_> = self
-            .machine
-            .cpu_zones()
-            .iter()
-            .map(|zone| (ZoneMask::of(zone.id), available.count_shared(&zone.cpus), zone.cpus.len()))
-            .collect();
-        let narrowest = narrowest(zones.iter().map(|(_, _, all)| *all).collect(), request);
-        let reusable_zones = self.machine.zones_of(&reusable);
-        Hints::Of(Box::new(CpuHints { policy: self, zones, reusable, reusable_zones, request, narrowest }))
+    fn hints<'a>(&'a self, available: &CpuSet, reusable: &CpuSet, request: usize) -> Hints<Source<'a>> {
+        let offered = available.union(reusable);
+        let zones = self.machine.cpu_zones().iter().map(|zone| offered.count_shared(&zone.cpus)).collect();
+        let required = self.machine.zones_of(reusable);
+        Hints::Of(Source::Cpus(CpuHints { policy: self, offered: Cow::Owned(zones), required, request }))
+    }
+
+    /// The fewest zones that could hold so many CPUs if all were free; all zones if even they cannot.
+    fn narrowest(&self, request: usize) -> u32 {
+        let sizes = &self.largest_zones;
+        let fewest = sizes.iter().position(|size| *size >= request).map_or(sizes.len(), |at| at + 1);
+        u32::try_from(fewest).unwrap_or(u32::MAX)
     }
 
     /// Takes CPUs for one container (kubelet `Allocate`).
@@ -248,14 +271,14 @@ impl StaticPolicy {
         }
         // Before 1.37 a pod that is admitted again after a restart had to find its whole cores once more.
         if self.minor < Minor::V37 {
-            self.check_cores(state, container.cpus)?;
+            self.check_cores(self.on_whole_cores(state), container.cpus)?;
         }
         if let Some(held) = state.held(&pod.uid, &container.name).cloned() {
             state.note_reusable(pod, container.kind, &held);
             return Ok(());
         }
         if self.minor >= Minor::V37 {
-            self.check_cores(state, container.cpus)?;
+            self.check_cores(self.on_whole_cores(state), container.cpus)?;
         }
         let reusable = state.reusable(&pod.uid);
         let cpus = self.take_aligned(state, container.cpus, zones, &reusable)?;
@@ -265,8 +288,13 @@ impl StaticPolicy {
         Ok(())
     }
 
-    /// kubelet `enforceSMTAlignment`.
-    fn check_cores(&self, state: &CpuState, requested: usize) -> Result<(), Rejection> {
+    /// Free CPUs on cores of which none is reserved, as the kubelet counts them for `full-pcpus-only`.
+    pub(crate) fn on_whole_cores(&self, state: &CpuState) -> usize {
+        state.shared.len() - state.shared.count_shared(&self.reserved_cores)
+    }
+
+    /// kubelet `enforceSMTAlignment`, with so many CPUs on whole cores.
+    pub(crate) fn check_cores(&self, available: usize, requested: usize) -> Result<(), Rejection> {
         if !self.options.has(CpuOption::FullPcpusOnly) {
             return Ok(());
         }
@@ -274,7 +302,6 @@ impl StaticPolicy {
         if !requested.is_multiple_of(per_core) {
             return Err(Rejection::NotWholeCores { requested, per_core });
         }
-        let available = state.shared.len() - state.shared.count_shared(&self.reserved_cores);
         if requested > available {
             return Err(Rejection::TooFewCores { requested, per_core, available });
         }
@@ -321,7 +348,7 @@ impl StaticPolicy {
             return Ok(());
         }
         empty_shared_pool(pod).map_or(Ok(()), |message| Err(Rejection::EmptyPodSharedPool(message)))?;
-        self.check_cores(state, pod.cpus)?;
+        self.check_cores(self.on_whole_cores(state), pod.cpus)?;
         let whole = self.take_aligned(state, pod.cpus, zones, &CpuSet::new())?;
         state.shared.remove_all(&whole);
         let mut shares: Vec<Option<CpuSet>> = vec![None; pod.containers.len()];
@@ -372,50 +399,6 @@ pub(crate) fn empty_shared_pool(pod: &Pod) -> Option<String> {
         "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers"
             .into()
     })
-}
-
-/// The fewest zones that could hold an amount if all were free; all zones if even they cannot.
-fn narrowest(mut amounts: Vec<usize>, request: usize) -> u32 {
-    amounts.sort_unstable_by(|a, b| b.cmp(a));
-    let mut sum = 0;
-    let fewest = amounts.iter().position(|amount| {
-        sum += amount;
-        sum >= request
-    });
-    u32::try_from(fewest.map_or(amounts.len(), |at| at + 1)).unwrap_or(u32::MAX)
-}
-
-impl HintSource for CpuHints<'_> {
-    fn domain(&self) -> ZoneMask {
-        self.policy.machine.cpu_zone_mask()
-    }
-
-    fn satisfies(&self, zones: ZoneMask) -> bool {
-        let free: usize =
-            self.zones.iter().filter(|(zone, ..)| zones.contains_all(*zone)).map(|(_, free, _)| free).sum();
-        zones.contains_all(self.reusable_zones) && free + self.reusable.len() >= self.request
-    }
-
-    fn narrowest(&self) -> u32 {
-        self.narrowest
-    }
-
-    fn prefers(&self, zones: ZoneMask) -> bool {
-        zones.len() == self.narrowest || (self.prefers_any_size() && self.is_aligned_by_socket(zones))
-    }
-
-    fn prefers_any_size(&self) -> bool {
-        self.policy.options.has(CpuOption::AlignBySocket)
-    }
-}
-
-impl CpuHints<'_> {
-    /// kubelet `isHintSocketAligned`: the zones are in as few sockets as the narrowest alignment needs.
-    fn is_aligned_by_socket(&self, zones: ZoneMask) -> bool {
-        let machine = &self.policy.machine;
-        let per_socket = machine.cpu_zones().len() / machine.sockets().len();
-        per_socket > 0 && machine.sockets_of(zones) == (self.narrowest as usize).div_ceil(per_socket)
-    }
 }
 
 impl CpuState {

@@ -8,14 +8,21 @@
 //!
 //! Source: kubelet 1.34 to 1.37 `devicemanager/manager.go`, `devicemanager/topology_hints.go`.
 
+mod hints;
+
+pub use hints::DeviceGroup;
+pub(crate) use hints::{DeviceGroups, DeviceHints};
+
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::kubelet::hint::ZoneMask;
+use crate::kubelet::hint_source::{HintList, Source};
 use crate::kubelet::pod::{Container, DeviceCounts, Pod, PodUid};
 use crate::kubelet::profile::Minor;
 use crate::kubelet::rejection::{DeviceError, Rejection};
-use crate::kubelet::topology_manager::{HintSource, Hints};
+use crate::kubelet::topology_manager::Hints;
 use crate::request::ContainerKind;
 use crate::resource::ResourceName;
 
@@ -96,26 +103,15 @@ pub struct PodDevices {
     pub containers: Vec<(Box<str>, HeldDevices)>,
 }
 
-/// Devices that could be handed out, as hints see them.
-struct DeviceHints {
-    domain: ZoneMask,
-    /// Zones of free devices, and the number of devices with these zones.
-    free: BTreeMap<ZoneMask, usize>,
-    /// Zones of devices that must be in the alignment.
-    reusable: Vec<ZoneMask>,
-    request: usize,
-    narrowest: u32,
-}
-
 impl DeviceState {
     /// kubelet `GetTopologyHints`: one item for each resource that a plugin serves.
-    pub(crate) fn container_hints(
+    pub(crate) fn container_hints<'h>(
         &self,
         minor: Minor,
         all_zones: ZoneMask,
         pod: &Pod,
         container: &Container,
-    ) -> Vec<Hints<'static>> {
+    ) -> HintList<'h> {
         self.served(&container.devices)
             .map(|(name, resource, request)| {
                 if !resource.has_zones() {
@@ -136,7 +132,7 @@ impl DeviceState {
     }
 
     /// kubelet `GetPodTopologyHints`.
-    pub(crate) fn pod_hints(&self, minor: Minor, all_zones: ZoneMask, pod: &Pod) -> Vec<Hints<'static>> {
+    pub(crate) fn pod_hints<'h>(&self, minor: Minor, all_zones: ZoneMask, pod: &Pod) -> HintList<'h> {
         self.served(&pod.devices)
             .map(|(name, resource, request)| {
                 if !resource.has_zones() {
@@ -325,18 +321,18 @@ impl DeviceState {
 
 impl Resource {
     /// kubelet `deviceHasTopologyAlignment`.
-    fn has_zones(&self) -> bool {
+    pub(crate) fn has_zones(&self) -> bool {
         self.devices.values().any(|device| device.zones.is_some_and(|zones| !zones.is_empty()))
     }
 
     /// Hints for devices that are held already.
-    fn regenerated(
+    fn regenerated<'h>(
         &self,
         minor: Minor,
         all_zones: ZoneMask,
         held: &DeviceIds,
         request: usize,
-    ) -> Hints<'static> {
+    ) -> Hints<Source<'h>> {
         if held.len() == request {
             self.hints(minor, all_zones, held, &DeviceIds::new(), request)
         } else {
@@ -344,44 +340,34 @@ impl Resource {
         }
     }
 
-    /// kubelet `generateDeviceTopologyHints`. Since 1.36 only zones with devices count.
-    fn hints(
+    /// kubelet `generateDeviceTopologyHints`.
+    fn hints<'h>(
         &self,
         minor: Minor,
         all_zones: ZoneMask,
         available: &DeviceIds,
         reusable: &DeviceIds,
         request: usize,
-    ) -> Hints<'static> {
-        let listed = self.devices.values().filter_map(|device| device.zones);
-        let hosting = listed.clone().fold(ZoneMask::EMPTY, ZoneMask::union).intersection(all_zones);
-        let domain = if minor >= Minor::V36 && !hosting.is_empty() { hosting } else { all_zones };
+    ) -> Hints<Source<'h>> {
         let zones_of = |id: &DeviceId| self.devices.get(id).and_then(|device| device.zones);
-        let mut free = BTreeMap::new();
-        available.iter().filter_map(zones_of).for_each(|zones| *free.entry(zones).or_default() += 1);
-        let all: Vec<ZoneMask> = listed.collect();
-        let within = |zones: ZoneMask| all.iter().filter(|device| device.meets(zones)).count();
-        let narrowest = (1..=domain.len())
-            .find(|size| domain.subsets(*size).any(|zones| within(zones) >= request))
-            .unwrap_or(domain.len());
+        let groups = self.groups(|id| available.contains(id)).into_vec();
         let reusable = reusable.iter().filter_map(zones_of).collect();
-        let hints = DeviceHints { domain, free, reusable, request, narrowest };
-        Hints::Of(Box::new(hints))
-    }
-}
-
-impl HintSource for DeviceHints {
-    fn domain(&self) -> ZoneMask {
-        self.domain
+        let hints = DeviceHints::new(minor, all_zones, Cow::Owned(groups), reusable, request);
+        Hints::Of(Source::Devices(hints))
     }
 
-    fn satisfies(&self, zones: ZoneMask) -> bool {
-        let free: usize = self.free.iter().filter(|(of, _)| of.meets(zones)).map(|(_, count)| count).sum();
-        self.reusable.iter().all(|of| of.meets(zones)) && free + self.reusable.len() >= self.request
-    }
-
-    fn narrowest(&self) -> u32 {
-        self.narrowest
+    /// Devices by their zones, ascending, with the number of free ones.
+    pub(crate) fn groups(&self, is_free: impl Fn(&DeviceId) -> bool) -> DeviceGroups {
+        let mut groups = DeviceGroups::new();
+        for (id, device) in &self.devices {
+            let at = groups.binary_search_by_key(&device.zones, |group| group.zones).unwrap_or_else(|at| {
+                groups.insert(at, DeviceGroup { zones: device.zones, all: 0, free: 0 });
+                at
+            });
+            groups[at].all += 1;
+            groups[at].free += usize::from(is_free(id));
+        }
+        groups
     }
 }
 

@@ -16,6 +16,8 @@
 
 use std::fmt;
 
+use smallvec::SmallVec;
+
 /// The zone ids that a mask can hold are below this.
 pub const MAX_ZONE_ID: u32 = 64;
 
@@ -91,6 +93,24 @@ impl ZoneMask {
         zones < others || (zones == others && self.0 < other.0)
     }
 
+    /// The zones of this mask that are not in the other.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// The zones with a lower id.
+    #[must_use]
+    pub const fn below(self, zone: u32) -> Self {
+        if zone < MAX_ZONE_ID { Self(self.0 & ((1 << zone) - 1)) } else { self }
+    }
+
+    /// The number of zones with a lower id: the place of a zone in an ascending list of this mask's zones.
+    #[must_use]
+    pub const fn rank(self, zone: u32) -> usize {
+        self.below(zone).len() as usize
+    }
+
     /// The zone ids, ascending.
     pub fn iter(self) -> impl Iterator<Item = u32> {
         let mut rest = self.0;
@@ -103,7 +123,7 @@ impl ZoneMask {
 
     /// The masks of `size` zones within this one, narrowest first. Their number is a binomial coefficient.
     pub fn subsets(self, size: u32) -> impl Iterator<Item = Self> {
-        let zones: smallvec::SmallVec<[u32; 8]> = self.iter().collect();
+        let zones: SmallVec<[u32; 8]> = self.iter().collect();
         let count = zones.len();
         let mut next: Option<u128> = (size <= self.len()).then(|| (1 << size) - 1);
         std::iter::from_fn(move || {
@@ -112,6 +132,55 @@ impl ZoneMask {
             Some((0..count).filter(|at| chosen >> at & 1 == 1).map(|at| zones[at]).collect())
         })
     }
+}
+
+/// The first set of `size` zones that is accepted, in the order of [`ZoneMask::subsets`]. `may_lead` says of chosen zones
+/// and of others, of which a number is still to be chosen, whether they can become such a set; sets of which it denies a
+/// part are not looked at.
+pub(crate) fn first_set(
+    domain: ZoneMask,
+    size: u32,
+    may_lead: &impl Fn(ZoneMask, ZoneMask, u32) -> bool,
+    accept: &mut impl FnMut(ZoneMask) -> bool,
+) -> Option<ZoneMask> {
+    match size {
+        0 => None,
+        1 => domain.iter().map(ZoneMask::of).find(|zone| accept(*zone)),
+        _ => first_with(ZoneMask::EMPTY, domain, size, may_lead, accept),
+    }
+}
+
+fn first_with(
+    chosen: ZoneMask,
+    others: ZoneMask,
+    count: u32,
+    may_lead: &impl Fn(ZoneMask, ZoneMask, u32) -> bool,
+    accept: &mut impl FnMut(ZoneMask) -> bool,
+) -> Option<ZoneMask> {
+    if count == 0 {
+        return accept(chosen).then_some(chosen);
+    }
+    if others.len() < count || !may_lead(chosen, others, count) {
+        return None;
+    }
+    // The highest of the zones to come, lower ones first; enough zones must be below it.
+    others.iter().skip(count as usize - 1).find_map(|zone| {
+        first_with(chosen.union(ZoneMask::of(zone)), others.below(zone), count - 1, may_lead, accept)
+    })
+}
+
+/// The sum of the `count` largest amounts: the most that so many zones can have.
+pub(crate) fn sum_of_largest(count: u32, amounts: impl Iterator<Item = u64>) -> u64 {
+    if count == 1 {
+        return amounts.max().unwrap_or(0);
+    }
+    let mut amounts: SmallVec<[u64; 32]> = amounts.collect();
+    let count = count as usize;
+    if 0 < count && count < amounts.len() {
+        amounts.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
+        amounts.truncate(count);
+    }
+    amounts.iter().fold(0, |sum, amount| sum.saturating_add(*amount))
 }
 
 /// The next larger number with as many bits set; `None` for zero.
@@ -158,6 +227,25 @@ mod tests {
         let full: ZoneMask = (0..64).collect();
         assert_eq!(full.subsets(64).collect::<Vec<_>>(), [full]);
         assert_eq!(full.subsets(63).count(), 64);
+    }
+
+    #[test]
+    fn the_first_set_is_the_first_of_all_sets() {
+        let zones: ZoneMask = [0, 1, 3, 4, 6].into_iter().collect();
+        let amount = |zone: u32| [5_u64, 1, 0, 7, 2, 0, 9][zone as usize];
+        let sum = |mask: ZoneMask| mask.iter().map(amount).sum::<u64>();
+        for (size, wanted) in (1..=5).flat_map(|size| (0..=26).map(move |wanted| (size, wanted))) {
+            let mut looked_at = 0;
+            let may = |chosen: ZoneMask, others: ZoneMask, count| {
+                sum(chosen) + sum_of_largest(count, others.iter().map(amount)) >= wanted
+            };
+            let found = first_set(zones, size, &may, &mut |mask| {
+                looked_at += 1;
+                sum(mask) >= wanted
+            });
+            assert_eq!(found, zones.subsets(size).find(|mask| sum(*mask) >= wanted), "{size} {wanted}");
+            assert!(looked_at <= zones.len(), "only the last zone is tried: {size} {wanted} {looked_at}");
+        }
     }
 
     #[test]

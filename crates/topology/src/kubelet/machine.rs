@@ -78,6 +78,19 @@ pub enum MachineError {
     /// A zone's id does not fit the kubelet's masks.
     #[error("zone id {0} is too large; the kubelet's masks hold 0 to {max}", max = MAX_ZONE_ID - 1)]
     ZoneId(u32),
+    /// No zone has memory.
+    #[error("no zone has memory; the memory of at least one is above 0")]
+    NoMemory,
+    /// The distances of a zone are not those to all zones.
+    #[error("zone {zone} has {found} distances; allowed are none, or one to each of the {wanted} zones")]
+    Distances {
+        /// The zone.
+        zone: u32,
+        /// Its distances.
+        found: usize,
+        /// Zones.
+        wanted: usize,
+    },
     /// A CPU names a zone that is not there.
     #[error("CPU {cpu} is in zone {zone}, which is not listed")]
     NoZone {
@@ -106,6 +119,10 @@ impl Machine {
                 return Err(MachineError::ZoneTwice(zone.id));
             }
             zone_mask = zone_mask.union(ZoneMask::of(zone.id));
+            let (found, wanted) = (zone.distances.len(), zones.len());
+            if found != 0 && found != wanted {
+                return Err(MachineError::Distances { zone: zone.id, found, wanted });
+            }
         }
         let mut by_id: Vec<Option<Cpu>> = Vec::new();
         for cpu in cpus {
@@ -123,6 +140,9 @@ impl Machine {
         }
         if cpus.is_empty() {
             return Err(MachineError::NoCpu);
+        }
+        if zones.iter().all(|zone| zone.memory == 0) {
+            return Err(MachineError::NoMemory);
         }
         let group = |id: fn(&Cpu) -> u32| groups(cpus, id);
         Ok(Self {
@@ -244,6 +264,28 @@ impl Machine {
     pub fn sockets_of(&self, zones: ZoneMask) -> usize {
         let within = self.cpus_of(zones);
         self.by_socket.iter().filter(|socket| !socket.cpus.is_disjoint(&within)).count()
+    }
+
+    /// Whether all cores have as many CPUs, all sockets too, and zones, sockets and cores do not lie across each other;
+    /// with `caches` neither do caches and zones.
+    #[must_use]
+    pub fn is_regular(&self, caches: bool) -> bool {
+        let same_size =
+            |groups: &[CpuGroup]| groups.windows(2).all(|pair| pair[0].cpus.len() == pair[1].cpus.len());
+        let within = |inner: &[CpuGroup], outer: &[CpuGroup]| {
+            inner.iter().all(|part| outer.iter().any(|whole| part.cpus.is_subset(&whole.cpus)))
+        };
+        let nested = if self.by_socket.len() >= self.by_zone.len() {
+            within(&self.by_socket, &self.by_zone)
+        } else {
+            within(&self.by_zone, &self.by_socket)
+        };
+        nested
+            && same_size(&self.by_core)
+            && same_size(&self.by_socket)
+            && within(&self.by_core, &self.by_zone)
+            && within(&self.by_core, &self.by_socket)
+            && (!caches || within(&self.by_cache, &self.by_zone))
     }
 
     /// The mean distance between the zones of a mask, each to itself included (kubelet 1.36

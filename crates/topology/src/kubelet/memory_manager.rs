@@ -8,16 +8,23 @@
 //!
 //! Source: kubelet 1.34 to 1.37 `memorymanager/policy_static.go`.
 
+mod counts;
+mod hints;
+
+pub use counts::{Block, Blocks, MemoryCounts, MemoryTable, ZoneMemory};
+pub(crate) use hints::{HeldHints, MemoryHints};
+
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::kubelet::hint::{Hint, ZoneMask};
+use crate::kubelet::hint_source::Source;
 use crate::kubelet::machine::Machine;
 use crate::kubelet::pod::{Container, MemoryAmounts, Pod, PodUid};
 use crate::kubelet::profile::{Minor, Refusal};
 use crate::kubelet::rejection::{MemoryError, Rejection};
-use crate::kubelet::topology_manager::{HintSource, Hints, is_possible};
+use crate::kubelet::topology_manager::{HintSource as _, Hints};
 use crate::request::{ContainerKind, Qos};
 use crate::resource::ResourceName;
 
@@ -27,62 +34,21 @@ pub struct StaticPolicy {
     machine: Arc<Machine>,
     minor: Minor,
     reserved: Vec<(u32, ResourceName, u64)>,
+    /// More is reserved of a zone than it has. Its amounts wrap around, and so do sums with it.
+    is_over_reserved: bool,
 }
 
 /// What the memory manager has handed out (kubelet `memory_manager_state`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MemoryState {
-    /// Zones, ascending by id.
-    pub zones: Vec<ZoneMemory>,
+    /// Bytes by zone.
+    pub counts: MemoryCounts,
     /// What the containers of each pod hold, in the order of admission.
     pub pods: Vec<PodMemory>,
-    /// Memory of init containers that the next containers of this pod may use.
-    reusable: Option<(PodUid, Vec<Block>)>,
     /// Pods that have ended and still hold what they held.
     pub(crate) stale: Vec<PodUid>,
     /// Whether amounts depend on chance: see [`MemoryState::is_by_chance`].
     by_chance: bool,
-}
-
-/// The memory of one zone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ZoneMemory {
-    /// The zone.
-    pub id: u32,
-    /// Blocks that include the zone.
-    pub assignments: i64,
-    /// The zones of those blocks; the zone itself if there are none (`cells`).
-    pub group: ZoneMask,
-    /// By type, ordered by name.
-    pub tables: SmallVec<[MemoryTable; 2]>,
-}
-
-/// Bytes of one type in one zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MemoryTable {
-    /// `memory`, or a size of huge pages.
-    pub name: ResourceName,
-    /// All bytes.
-    pub total: u64,
-    /// Bytes kept for the system.
-    pub system_reserved: u64,
-    /// Bytes for pods.
-    pub allocatable: u64,
-    /// Bytes that containers hold.
-    pub reserved: u64,
-    /// Bytes left.
-    pub free: u64,
-}
-
-/// Memory of one type that a container holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Block {
-    /// The zones.
-    pub zones: ZoneMask,
-    /// The type.
-    pub name: ResourceName,
-    /// Bytes. Of an init container: those that no later container reuses.
-    pub bytes: u64,
 }
 
 /// The memory of one pod.
@@ -96,23 +62,14 @@ pub struct PodMemory {
     pub whole: Option<Vec<Block>>,
 }
 
-/// Memory that could be handed out, as hints see it.
-struct MemoryHints<'a> {
-    policy: &'a StaticPolicy,
-    state: &'a MemoryState,
-    reusable: &'a [Block],
-    request: MemoryAmounts,
-    narrowest: u32,
-}
-
-/// An alignment that is already held.
-struct Held(ZoneMask, u32);
-
 impl StaticPolicy {
     /// The policy, with `reserved` bytes by zone and type.
     #[must_use]
     pub fn new(machine: Arc<Machine>, minor: Minor, reserved: Vec<(u32, ResourceName, u64)>) -> Self {
-        Self { machine, minor, reserved }
+        let mut policy = Self { machine, minor, reserved, is_over_reserved: false };
+        let tables = policy.empty_state().counts.zones.into_iter().flat_map(|zone| zone.tables);
+        policy.is_over_reserved = tables.into_iter().any(|table| table.allocatable > table.total);
+        policy
     }
 
     /// The state of a kubelet that has handed out nothing (kubelet `getDefaultMachineState`). Amounts wrap around as
@@ -125,7 +82,7 @@ impl StaticPolicy {
             .iter()
             .map(|zone| {
                 let hugepages: u64 = zone.hugepages.iter().map(|(_, bytes)| *bytes).sum();
-                let mut tables: SmallVec<[MemoryTable; 2]> = zone
+                let mut tables: SmallVec<[MemoryTable; 3]> = zone
                     .hugepages
                     .iter()
                     .map(|(name, bytes)| self.table(zone.id, *name, *bytes, 0))
@@ -136,7 +93,7 @@ impl StaticPolicy {
             })
             .collect();
         zones.sort_unstable_by_key(|zone| zone.id);
-        MemoryState { zones, ..MemoryState::default() }
+        MemoryState { counts: MemoryCounts::new(zones), ..MemoryState::default() }
     }
 
     fn table(&self, zone: u32, name: ResourceName, total: u64, hugepages: u64) -> MemoryTable {
@@ -149,12 +106,16 @@ impl StaticPolicy {
     /// Whether a kubelet starts with this state (kubelet `validateState`, `areMachineStatesEqual`).
     pub(crate) fn check(&self, state: &MemoryState) -> Result<(), Refusal> {
         let mut expected = self.empty_state();
-        state.blocks().for_each(|block| expected.reserve(*block));
-        let same = state.zones.iter().zip(&expected.zones).all(|(zone, other)| {
-            let sums = |of: &MemoryState, name| (of.free(zone.group, name), of.reserved(zone.group, name));
+        state.blocks().for_each(|block| expected.counts.reserve(*block));
+        let (state_counts, expected) = (&state.counts, &expected.counts);
+        let same = state_counts.zones.iter().zip(&expected.zones).all(|(zone, other)| {
+            let sums = |of: &MemoryCounts, name| (of.free(zone.group, name), of.reserved(zone.group, name));
             zone.assignments == other.assignments
                 && zone.group == other.group
-                && zone.tables.iter().all(|table| sums(state, table.name) == sums(&expected, table.name))
+                && zone
+                    .tables
+                    .iter()
+                    .all(|table| sums(state_counts, table.name) == sums(expected, table.name))
         });
         if same || state.has_mixed_groups() { Ok(()) } else { Err(Refusal::OtherMemory) }
     }
@@ -164,37 +125,42 @@ impl StaticPolicy {
         &'a self,
         state: &'a MemoryState,
         pod: &Pod,
-        container: &Container,
-    ) -> Hints<'a> {
-        let Some(request) = container.memory.as_ref().filter(|_| pod.qos == Qos::Guaranteed) else {
-            return Hints::Any;
-        };
-        match state.held(&pod.uid, &container.name) {
-            Some(blocks) => Held::of(blocks, request),
-            None => self.hints(state, &pod.uid, request),
+        container: &'a Container,
+    ) -> Hints<Source<'a>> {
+        match container.memory.as_ref().filter(|_| pod.qos == Qos::Guaranteed) {
+            None => Hints::Any,
+            Some(request) => match state.held(&pod.uid, &container.name) {
+                Some(blocks) => held_hints(blocks, request),
+                None => self.hints(&state.counts, &pod.uid, request),
+            },
         }
     }
 
     /// kubelet `GetPodTopologyHints`.
-    pub(crate) fn pod_hints<'a>(&'a self, state: &'a MemoryState, pod: &Pod) -> Hints<'a> {
+    pub(crate) fn pod_hints<'a>(&'a self, state: &'a MemoryState, pod: &'a Pod) -> Hints<Source<'a>> {
         let Some(request) = pod.memory.as_ref().filter(|_| pod.qos == Qos::Guaranteed) else {
             return Hints::Any;
         };
         let held = pod.containers.iter().find_map(|container| state.held(&pod.uid, &container.name));
         match held {
             _ if request.is_empty() => Hints::Any,
-            Some(blocks) => Held::of(blocks, request),
-            None => self.hints(state, &pod.uid, request),
+            Some(blocks) => held_hints(blocks, request),
+            None => self.hints(&state.counts, &pod.uid, request),
         }
     }
 
     /// The hints are the same for every type. If there are none at all, the kubelet takes that for no preference.
-    fn hints<'a>(&'a self, state: &'a MemoryState, uid: &PodUid, request: &MemoryAmounts) -> Hints<'a> {
+    pub(crate) fn hints<'a>(
+        &'a self,
+        counts: &'a MemoryCounts,
+        uid: &PodUid,
+        request: &'a MemoryAmounts,
+    ) -> Hints<Source<'a>> {
         if request.is_empty() {
             return Hints::Any;
         }
-        let hints = MemoryHints::new(self, state, uid, request);
-        if is_possible(&hints) { Hints::Of(Box::new(hints)) } else { Hints::Any }
+        let mut hints = MemoryHints::new(self, counts, uid, request);
+        if hints.is_possible() { Hints::Of(Source::Memory(hints)) } else { Hints::Any }
     }
 
     /// Pins the memory of one container (kubelet `Allocate`).
@@ -211,37 +177,64 @@ impl StaticPolicy {
         if pod.qos != Qos::Guaranteed {
             return Ok(());
         }
-        if let Some(blocks) = state.held(&pod.uid, &container.name).map(<[Block]>::to_vec) {
-            state.note_reusable(pod, container.kind, &blocks);
+        if let Some(blocks) = state.held(&pod.uid, &container.name).map(Blocks::from_slice) {
+            state.counts.note_reusable(pod, container.kind, &blocks);
             return Ok(());
         }
+        if let Some(blocks) = self.blocks_for(&state.counts, pod, container, hint)? {
+            state.counts.take(pod, container.kind, &blocks);
+            state.hold(&pod.uid, &container.name, blocks.to_vec());
+            state.shrink_init_blocks(pod, &container.name, &blocks);
+        }
+        Ok(())
+    }
+
+    /// The blocks that a container of a guaranteed pod gets; `None` if it takes no part.
+    ///
+    /// # Errors
+    /// [`MemoryError`] with the kubelet's reason.
+    pub(crate) fn blocks_for(
+        &self,
+        counts: &MemoryCounts,
+        pod: &Pod,
+        container: &Container,
+        hint: Hint,
+    ) -> Result<Option<Blocks>, MemoryError> {
+        let zones = self.container_zones(counts, pod, container, hint)?;
+        let request = container.memory.iter().flatten();
+        let block =
+            |zones| request.map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
+        Ok(zones.map(block))
+    }
+
+    /// The zones of these blocks.
+    ///
+    /// # Errors
+    /// [`MemoryError`] with the kubelet's reason.
+    pub(crate) fn container_zones(
+        &self,
+        counts: &MemoryCounts,
+        pod: &Pod,
+        container: &Container,
+        hint: Hint,
+    ) -> Result<Option<ZoneMask>, MemoryError> {
         let request = container.memory.as_ref().ok_or(MemoryError::Fraction)?;
         if request.is_empty() && self.minor >= Minor::V37 {
-            return Ok(());
+            return Ok(None);
         }
-        let zones = self.zones_for(state, &pod.uid, request, hint)?;
-        let blocks: Vec<Block> =
-            request.iter().map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
-        for block in &blocks {
-            let reusable = state.reusable_bytes(&pod.uid, zones, block.name);
-            state.reserve(Block { bytes: block.bytes.saturating_sub(reusable), ..*block });
-        }
-        state.note_reusable(pod, container.kind, &blocks);
-        state.hold(&pod.uid, &container.name, blocks.clone());
-        state.shrink_init_blocks(pod, &container.name, &blocks);
-        Ok(())
+        self.zones_for(counts, &pod.uid, request, hint).map(Some)
     }
 
     /// The zones that memory is taken from: those of the hint, or more of them (kubelet `getDefaultHint`,
     /// `extendTopologyManagerHint`).
-    fn zones_for(
+    pub(crate) fn zones_for(
         &self,
-        state: &MemoryState,
+        counts: &MemoryCounts,
         uid: &PodUid,
         request: &MemoryAmounts,
         hint: Hint,
     ) -> Result<ZoneMask, MemoryError> {
-        let hints = MemoryHints::new(self, state, uid, request);
+        let mut hints = MemoryHints::new(self, counts, uid, request);
         let (within, preferred) = match hint.zones {
             Some(zones) => (zones, hint.preferred),
             None => {
@@ -252,14 +245,12 @@ impl StaticPolicy {
                 (best, hints.prefers(best))
             }
         };
-        let is_enough = request.iter().all(|(name, bytes)| state.free(within, *name) >= *bytes);
+        let is_enough = hints.are_enough(within);
         let zones = if is_enough { within } else { hints.best(within).ok_or(MemoryError::NoExtension)? };
         if !is_enough && preferred && !hints.prefers(zones) {
             return Err(MemoryError::NoPreferredExtension);
         }
-        let violated =
-            zones.len() > 1 && state.within(zones).any(|zone| zone.assignments > 0 && zone.group != zones);
-        if violated { Err(MemoryError::Violation) } else { Ok(zones) }
+        if hints.violates(zones) { Err(MemoryError::Violation) } else { Ok(zones) }
     }
 
     /// Pins the memory of a pod as a whole and shares it out (kubelet 1.36 `AllocatePod`).
@@ -272,16 +263,10 @@ impl StaticPolicy {
         pod: &Pod,
         hint: Hint,
     ) -> Result<(), Rejection> {
-        // The kubelet logs an amount that is no whole number of bytes, and goes on.
-        let Some(total) = pod.memory.as_ref().filter(|_| pod.qos == Qos::Guaranteed) else { return Ok(()) };
-        if let Some(message) = empty_shared_pool(pod) {
-            return Err(Rejection::EmptyPodSharedPool(message));
-        }
-        let zones = self.zones_for(state, &pod.uid, total, hint)?;
-        let whole: Vec<Block> =
-            total.iter().map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
+        let Some(whole) = self.pod_blocks_for(&state.counts, pod, hint)? else { return Ok(()) };
+        let zones = whole.first().map_or(ZoneMask::EMPTY, |block| block.zones);
         let mut containers = Vec::new();
-        let mut pool = whole.clone();
+        let mut pool = whole.to_vec();
         let mut shares: Vec<Option<Vec<Block>>> = Vec::new();
         for container in &pod.containers {
             let request = container.memory.as_ref().ok_or(MemoryError::Fraction)?;
@@ -305,11 +290,35 @@ impl StaticPolicy {
         for (container, share) in pod.containers.iter().zip(shares) {
             containers.push((container.name.clone(), share.unwrap_or_else(|| pool.clone())));
         }
-        whole.iter().for_each(|block| state.reserve(*block));
+        whole.iter().for_each(|block| state.counts.reserve(*block));
         // After a restart the kubelet takes all anew, and what the pod had is lost until the node is drained.
         state.pods.retain(|held| held.uid != pod.uid);
-        state.pods.push(PodMemory { uid: pod.uid.clone(), containers, whole: Some(whole) });
+        state.pods.push(PodMemory { uid: pod.uid.clone(), containers, whole: Some(whole.to_vec()) });
         Ok(())
+    }
+
+    /// The blocks that a pod gets as a whole; `None` if it takes no part. The kubelet logs an amount that is no whole number
+    /// of bytes, and goes on.
+    ///
+    /// # Errors
+    /// [`Rejection`] with the kubelet's reason.
+    pub(crate) fn pod_blocks_for(
+        &self,
+        counts: &MemoryCounts,
+        pod: &Pod,
+        hint: Hint,
+    ) -> Result<Option<Blocks>, Rejection> {
+        let Some(total) = pod.memory.as_ref().filter(|_| pod.qos == Qos::Guaranteed) else { return Ok(None) };
+        if let Some(message) = empty_shared_pool(pod) {
+            return Err(Rejection::EmptyPodSharedPool(message));
+        }
+        let zones = self.zones_for(counts, &pod.uid, total, hint)?;
+        Ok(Some(total.iter().map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect()))
+    }
+
+    /// Whether more is reserved of a zone than it has.
+    pub(crate) fn is_over_reserved(&self) -> bool {
+        self.is_over_reserved
     }
 }
 
@@ -356,92 +365,10 @@ fn add(amounts: &mut MemoryAmounts, name: ResourceName, bytes: u64) {
     }
 }
 
-impl<'a> MemoryHints<'a> {
-    fn new(policy: &'a StaticPolicy, state: &'a MemoryState, uid: &PodUid, request: &MemoryAmounts) -> Self {
-        let reusable =
-            state.reusable.as_ref().filter(|(of, _)| of == uid).map_or(&[][..], |(_, blocks)| blocks);
-        let mut hints = Self { policy, state, reusable, request: request.clone(), narrowest: 0 };
-        hints.narrowest = hints.find_narrowest();
-        hints
-    }
-
-    /// The fewest zones that could hold all types at once if nothing were in use; all zones if even they cannot.
-    fn find_narrowest(&self) -> u32 {
-        let all = self.domain();
-        let holds = |zones: ZoneMask| {
-            self.request.iter().all(|(name, bytes)| self.state.allocatable(zones, *name) >= *bytes)
-        };
-        (1..=all.len()).find(|size| all.subsets(*size).any(holds)).unwrap_or(all.len())
-    }
-
-    /// The best zones around `within` that satisfy: preferred ones first, then the narrowest (kubelet `findBestHint`).
-    fn best(&self, within: ZoneMask) -> Option<ZoneMask> {
-        if self.request.is_empty() {
-            return None; // No type, no hints.
-        }
-        let all = self.domain();
-        let fitting =
-            |size| all.subsets(size).find(|zones| zones.contains_all(within) && self.satisfies(*zones));
-        fitting(self.narrowest).or_else(|| (1..=all.len()).find_map(fitting))
-    }
-}
-
-impl HintSource for MemoryHints<'_> {
-    fn domain(&self) -> ZoneMask {
-        self.policy.machine.zone_mask()
-    }
-
-    /// kubelet `calculateHints`.
-    fn satisfies(&self, zones: ZoneMask) -> bool {
-        let could = self.request.iter().all(|(name, bytes)| self.state.allocatable(zones, *name) >= *bytes);
-        let grouped = if zones.len() == 1 {
-            self.state.within(zones).any(|zone| zone.group.len() > 1)
-        } else {
-            self.state.within(zones).any(|zone| zone.assignments > 0 && zone.group != zones)
-        };
-        could
-            && !grouped
-            && self.request.iter().all(|(name, bytes)| {
-                let reusable = self.reusable.iter().find(|block| block.zones == zones && block.name == *name);
-                let reusable = reusable.map_or(0, |block| block.bytes);
-                self.state.free(zones, *name).wrapping_add(reusable) >= *bytes
-            })
-    }
-
-    fn narrowest(&self) -> u32 {
-        self.narrowest
-    }
-
-    fn resources(&self) -> usize {
-        self.request.len()
-    }
-}
-
-impl Held {
-    /// kubelet `regenerateHints`: the zones that the container has; no hints if it asks for something else now.
-    fn of<'a>(blocks: &[Block], request: &MemoryAmounts) -> Hints<'a> {
-        let same = blocks.len() == request.len()
-            && blocks.iter().all(|block| {
-                request.iter().any(|(name, bytes)| *name == block.name && *bytes == block.bytes)
-            });
-        match blocks.first() {
-            Some(block) if same => Hints::Of(Box::new(Self(block.zones, block.zones.len()))),
-            _ => Hints::Any,
-        }
-    }
-}
-
-impl HintSource for Held {
-    fn domain(&self) -> ZoneMask {
-        self.0
-    }
-
-    fn satisfies(&self, zones: ZoneMask) -> bool {
-        zones == self.0
-    }
-
-    fn narrowest(&self) -> u32 {
-        self.1
+fn held_hints<'a>(blocks: &[Block], request: &MemoryAmounts) -> Hints<Source<'a>> {
+    match HeldHints::of(blocks, request) {
+        Hints::Of(hints) => Hints::Of(Source::HeldMemory(hints)),
+        Hints::Any | Hints::Impossible => Hints::Any,
     }
 }
 
@@ -477,88 +404,12 @@ impl MemoryState {
             })
     }
 
-    fn within(&self, zones: ZoneMask) -> impl Iterator<Item = &ZoneMemory> {
-        self.zones.iter().filter(move |zone| zones.contains(zone.id))
-    }
-
-    fn sum(&self, zones: ZoneMask, name: ResourceName, of: impl Fn(&MemoryTable) -> u64) -> u64 {
-        let tables = self.within(zones).flat_map(|zone| &zone.tables);
-        tables.filter(|table| table.name == name).fold(0, |sum, table| sum.wrapping_add(of(table)))
-    }
-
-    /// Free bytes in these zones.
-    #[must_use]
-    pub fn free(&self, zones: ZoneMask, name: ResourceName) -> u64 {
-        self.sum(zones, name, |table| table.free)
-    }
-
-    fn reserved(&self, zones: ZoneMask, name: ResourceName) -> u64 {
-        self.sum(zones, name, |table| table.reserved)
-    }
-
-    fn allocatable(&self, zones: ZoneMask, name: ResourceName) -> u64 {
-        self.sum(zones, name, |table| table.allocatable)
-    }
-
     fn hold(&mut self, uid: &PodUid, container: &str, blocks: Vec<Block>) {
         let entry = (container.into(), blocks);
         match self.pods.iter_mut().find(|pod| pod.uid == *uid) {
             Some(pod) => pod.containers.push(entry),
             None => self.pods.push(PodMemory { uid: uid.clone(), containers: vec![entry], whole: None }),
         }
-    }
-
-    /// Takes bytes, from the lowest zone on (kubelet `updateMachineState`).
-    fn reserve(&mut self, block: Block) {
-        let mut left = block.bytes;
-        for zone in self.zones.iter_mut().filter(|zone| block.zones.contains(zone.id)) {
-            zone.assignments += 1;
-            zone.group = block.zones;
-            for table in zone.tables.iter_mut().filter(|table| table.name == block.name) {
-                let taken = left.min(table.free);
-                table.reserved += taken;
-                table.free -= taken;
-                left -= taken;
-            }
-        }
-    }
-
-    /// Gives bytes back, to the lowest zone first (kubelet `releaseMemory`).
-    fn give_back(&mut self, block: Block) {
-        let mut left = block.bytes;
-        for zone in self.zones.iter_mut().filter(|zone| block.zones.contains(zone.id)) {
-            zone.assignments -= 1;
-            if zone.assignments == 0 {
-                zone.group = ZoneMask::of(zone.id);
-            }
-            for table in zone.tables.iter_mut().filter(|table| table.name == block.name) {
-                let given = left.min(table.reserved);
-                table.free = table.free.wrapping_add(given);
-                table.reserved -= given;
-                left -= given;
-            }
-        }
-    }
-
-    fn reusable_bytes(&self, uid: &PodUid, zones: ZoneMask, name: ResourceName) -> u64 {
-        let blocks = self.reusable.iter().filter(|(of, _)| of == uid).flat_map(|(_, blocks)| blocks);
-        blocks.filter(|block| block.zones == zones && block.name == name).map(|block| block.bytes).sum()
-    }
-
-    /// kubelet `updatePodReusableMemory`.
-    fn note_reusable(&mut self, pod: &Pod, kind: ContainerKind, blocks: &[Block]) {
-        let mut reusable =
-            self.reusable.take().filter(|(of, _)| *of == pod.uid).map(|(_, r)| r).unwrap_or_default();
-        for block in blocks {
-            let known = reusable.iter_mut().find(|r| r.zones == block.zones && r.name == block.name);
-            match (kind, known) {
-                (ContainerKind::Init, Some(known)) => known.bytes = known.bytes.max(block.bytes),
-                (ContainerKind::Init, None) => reusable.push(*block),
-                (_, Some(known)) => known.bytes = known.bytes.saturating_sub(block.bytes),
-                (_, None) => {}
-            }
-        }
-        self.reusable = Some((pod.uid.clone(), reusable));
     }
 
     /// Leaves to earlier init containers what this container does not reuse (kubelet
@@ -589,7 +440,7 @@ impl MemoryState {
                 Some(whole) => whole,
                 None => pod.containers.into_iter().flat_map(|(_, blocks)| blocks).collect(),
             };
-            blocks.into_iter().for_each(|block| self.give_back(block));
+            blocks.into_iter().for_each(|block| self.counts.give_back(block));
         }
     }
 
@@ -608,7 +459,7 @@ impl MemoryState {
                 self.pods.retain(|held| held.uid != pod.uid);
             }
             if !whole {
-                blocks.into_iter().for_each(|block| self.give_back(block));
+                blocks.into_iter().for_each(|block| self.counts.give_back(block));
             }
         }
     }
@@ -625,6 +476,6 @@ impl MemoryState {
     /// Forgets what a kubelet keeps in memory only.
     pub(crate) fn restart(&mut self) {
         self.by_chance |= self.has_mixed_groups();
-        self.reusable = None;
+        self.counts.forget_reusable();
     }
 }

@@ -7,6 +7,7 @@ use crate::cpuset::CpuSet;
 use crate::kubelet::machine::Machine;
 use crate::kubelet::pod::PodUid;
 use crate::policy::{CpuOption, DEFAULT_MAX_NUMA_NODES, Policy, Scope};
+use crate::quantity::{Format, Quantity};
 use crate::resource::ResourceName;
 
 /// The minor version of a kubelet whose admission is modelled. Behaviour between minors differs in few places, each of
@@ -48,6 +49,43 @@ impl std::str::FromStr for Minor {
             Some("36") => Ok(Self::V36),
             Some("37") => Ok(Self::V37),
             _ => Err(UnknownMinor),
+        }
+    }
+}
+
+/// How far an option is, which decides about its feature gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// Off but for the gate `CPUManagerPolicyAlphaOptions`.
+    Alpha,
+    /// On but for the gate `CPUManagerPolicyBetaOptions`.
+    Beta,
+    /// Always there.
+    Stable,
+}
+
+impl Stage {
+    /// The stage of an option of the CPU manager (kubelet 1.34 to 1.37 `cpumanager/policy_options.go`).
+    #[must_use]
+    pub fn of(option: CpuOption, minor: Minor) -> Self {
+        match option {
+            CpuOption::AlignBySocket | CpuOption::DistributeAcrossCores => Self::Alpha,
+            CpuOption::DistributeAcrossNuma => Self::Beta,
+            CpuOption::PreferUncoreCache if minor < Minor::V36 => Self::Beta,
+            CpuOption::StrictReservation if minor < Minor::V35 => Self::Beta,
+            CpuOption::PreferUncoreCache | CpuOption::StrictReservation | CpuOption::FullPcpusOnly => {
+                Self::Stable
+            }
+        }
+    }
+
+    /// The kubelet's word for the stage.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Alpha => "Alpha",
+            Self::Beta => "Beta",
+            Self::Stable => "Stable",
         }
     }
 }
@@ -111,6 +149,9 @@ pub struct KubeletProfile {
     pub cpu_manager: CpuManager,
     /// The memory manager.
     pub memory_manager: MemoryManager,
+    /// What is kept of memory and huge pages on the whole node, in bytes: reserved for the system and the kubelet, and
+    /// the threshold of hard eviction. The memory manager's reservations must come to the same. `None`: not compared.
+    pub kept_memory: Option<Vec<(ResourceName, i64)>>,
     /// Whether resources of whole pods are managed (feature gate `PodLevelResourceManagers`).
     pub pod_level_managers: bool,
     /// What the node may give to pods, in base units; resources that are not listed are not there. `None`: totals are
@@ -185,6 +226,15 @@ pub enum Refusal {
     /// No distances, and `prefer-closest-numa-nodes`.
     #[error("cannot discover NUMA topology: error getting NUMA distances from cadvisor")]
     NoDistances,
+    /// An option of the CPU manager that this kubelet does not know.
+    #[error("unknown CPU Manager Policy option: {0:?}")]
+    UnknownCpuOption(String),
+    /// An option of the CPU manager whose feature gate is off.
+    #[error("CPU Manager Policy {}-level Options not enabled, but option {:?} provided", .1.as_str(), .0.as_str())]
+    GatedCpuOption(CpuOption, Stage),
+    /// An option of the Topology Manager that this kubelet does not know.
+    #[error("unknown Topology Manager Policy option: {0:?}")]
+    UnknownTopologyOption(String),
     /// Two options of the CPU manager contradict each other.
     #[error("static policy options {} and {} can not be used at the same time", .0.as_str(), .1.as_str())]
     Contradiction(CpuOption, CpuOption),
@@ -270,6 +320,19 @@ pub enum Refusal {
         "start memory manager error: [memorymanager] the expected machine state is different from the real one"
     )]
     OtherMemory,
+    /// Memory is reserved by zone, and the sum is not what the node keeps.
+    #[error(
+        "the total amount {:?} of type {:?} is not equal to the value {:?} determined by Node Allocatable feature",
+        bytes(.reserved), .resource.as_str(), bytes(.kept)
+    )]
+    ReservedMemoryTotal {
+        /// `memory`, or a size of huge pages.
+        resource: ResourceName,
+        /// The sum of `reservedMemory`, in bytes.
+        reserved: i64,
+        /// What the node keeps, in bytes.
+        kept: i64,
+    },
     /// No memory is reserved.
     #[error("[memorymanager] you should specify the system reserved memory")]
     NoReservedMemory,
@@ -278,6 +341,11 @@ pub enum Refusal {
         "the reserved memory configuration references a NUMA node {0} that does not exist on this machine"
     )]
     UnknownZone(u32),
+}
+
+/// An amount as the kubelet prints it.
+fn bytes(amount: &i64) -> String {
+    Quantity::from_i64(*amount, Format::BinarySI).to_string()
 }
 
 impl Refusal {
@@ -316,9 +384,25 @@ impl KubeletProfile {
             {
                 return Err(Refusal::UnknownZone(*zone));
             }
+            self.check_reserved_memory(reserved)?;
             let memory = reserved.iter().filter(|(_, name, _)| *name == ResourceName::MEMORY);
             if memory.map(|(.., bytes)| *bytes).all(|bytes| bytes == 0) {
                 return Err(Refusal::NoReservedMemory);
+            }
+        }
+        Ok(())
+    }
+
+    /// kubelet 1.36 memorymanager `validateReservedMemory`.
+    fn check_reserved_memory(&self, by_zone: &[(u32, ResourceName, u64)]) -> Result<(), Refusal> {
+        let Some(kept) = &self.kept_memory else { return Ok(()) };
+        let names = kept.iter().map(|(name, _)| *name).chain(by_zone.iter().map(|(_, name, _)| *name));
+        for resource in names {
+            let reserved = by_zone.iter().filter(|(_, name, _)| *name == resource);
+            let reserved = reserved.map(|(.., bytes)| bytes.cast_signed()).fold(0, i64::saturating_add);
+            let kept = kept.iter().find(|(name, _)| *name == resource).map_or(0, |(_, bytes)| *bytes);
+            if reserved != kept {
+                return Err(Refusal::ReservedMemoryTotal { resource, reserved, kept });
             }
         }
         Ok(())

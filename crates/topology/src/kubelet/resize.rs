@@ -12,11 +12,12 @@
 
 use std::cmp::Ordering;
 
+use crate::kubelet::admission::{Admission, Exact};
 use crate::kubelet::device_manager::Choice;
 use crate::kubelet::pod::{Pod, PodUid};
 use crate::kubelet::profile::{CpuManager, MemoryManager, Minor};
 use crate::kubelet::rejection::Rejection;
-use crate::kubelet::{Admission, Kubelet, NodeState};
+use crate::kubelet::{Kubelet, NodeState};
 use crate::request::{ContainerKind, Qos};
 use crate::resource::ResourceName;
 
@@ -76,7 +77,8 @@ pub fn resize(
     if kubelet.profile().minor < Minor::V36 {
         check_capacity(kubelet, desired)?;
     }
-    Admission { kubelet, pod: desired, choice, ready: true }.run(state)?;
+    let managers = Exact { kubelet, state, pod: desired, choice, ready: true };
+    Admission { kubelet, pod: desired, managers }.admit()?;
     Ok(())
 }
 

@@ -18,6 +18,82 @@ pub struct ActivePod {
     pub totals: Vec<Need>,
 }
 
+/// What the totals of a node are, without one pod.
+pub(crate) trait Totals {
+    /// The number of other pods.
+    fn pods(&self) -> i64;
+
+    /// What other pods take of a resource.
+    fn used(&self, name: ResourceName) -> i64;
+
+    /// The devices of a resource that a plugin serves, `None` for all others.
+    fn devices(&self, name: ResourceName) -> Option<i64>;
+}
+
+/// Cost: resources of the pod x that of [`Totals::used`].
+///
+/// # Errors
+/// [`Rejection::OutOf`] for the first resource that is short.
+pub(crate) fn check_totals(kubelet: &Kubelet, pod: &Pod, totals: &impl Totals) -> Result<(), Rejection> {
+    let Some(allocatable) = &kubelet.profile().allocatable else { return Ok(()) };
+    let capacity = |name: ResourceName| {
+        let listed = || allocatable.iter().find(|(of, _)| *of == name).map(|(_, amount)| *amount);
+        totals.devices(name).or_else(listed)
+    };
+    let short = |resource, requested, capacity: i64, used: i64| {
+        let is_short = requested > capacity.saturating_sub(used);
+        is_short.then_some(Rejection::OutOf { resource, requested, used, capacity }).map_or(Ok(()), Err)
+    };
+    if let Some(most) = capacity(ResourceName::PODS) {
+        short(ResourceName::PODS, 1, most, totals.pods())?;
+    }
+    for need in in_order(&pod.totals) {
+        let amount = match capacity(need.name) {
+            Some(amount) => amount,
+            // Resources that the node does not know are left to others, such as cluster-level ones. What the profile
+            // does not say of the host, such as its storage, is not checked.
+            None if matches!(need.name.kind(), ResourceKind::Device | ResourceKind::Host) => continue,
+            None => 0,
+        };
+        short(need.name, need.amount, amount, totals.used(need.name))?;
+    }
+    Ok(())
+}
+
+/// What the pods of a node take.
+struct Others<'a> {
+    state: &'a NodeState,
+    pod: &'a Pod,
+}
+
+impl Others<'_> {
+    fn all(&self) -> impl Iterator<Item = &ActivePod> {
+        self.state.pods.iter().filter(|other| other.uid != self.pod.uid)
+    }
+}
+
+impl Totals for Others<'_> {
+    fn pods(&self) -> i64 {
+        i64::try_from(self.all().count()).unwrap_or(i64::MAX)
+    }
+
+    fn used(&self, name: ResourceName) -> i64 {
+        let amount =
+            |totals: &[Need]| totals.iter().find(|need| need.name == name).map_or(0, |need| need.amount);
+        self.all().map(|other| amount(&other.totals)).fold(0, i64::saturating_add)
+    }
+
+    fn devices(&self, name: ResourceName) -> Option<i64> {
+        let devices = &self.state.devices;
+        let resource = devices.resources.get(&name)?;
+        let healthy = resource.devices.values().filter(|device| device.healthy).count();
+        // A pod that has devices already finds at least what is in use (kubelet `UpdatePluginResources`).
+        let has_devices = devices.pods.iter().any(|held| held.uid == self.pod.uid);
+        let raised = if has_devices { devices.in_use(name).len() } else { 0 };
+        Some(i64::try_from(healthy.max(raised)).unwrap_or(i64::MAX))
+    }
+}
+
 impl NodeState {
     /// A pod counts from now on, or with other amounts.
     pub(crate) fn remember(&mut self, pod: &Pod) {
@@ -29,58 +105,15 @@ impl NodeState {
 
     /// Cost: pods on the node x resources of the pod.
     pub(crate) fn check_totals(&self, kubelet: &Kubelet, pod: &Pod) -> Result<(), Rejection> {
-        let Some(allocatable) = &kubelet.profile().allocatable else { return Ok(()) };
-        let capacity = |name: ResourceName| match self.devices.resources.get(&name) {
-            Some(resource) => {
-                let healthy = resource.devices.values().filter(|device| device.healthy).count();
-                let raised = if self.has_devices(pod) { self.devices.in_use(name).len() } else { 0 };
-                Some(i64::try_from(healthy.max(raised)).unwrap_or(i64::MAX))
-            }
-            None => allocatable.iter().find(|(of, _)| *of == name).map(|(_, amount)| *amount),
-        };
-        let others = || self.pods.iter().filter(|other| other.uid != pod.uid);
-        let short = |name, requested, used: i64| {
-            let capacity = capacity(name).unwrap_or(0);
-            (requested > capacity.saturating_sub(used)).then_some(Rejection::OutOf {
-                resource: name,
-                requested,
-                used,
-                capacity,
-            })
-        };
-        if capacity(ResourceName::PODS).is_some() {
-            let count = i64::try_from(others().count()).unwrap_or(i64::MAX);
-            short(ResourceName::PODS, 1, count).map_or(Ok(()), Err)?;
-        }
-        for name in in_order(&pod.totals) {
-            let amount =
-                |totals: &[Need]| totals.iter().find(|need| need.name == name).map_or(0, |need| need.amount);
-            // Resources that the node does not know are left to others, such as cluster-level ones. What the profile
-            // does not say of the host, such as its storage, is not checked.
-            if matches!(name.kind(), ResourceKind::Device | ResourceKind::Host) && capacity(name).is_none() {
-                continue;
-            }
-            let used = others().map(|other| amount(&other.totals)).fold(0, i64::saturating_add);
-            short(name, pod.total(name), used).map_or(Ok(()), Err)?;
-        }
-        Ok(())
-    }
-
-    /// A pod that has devices already finds at least what is in use (kubelet `UpdatePluginResources`).
-    fn has_devices(&self, pod: &Pod) -> bool {
-        self.devices.pods.iter().any(|held| held.uid == pod.uid)
+        check_totals(kubelet, pod, &Others { state: self, pod })
     }
 }
 
-/// CPU, memory, ephemeral storage, then all others by name.
-fn in_order(totals: &[Need]) -> Vec<ResourceName> {
-    let rank = |name: ResourceName| match name {
-        ResourceName::CPU => 0,
-        ResourceName::MEMORY => 1,
-        ResourceName::EPHEMERAL_STORAGE => 2,
-        _ => 3,
-    };
-    let mut names: Vec<_> = totals.iter().filter(|need| need.amount > 0).map(|need| need.name).collect();
-    names.sort_by_key(|name| (rank(*name), *name));
-    names
+/// CPU, memory, ephemeral storage, then all others by name, in which order they come in any case.
+fn in_order(totals: &[Need]) -> impl Iterator<Item = &Need> {
+    const FIRST: [ResourceName; 3] =
+        [ResourceName::CPU, ResourceName::MEMORY, ResourceName::EPHEMERAL_STORAGE];
+    let first = FIRST.into_iter().filter_map(|name| totals.iter().find(|need| need.name == name));
+    let rest = totals.iter().filter(|need| !FIRST.contains(&need.name));
+    first.chain(rest).filter(|need| need.amount > 0)
 }

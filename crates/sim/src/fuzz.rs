@@ -1,0 +1,94 @@
+//! Changed inputs for every parser that a scheduler, an exporter or `tholepin admit` feeds: no panic, no hang.
+//!
+//! In: texts that are right, changed at random by a seed. Out: nothing but the number of inputs; a failure prints its
+//! input. An input that a parser accepts is changed further, so the search does not stay at what is refused at once.
+//! `FUZZ_SECONDS=600 cargo xtask test -p sim --lib -- fuzz:: --nocapture` runs each parser that long (`SEED` chooses
+//! others); without it, each runs a few hundred inputs.
+
+mod mutate;
+mod targets;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use runtime::random::Random;
+
+use self::mutate::mutate;
+use self::targets::TARGETS;
+
+/// One parser.
+struct Target {
+    name: &'static str,
+    /// Right inputs.
+    seeds: &'static [&'static str],
+    /// Reads an input. Returns whether it was accepted.
+    read: fn(&str) -> bool,
+}
+
+/// Accepted inputs that are kept beside the seeds.
+const MAX_CORPUS: usize = 200;
+/// Inputs of each parser where no time is given.
+const INPUTS: u64 = 300;
+/// The longest time for one input.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn number(name: &str, or: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(or)
+}
+
+impl Target {
+    /// Runs changed inputs until the time is over. Returns their number and that of accepted ones.
+    fn run(&self, seed: u64, time: Option<Duration>) -> Result<(u64, u64), String> {
+        let mut random = Random::seeded(seed);
+        let mut corpus: Vec<String> = self.seeds.iter().map(|seed| (*seed).to_owned()).collect();
+        for seed in &corpus {
+            self.check(seed).and_then(|accepted| {
+                accepted.then_some(()).ok_or_else(|| format!("{} refuses a right input:\n{seed}", self.name))
+            })?;
+        }
+        let (began, mut inputs, mut accepted) = (Instant::now(), 0, 0);
+        while time.map_or(inputs < INPUTS, |time| began.elapsed() < time) {
+            let input = mutate(&mut random, &corpus);
+            inputs += 1;
+            if self.check(&input)? {
+                accepted += 1;
+                let seeds = self.seeds.len();
+                if corpus.len() < seeds + MAX_CORPUS {
+                    corpus.push(input);
+                } else {
+                    let at = seeds + usize::try_from(random.below(MAX_CORPUS as u64)).unwrap_or(0);
+                    corpus[at] = input;
+                }
+            }
+        }
+        Ok((inputs, accepted))
+    }
+
+    fn check(&self, input: &str) -> Result<bool, String> {
+        let began = Instant::now();
+        let accepted = catch_unwind(AssertUnwindSafe(|| (self.read)(input)))
+            .map_err(|_| format!("{} panics at {input:?}", self.name))?;
+        if began.elapsed() > PATIENCE {
+            return Err(format!("{} takes {:?} for {input:?}", self.name, began.elapsed()));
+        }
+        Ok(accepted)
+    }
+}
+
+#[test]
+fn no_input_breaks_a_parser() {
+    let (seed, seconds) = (number("SEED", 1), number("FUZZ_SECONDS", 0));
+    let time = (seconds > 0).then(|| Duration::from_secs(seconds));
+    let (mut inputs, mut accepted) = (0, 0);
+    for target in TARGETS {
+        let (of_target, right) = target.run(seed, time).unwrap_or_else(|failure| panic!("{failure}"));
+        println!("{}: {of_target} inputs, {right} accepted", target.name);
+        inputs += of_target;
+        accepted += right;
+    }
+    println!(
+        "fuzz: {} parsers, {inputs} inputs from seed {seed}, {accepted} accepted, no failure",
+        TARGETS.len()
+    );
+    assert!(accepted > 0 && accepted < inputs);
+}
