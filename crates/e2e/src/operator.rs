@@ -82,8 +82,15 @@ impl Wanted<'_> {
         let Some(found) = conditions.iter().find(|condition| condition["type"] == self.kind) else {
             return Err(format!("it has no condition {}", self.kind));
         };
-        let now =
-            format!("{} {}: {}", text(&found["status"]), text(&found["reason"]), text(&found["message"]));
+        let say = |condition: &Value| {
+            format!(
+                "{} {}: {}",
+                text(&condition["status"]),
+                text(&condition["reason"]),
+                text(&condition["message"])
+            )
+        };
+        let now = say(found);
         // The Go operator writes the generation into true conditions only.
         if found["observedGeneration"].as_i64().is_some_and(|seen| seen < generation(object)) {
             return Err(format!("{} of an older generation is {now}", self.kind));
@@ -91,7 +98,15 @@ impl Wanted<'_> {
         let is_wanted = found["status"] == self.status
             && (self.reason.is_empty() || found["reason"] == self.reason)
             && text(&found["message"]).contains(self.text);
-        if is_wanted { Ok(text(&found["message"])) } else { Err(format!("{} is {now}", self.kind)) }
+        if is_wanted {
+            return Ok(text(&found["message"]));
+        }
+        // The condition that holds says why this one does not.
+        let others =
+            conditions.iter().filter(|other| other["status"] == "True" && other["type"] != self.kind);
+        let others: Vec<String> =
+            others.map(|other| format!(", {} is {}", text(&other["type"]), say(other))).collect();
+        Err(format!("{} is {now}{}", self.kind, others.concat()))
     }
 }
 

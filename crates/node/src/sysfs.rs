@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use topology::cpuset::CpuSet;
-use topology::quantity::{Format, Quantity};
 use topology::resource::{ResourceName, ResourceNameError};
 use topology::zone::{MAX_ZONES, ZoneId};
 
@@ -68,8 +67,7 @@ impl Hugepages {
     /// # Errors
     /// When there are too many resource names in this process.
     pub fn resource(&self) -> Result<ResourceName, ResourceNameError> {
-        let size = Quantity::from_i64(i64::try_from(self.page_bytes).unwrap_or(i64::MAX), Format::BinarySI);
-        ResourceName::new(&format!("hugepages-{size}"))
+        ResourceName::hugepages(self.page_bytes)
     }
 }
 

@@ -8,6 +8,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{LazyLock, PoisonError, RwLock};
 
+use crate::quantity::{Format, Quantity};
+
 /// The name of a resource (`cpu`, `memory`, `hugepages-2Mi`, `vendor.com/nic`), interned for the process.
 ///
 /// Copying and comparing cost one machine word. Names live as long as the process, so their number is bounded: that of
@@ -119,6 +121,15 @@ impl ResourceName {
             let has_room = names.known.len() < MAX_NAMES;
             has_room.then_some(()).ok_or_else(|| ResourceNameError::TooMany(name.to_owned()))
         })
+    }
+
+    /// Huge pages of a size in bytes: `hugepages-2Mi`.
+    ///
+    /// # Errors
+    /// When there are too many resource names in this process.
+    pub fn hugepages(page_bytes: u64) -> Result<Self, ResourceNameError> {
+        let size = i64::try_from(page_bytes).unwrap_or(i64::MAX);
+        Self::new(&format!("hugepages-{}", Quantity::from_i64(size, Format::BinarySI)))
     }
 
     /// Interns a name that a pod of this namespace asks for. A namespace may add 128 names, all together 8,192, so no

@@ -181,7 +181,7 @@ pub fn liveness_probe() -> Probe {
 /// CPU and memory.
 ///
 /// docs/exporter.md has the figures: 7 to 13 MiB with 110 pods, 0.03 % of a core. The maximum is a decoded kubelet
-/// answer of 16 MiB. There is no CPU limit, because throttling delays reports.
+/// answer of 32 MiB. There is no CPU limit, because throttling delays reports.
 #[must_use]
 pub fn resources() -> Option<ResourceRequirements> {
     pod::resources(&[("cpu", "10m"), ("memory", "20Mi")], &[("memory", "100Mi")])

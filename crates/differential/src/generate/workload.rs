@@ -1,10 +1,11 @@
 //! Random pods, and what becomes of them.
 
-use node::kubelet::machine::{MachineInfo, hugepages};
+use node::kubelet::machine::MachineInfo;
 use serde_json::{Map, Value, json};
 
 use super::Dice;
 use sim::admit::session::{Plugin, Step};
+use topology::resource::ResourceName;
 
 const MIB: u64 = 1 << 20;
 
@@ -196,7 +197,7 @@ fn pod_level(dice: &mut Dice, sizes: &Sizes<'_>, spec: &mut Value) {
     limits.insert("cpu".into(), json!(cpus.to_string()));
     limits.insert("memory".into(), json!(format!("{memory}Mi")));
     for size in &sizes.pages {
-        if let Ok(name) = hugepages(*size)
+        if let Ok(name) = ResourceName::hugepages(size * 1024)
             && sum(name.as_str()) > 0
         {
             limits.insert(name.to_string(), json!(sum(name.as_str()).to_string()));
@@ -231,7 +232,7 @@ fn container(dice: &mut Dice, sizes: &Sizes<'_>, name: &str, ask: &Ask<'_>) -> V
     limits.insert("cpu".into(), json!(cpus.to_string()));
     limits.insert("memory".into(), json!(format!("{memory}Mi")));
     if let Some(size) = ask.pages.filter(|_| dice.percent(75))
-        && let Ok(resource) = hugepages(size)
+        && let Ok(resource) = ResourceName::hugepages(size * 1024)
     {
         let pages = if size > 4096 { 1 } else { dice.pick(&[1, 8, 64, 200, 400]) };
         limits.insert(resource.to_string(), json!((pages * size * 1024).to_string()));

@@ -4,6 +4,7 @@
 //! line. Never: a failure that another run makes up for.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use e2e::catalogue;
 use e2e::spec::Spec;
@@ -42,6 +43,11 @@ impl Results {
         self.0.push(Run { rig: rig.to_owned(), arguments: arguments.to_owned(), document });
     }
 
+    /// Adds the runs of others, behind its own.
+    pub(crate) fn append(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
+    }
+
     /// How a spec ended; a spec that no run chose counts as skipped.
     fn of(&self, id: &str) -> Ending {
         let (mut passed, mut skipped) = (Vec::new(), None);
@@ -72,18 +78,18 @@ impl Results {
     }
 
     /// The page, and the line that sums it up.
-    fn page(&self, when: &str) -> (String, String) {
+    fn page(&self, when: &str, took: Duration) -> (String, String) {
         let endings = self.endings();
         let count = |is: fn(&Ending) -> bool| endings.iter().filter(|(_, ending)| is(ending)).count();
         let passed = count(|ending| matches!(ending, Ending::Passed(_)));
         let skipped = count(|ending| matches!(ending, Ending::Skipped(_)));
         let failed = count(|ending| matches!(ending, Ending::Failed(_)));
         let all = endings.len();
-        let seconds: f64 = self.0.iter().map(|run| run.document["seconds"].as_f64().unwrap()).sum();
+        let seconds = took.as_secs();
         let share = 100.0 * skipped as f64 / all as f64;
         let line = format!(
             "{all} specs: {passed} passed on a rig, {skipped} ({share:.1} %) skipped on every rig, {failed} failed; \
-             {seconds:.0} s in all"
+             {seconds} s in all, with making the clusters"
         );
         let mut text = format!(
             "# Results of the end-to-end tests\n\nWritten by `cargo xtask nightly e2e` ({when}). {line}.\n\nA spec \
@@ -111,9 +117,9 @@ impl Results {
         (text, line)
     }
 
-    /// Writes the page, and prints the line.
-    pub(crate) fn write(&self) {
-        let (text, line) = self.page(&page::when());
+    /// Writes the page, and prints the line. `took`: from the first cluster to the end.
+    pub(crate) fn write(&self, took: Duration) {
+        let (text, line) = self.page(&page::when(), took);
         page::write(PAGE, &text);
         println!("e2e: {line}");
     }

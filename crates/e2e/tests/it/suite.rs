@@ -1,5 +1,8 @@
 //! Our stack passes our suite: tiers 0 and 1, or what `E2E_ARGS` says.
 
+use std::panic::resume_unwind;
+use std::time::Instant;
+
 use api::goduration::GoDuration;
 use deployer::platform::Platform;
 use serde_json::{Value, json};
@@ -35,11 +38,22 @@ fn openshift() {
     play(Platform::OpenShift, async |rig| passes(&rig, &told).await);
 }
 
-/// Every spec, on the rigs where it can be tried; the results of all as one page. Specs about priorities are tried with
-/// the stock scheduler, which evicts.
+/// Every spec, on the rigs where it can be tried, two rigs at a time; the results of all as one page. Specs about
+/// priorities are tried with the stock scheduler, which evicts.
 #[test]
 #[ignore = "`cargo xtask nightly e2e` runs it"]
 fn whole() {
+    let began = Instant::now();
+    let (kubernetes, openshift) = std::thread::scope(|scope| {
+        let openshift = scope.spawn(on_openshift);
+        (on_kubernetes(), openshift.join())
+    });
+    let mut results = kubernetes;
+    results.append(openshift.unwrap_or_else(|panic| resume_unwind(panic)));
+    results.write(began.elapsed());
+}
+
+fn on_kubernetes() -> Results {
     let mut results = Results::default();
     play(Platform::Kubernetes, async |rig| {
         rig.allow_other_schedulers().await;
@@ -48,11 +62,17 @@ fn whole() {
         let stock = "--scheduler-name=default-scheduler --label-filter=feature:preemption";
         add(&rig, "Kubernetes, stock scheduler", stock, &mut results).await;
     });
+    results
+}
+
+/// On clusters of OpenShift and of HyperShift, one after the other.
+fn on_openshift() -> Results {
+    let mut results = Results::default();
     let reboots = "--label-filter=openshift||feature:tlscompliance||feature:rte||upgrade";
     play(Platform::OpenShift, async |rig| add(&rig, "OpenShift", reboots, &mut results).await);
     let hosted = "--label-filter=hypershift";
     play(Platform::HyperShift, async |rig| add(&rig, "HyperShift", hosted, &mut results).await);
-    results.write();
+    results
 }
 
 /// Adds a run, in which nothing may fail.

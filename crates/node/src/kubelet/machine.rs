@@ -6,7 +6,6 @@
 use serde::{Deserialize, Serialize};
 use topology::cpuset::CpuSet;
 use topology::kubelet::machine::{Cpu, Machine, MachineError, MachineZone};
-use topology::quantity::{Format, Quantity};
 use topology::resource::{ResourceName, ResourceNameError};
 
 /// cAdvisor's MachineInfo, as far as resource managers read it.
@@ -110,7 +109,7 @@ impl MachineInfo {
         for node in &self.topology {
             let hugepages = node.hugepages.iter().flatten().map(|pages| {
                 Ok((
-                    hugepages(pages.page_size)?,
+                    ResourceName::hugepages(pages.page_size.saturating_mul(1024))?,
                     pages.num_pages.saturating_mul(pages.page_size.saturating_mul(1024)),
                 ))
             });
@@ -131,15 +130,6 @@ impl MachineInfo {
         }
         Ok(Machine::new(zones, &cpus)?)
     }
-}
-
-/// `hugepages-2Mi` for 2048 KiB.
-///
-/// # Errors
-/// When the process has seen too many names.
-pub fn hugepages(page_kib: u64) -> Result<ResourceName, ResourceNameError> {
-    let bytes = i64::try_from(page_kib.saturating_mul(1024)).unwrap_or(i64::MAX);
-    ResourceName::new(&format!("hugepages-{}", Quantity::from_i64(bytes, Format::BinarySI)))
 }
 
 /// The machine whose kernel's files are at `sysfs`. Caches count where a socket has several, as for cAdvisor.
