@@ -57,7 +57,7 @@ pub(super) fn svg(rows: &[Row]) -> String {
         },
         Panel {
             left: 550.0,
-            title: "admit() over CPUs of 2 zones, and over zones of 512 CPUs",
+            title: "admit() by CPUs (2 zones) and by zones (512 CPUs)",
             unit: "",
             powers: (3, 6),
             lines: vec![
