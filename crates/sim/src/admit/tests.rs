@@ -117,7 +117,8 @@ fn wrong_input_names_file_and_field() {
     assert!(error(&["--pods", &path("pods")]).contains("CPU 0 is listed twice"));
 }
 
-/// What is replaced in which file, and what is said then: the message names the file and the field, or is the kubelet's.
+/// What is replaced in which file, and what is said then: the message names the file and the field, or is the
+/// kubelet's.
 #[test]
 fn every_kind_of_wrong_input_has_one_clear_line() {
     let cases: &[(&str, &str, &str, &str)] = &[

@@ -1,6 +1,7 @@
 //! The chart of growth: time of one call over zones, and over CPUs.
 //!
-//! In: rows of the benchmark. Out: an SVG document. Both axes are logarithmic, so a straight line is a power of the size.
+//! In: rows of the benchmark. Out: an SVG document. Both axes are logarithmic, so a straight line is a power of the
+//! size.
 
 use std::fmt::Write as _;
 
