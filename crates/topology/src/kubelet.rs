@@ -7,8 +7,8 @@
 //! A [`Kubelet`] is one configuration on one machine and never changes; a [`NodeState`] is what its managers know, and
 //! [`admit`] changes it as the kubelet would. Each manager is a module: [`cpu_manager`], [`memory_manager`],
 //! [`device_manager`], [`topology_manager`]; each names the kubelet's functions that it mirrors. `cargo xtask
-//! differential` compares the whole with the kubelet's own packages. [`zone_table`] is the projection on counts by zone,
-//! which answers most questions faster.
+//! differential` compares the whole with the kubelet's own packages. [`zone_table`] is the projection on counts by
+//! zone, which answers most questions faster.
 //!
 //! # Example
 //! One zone of two cores with two threads each; CPU 0 is reserved. An init container of one CPU and a container of two

@@ -16,6 +16,7 @@ use runtime::stderr;
 use runtime::stdout::print;
 use runtime::yaml::{self, Mode, dump};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use topology::kubelet::Kubelet;
 use topology::kubelet::device_manager::Lowest;
@@ -27,6 +28,9 @@ use super::verdict::{ContainerVerdict, Verdict};
 
 /// The greatest size of a machine's, devices' or session's file.
 const MAX_BYTES: u64 = 64 << 20;
+
+/// The exit code for files that cannot be read.
+const WRONG_INPUT: u8 = 2;
 
 /// Tell what a kubelet would do with pods: admit each, with CPUs, memory and devices of its containers, or reject it,
 /// and why. Nothing runs; the answer is the model's that the scheduler and the simulator share.
@@ -80,10 +84,18 @@ struct PodResult {
 
 /// Runs the command.
 ///
+/// Wrong input is told on standard error, with file and field, and the exit code is [`WRONG_INPUT`].
+///
 /// # Errors
-/// When a file is invalid (file and field are named), or the output cannot be written.
+/// When the output cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (text, rejected) = answer(args)?;
+    let (text, rejected) = match answer(args) {
+        Ok(answer) => answer,
+        Err(error) => {
+            stderr::line(format_args!("error: {error:#}"));
+            return Ok(ExitCode::from(WRONG_INPUT));
+        }
+    };
     print(&text)?;
     Ok(if rejected { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -111,7 +123,7 @@ fn start(args: &Args) -> anyhow::Result<Option<Model>> {
     let machine = match (&args.sysfs, &args.machine) {
         (Some(dir), _) => of_sysfs(&Sysfs::new(dir)).with_context(|| format!("{}", dir.display()))?,
         (None, Some(file)) => {
-            let info: MachineInfo = yaml::read_file(file, Mode::Lenient, MAX_BYTES)?;
+            let info: MachineInfo = read(file)?;
             info.machine().with_context(|| format!("{}", file.display()))?
         }
         (None, None) => of_sysfs(&Sysfs::new("/sys")).context("/sys")?,
@@ -124,18 +136,27 @@ fn start(args: &Args) -> anyhow::Result<Option<Model>> {
         )?,
     };
     let devices: Vec<Plugin> = match &args.devices {
-        Some(file) => yaml::read_file(file, Mode::Lenient, MAX_BYTES)?,
+        Some(file) => read(file)?,
         None => Vec::new(),
     };
     let machine = Arc::new(machine);
     let profile = profile(&configuration, args.kubelet_version, &machine);
     match profile.and_then(|profile| Kubelet::new(machine, profile)) {
-        Ok(kubelet) => Ok(Some(Model::new(kubelet, &devices)?)),
+        Ok(kubelet) => {
+            let file = args.devices.as_deref().unwrap_or(Path::new("devices"));
+            Ok(Some(Model::new(kubelet, &devices).with_context(|| format!("{}", file.display()))?))
+        }
         Err(refusal) => {
             stderr::line(format_args!("the kubelet refuses to start: {refusal}"));
             Ok(None)
         }
     }
+}
+
+/// Reads a document. An error names the file, and the field by its path.
+fn read<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
+    let value: Value = yaml::read_file(file, Mode::Lenient, MAX_BYTES)?;
+    serde_path_to_error::deserialize(value).with_context(|| format!("{}", file.display()))
 }
 
 /// Pods without a UID get their place in the file.
@@ -152,7 +173,7 @@ fn admit(model: &mut Model, at: usize, pod: &Value) -> anyhow::Result<PodResult>
 }
 
 fn replay(file: &Path, minor: Minor) -> anyhow::Result<Vec<PodResult>> {
-    let session: Session = yaml::read_file(file, Mode::Lenient, MAX_BYTES)?;
+    let session: Session = read(file)?;
     let mut model = match Model::start(&session, minor)? {
         Ok(model) => model,
         Err(refused) => bail!("the kubelet refuses to start: {}", refused.error),

@@ -69,13 +69,13 @@ const DUMP: &str = "\
 apiVersion: v1
 kind: List
 items:
-- {apiVersion: v1, kind: Node, metadata: {name: n}, status: {allocatable: {cpu: \"8\", memory: 8Gi, pods: \"110\"}, capacity: {cpu: \"8\"}}}
+- {apiVersion: v1, kind: Node, metadata: {name: node-1}, status: {allocatable: {cpu: \"8\", memory: 8Gi, pods: \"110\"}, capacity: {cpu: \"8\"}}}
 - apiVersion: topology.node.k8s.io/v1alpha2
   kind: NodeResourceTopology
-  metadata: {name: n}
+  metadata: {name: node-1}
   topologyPolicies: [SingleNUMANodeContainerLevel]
   zones: [{name: node-0, type: Node, resources: [{name: cpu, capacity: \"8\", allocatable: \"8\", available: \"8\"}]}]
-- {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: d, uid: u}, spec: {nodeName: n, containers: [{name: c}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: d, uid: u}, spec: {nodeName: node-1, containers: [{name: c}]}}
 ";
 
 /// Every parser.
@@ -108,11 +108,19 @@ pub(super) const TARGETS: &[Target] = &[
         read: |text| Fingerprint::parse(text).is_ok(),
     },
     Target {
-        name: "placements",
-        seeds: &["!", "!!\"", "#$%"],
-        read: |text| {
-            let _ = spread::decode(text);
-            leb89::read(text).all(|number| number.is_ok())
+        name: "numbers of placements",
+        seeds: &["Of!~e", "gff!"],
+        read: |text| leb89::read(text).all(|number| number.is_ok()),
+    },
+    Target {
+        name: "placements in several zones",
+        seeds: &["v1 000000000000029e=0:4+1:12", "v1 029ec313dc36ba9c=0:4+1:4 3a90e1ffc72f1ae6=0:2+1:0"],
+        read: |text| match spread::decode(text) {
+            Ok(placements) => {
+                spread::encode(placements).is_ok_and(|again| again == text)
+                    || panic!("{text} is not canonical")
+            }
+            Err(_) => false,
         },
     },
     Target {
@@ -122,7 +130,7 @@ pub(super) const TARGETS: &[Target] = &[
     },
     Target {
         name: "duration",
-        seeds: &["1h2m3.5s", "10ms", "-0", "1µs"],
+        seeds: &["1h2m3.5s", "10ms", "1s"],
         read: |text| {
             let _ = api::goduration::GoDuration::parse_std(text);
             api::goduration::GoDuration::parse(text).is_ok()

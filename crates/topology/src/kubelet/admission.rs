@@ -1,8 +1,8 @@
 //! The order in which a kubelet asks its managers about a pod.
 //!
 //! In: a kubelet, a pod, and what the managers have handed out: exactly ([`Exact`]), or as counts
-//! ([`crate::kubelet::zone_table`]). Out: the pod has what it gets, or the first reason against it. Never: the choice of a
-//! CPU, a zone or a device.
+//! ([`crate::kubelet::zone_table`]). Out: the pod has what it gets, or the first reason against it. Never: the choice
+//! of a CPU, a zone or a device.
 //!
 //! Source: kubelet 1.34 to 1.37 `topologymanager/scope_*.go`, `NewMainKubelet`.
 

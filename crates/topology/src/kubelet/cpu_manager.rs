@@ -110,8 +110,9 @@ impl StaticPolicy {
         self.options
     }
 
-    /// Whether the number of CPUs that are taken is always the number asked for, if there are so many. Not so on machines
-    /// whose cores or sockets have different sizes, or lie across each other: the kubelet computes with mean sizes.
+    /// Whether the number of CPUs that are taken is always the number asked for, if there are so many. Not so on
+    /// machines whose cores or sockets have different sizes, or lie across each other: the kubelet computes with mean
+    /// sizes.
     pub(crate) fn is_regular(&self) -> bool {
         self.is_regular
     }

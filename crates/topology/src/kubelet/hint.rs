@@ -134,9 +134,9 @@ impl ZoneMask {
     }
 }
 
-/// The first set of `size` zones that is accepted, in the order of [`ZoneMask::subsets`]. `may_lead` says of chosen zones
-/// and of others, of which a number is still to be chosen, whether they can become such a set; sets of which it denies a
-/// part are not looked at.
+/// The first set of `size` zones that is accepted, in the order of [`ZoneMask::subsets`]. `may_lead` says of chosen
+/// zones and of others, of which a number is still to be chosen, whether they can become such a set; sets of which it
+/// denies a part are not looked at.
 pub(crate) fn first_set(
     domain: ZoneMask,
     size: u32,

@@ -297,8 +297,8 @@ impl StaticPolicy {
         Ok(())
     }
 
-    /// The blocks that a pod gets as a whole; `None` if it takes no part. The kubelet logs an amount that is no whole number
-    /// of bytes, and goes on.
+    /// The blocks that a pod gets as a whole; `None` if it takes no part. The kubelet logs an amount that is no whole
+    /// number of bytes, and goes on.
     ///
     /// # Errors
     /// [`Rejection`] with the kubelet's reason.

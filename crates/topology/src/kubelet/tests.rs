@@ -107,9 +107,9 @@ proptest! {
         }
     }
 
-    /// A pod of one container that is admitted on a node is admitted as well when another pod has left it. The exceptions
-    /// are pods of several containers ([`more_room_can_be_worse_for_several_containers`]) and pods that are managed as a
-    /// whole, which are such pods too.
+    /// A pod of one container that is admitted on a node is admitted as well when another pod has left it. The
+    /// exceptions are pods of several containers ([`more_room_can_be_worse_for_several_containers`]) and pods that are
+    /// managed as a whole, which are such pods too.
     #[test]
     fn more_room_is_never_worse_for_one_container(scene in scenes()) {
         let Some(kubelet) = scene.kubelet() else { return Ok(()) };

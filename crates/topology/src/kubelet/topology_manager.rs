@@ -4,10 +4,10 @@
 //! and whether the policy admits it. Never: an amount, a CPU or a device.
 //!
 //! Source: kubelet 1.34 to 1.37 `topologymanager` (`HintMerger.Merge`, `filterProvidersHints`, `policy_*.go`). The
-//! kubelet builds every combination of hints, which is exponential in zones and resources. The best combination follows
-//! a total order, so this module walks sets of zones in that order instead, and stops at the first that all prefer. Sets
-//! that hold too little whatever is added to them are not walked. Only under `best-effort`, and only when no set is
-//! preferred, are the combinations built, each resulting set of zones once.
+//! kubelet builds every combination of hints, which is exponential in zones and resources. The best combination
+//! follows a total order, so this module walks sets of zones in that order instead, and stops at the first that all
+//! prefer. Sets that hold too little whatever is added to them are not walked. Only under `best-effort`, and only when
+//! no set is preferred, are the combinations built, each resulting set of zones once.
 
 use smallvec::SmallVec;
 
@@ -24,7 +24,8 @@ pub trait HintSource {
     /// Whether these zones, a non-empty part of the domain, hold what is asked for.
     fn satisfies(&self, zones: ZoneMask) -> bool;
 
-    /// Whether the chosen zones with `count` of the others may satisfy. True where a set of them does; a guess otherwise.
+    /// Whether the chosen zones with `count` of the others may satisfy. True where a set of them does; a guess
+    /// otherwise.
     fn may_satisfy(&self, chosen: ZoneMask, others: ZoneMask, count: u32) -> bool;
 
     /// The size of the smallest sets of zones that could hold what is asked for if nothing were in use.

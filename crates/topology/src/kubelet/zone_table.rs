@@ -1,11 +1,12 @@
 //! What is free on a node as counts by zone, and whether a pod fits them: yes, no, or not to be said without ids.
 //!
-//! In: a [`NodeState`], projected; a pod. Out: [`Fit`]. Never: an answer that [`admit`](super::admit) contradicts, nor a
-//! CPU or a device.
+//! In: a [`NodeState`], projected; a pod. Out: [`Fit`]. Never: an answer that [`admit`](super::admit) contradicts, nor
+//! a CPU or a device.
 //!
-//! The rules are those of [`admit`](super::admit): the same order of managers, the same hints and the same merge run over
-//! counts instead of ids. Memory is counted by zone in the kubelet itself, so for memory nothing is lost. For CPUs and devices
-//! the answer is [`Fit::Undetermined`] where the next step depends on which of them an earlier one took:
+//! The rules are those of [`admit`](super::admit): the same order of managers, the same hints and the same merge run
+//! over counts instead of ids. Memory is counted by zone in the kubelet itself, so for memory nothing is lost. For
+//! CPUs and devices the answer is [`Fit::Undetermined`] where the next step depends on which of them an earlier one
+//! took:
 //!
 //! - a container after one whose CPUs or devices came from several zones, and that has to be aligned as well;
 //! - CPUs on machines with uneven cores or sockets, where the kubelet computes with means;
@@ -69,8 +70,8 @@ use crate::resource::ResourceName;
 pub enum Fit {
     /// It would.
     Yes,
-    /// It would not, for this reason. Amounts in it are exact, but for CPUs after earlier containers of the pod, and CPUs
-    /// under `best-effort`.
+    /// It would not, for this reason. Amounts in it are exact, but for CPUs after earlier containers of the pod, and
+    /// CPUs under `best-effort`.
     No(Rejection),
     /// Counts cannot tell. [`admit`](super::admit) can.
     Undetermined,
@@ -165,8 +166,8 @@ impl ZoneTable {
 
 /// Whether a kubelet in this state would admit a pod that it does not know yet. The table must be of the same kubelet.
 ///
-/// Cost: that of [`merge`](super::topology_manager::merge) for each container, or once under the scope `pod`. Nothing is
-/// allocated for pods of one container; for others nothing once `scratch` has its size.
+/// Cost: that of [`merge`](super::topology_manager::merge) for each container, or once under the scope `pod`. Nothing
+/// is allocated for pods of one container; for others nothing once `scratch` has its size.
 #[must_use]
 pub fn fits(kubelet: &Kubelet, table: &ZoneTable, pod: &Pod, scratch: &mut Scratch) -> Fit {
     let managers = Counted::new(kubelet, table, pod, scratch);

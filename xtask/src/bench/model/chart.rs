@@ -1,6 +1,7 @@
 //! The chart of growth: time of one call over zones, and over CPUs.
 //!
-//! In: rows of the benchmark. Out: an SVG document. Both axes are logarithmic, so a straight line is a power of the size.
+//! In: rows of the benchmark. Out: an SVG document. Both axes are logarithmic, so a straight line is a power of the
+//! size.
 
 use std::fmt::Write as _;
 
@@ -57,7 +58,7 @@ pub(super) fn svg(rows: &[Row]) -> String {
         },
         Panel {
             left: 550.0,
-            title: "admit() over CPUs of 2 zones, and over zones of 512 CPUs",
+            title: "admit() by CPUs (2 zones) and by zones (512 CPUs)",
             unit: "",
             powers: (3, 6),
             lines: vec![

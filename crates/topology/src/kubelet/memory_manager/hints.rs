@@ -38,8 +38,8 @@ impl<'a> MemoryHints<'a> {
         Self { policy, counts, reusable: counts.reusable(uid), request, lowest: None }
     }
 
-    /// Whether any set of zones will do. Such a set is one zone, a group of zones, or a part of the zones that nothing is
-    /// in. Cost: zones x types.
+    /// Whether any set of zones will do. Such a set is one zone, a group of zones, or a part of the zones that nothing
+    /// is in. Cost: zones x types.
     pub(super) fn is_possible(&mut self) -> bool {
         let all = self.domain();
         if self.policy.is_over_reserved {

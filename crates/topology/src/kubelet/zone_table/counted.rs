@@ -1,7 +1,7 @@
 //! The managers of a kubelet over counts.
 //!
-//! In: a [`ZoneTable`], which stays as it is, and a scratch that takes its place as soon as a container has got something
-//! and others follow. Out: hints and allocations as the kubelet's, or [`Stop::Unknown`].
+//! In: a [`ZoneTable`], which stays as it is, and a scratch that takes its place as soon as a container has got
+//! something and others follow. Out: hints and allocations as the kubelet's, or [`Stop::Unknown`].
 
 use std::borrow::Cow;
 use std::cell::Cell;

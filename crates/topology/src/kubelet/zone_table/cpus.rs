@@ -1,7 +1,8 @@
 //! Free CPUs by zone, as one admission changes them.
 //!
-//! In: a state of the CPU manager, then numbers of CPUs that are taken near some zones. Out: the same numbers, as long as
-//! they can be known without ids. Never: a number that may be wrong; `is_known` says when zones are not known any more.
+//! In: a state of the CPU manager, then numbers of CPUs that are taken near some zones. Out: the same numbers, as long
+//! as they can be known without ids. Never: a number that may be wrong; `is_known` says when zones are not known any
+//! more.
 
 use crate::kubelet::Kubelet;
 use crate::kubelet::cpu_manager::{CpuState, StaticPolicy};

@@ -119,8 +119,8 @@ impl DeviceCounts {
         }
     }
 
-    /// How many of `count` devices come from each group, given what groups offer. Known if all are taken, or if one group
-    /// offers any.
+    /// How many of `count` devices come from each group, given what groups offer. Known if all are taken, or if one
+    /// group offers any.
     fn split(
         &mut self,
         count: usize,
