@@ -117,7 +117,7 @@ async fn fill(f: &Fixture, class: &str) -> Result<(Amounts, Vec<PodRef>)> {
 }
 
 fn known(name: ResourceName) -> bool {
-    matches!(name, ResourceName::CPU | ResourceName::MEMORY)
+    [ResourceName::CPU, ResourceName::MEMORY].contains(&name)
 }
 
 /// A part of the target's room.

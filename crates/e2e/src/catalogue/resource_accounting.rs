@@ -36,7 +36,7 @@ pub(super) fn specs() -> Vec<Spec> {
 /// What the target has in all, without what its pods request.
 fn room(f: &Fixture) -> Result<Amounts> {
     let target = f.target()?;
-    let known = |name| matches!(name, ResourceName::CPU | ResourceName::MEMORY);
+    let known = |name| [ResourceName::CPU, ResourceName::MEMORY].contains(&name);
     let cpus = ResourceName::CPU.base_units();
     let room = target.allocatable.clone().only(known).minus(&target.base_load);
     let whole = room.get(ResourceName::CPU) / cpus * cpus;

@@ -78,7 +78,7 @@ async fn larger_than_zones(f: Fixture, owner: Owner) -> Result {
 async fn whole_node(f: Fixture, owner: Owner) -> Result {
     let largest =
         f.nodes().iter().map(|node| node.allocatable.clone()).reduce(|a, b| a.max(&b)).unwrap_or_default();
-    let whole = largest.only(|name| matches!(name, ResourceName::CPU | ResourceName::MEMORY));
+    let whole = largest.only(|name| [ResourceName::CPU, ResourceName::MEMORY].contains(&name));
     for pod in make(&f, owner, f.pod("p").guaranteed(&whole)).await? {
         f.unschedulable(&pod).await?;
     }
