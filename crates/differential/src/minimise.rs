@@ -38,18 +38,19 @@ fn candidates(session: &Session) -> Vec<Session> {
         candidate.devices.remove(at);
         smaller.push(candidate);
     }
-    for (at, step) in session.steps.iter().enumerate() {
+    for step in &session.steps {
         let Step::Admit { pod } = step else { continue };
         for list in ["initContainers", "containers"] {
-            for index in 0..pod["spec"][list].as_array().map_or(0, Vec::len) {
+            let containers = pod["spec"][list].as_array().map(Vec::as_slice).unwrap_or_default();
+            for container in containers.iter().filter(|_| list == "initContainers" || containers.len() > 1) {
                 let mut candidate = session.clone();
-                if let Step::Admit { pod } = &mut candidate.steps[at]
-                    && let Some(containers) = pod["spec"][list].as_array_mut()
-                    && (list == "initContainers" || containers.len() > 1)
-                {
-                    containers.remove(index);
-                    smaller.push(candidate);
+                let pods = candidate.steps.iter_mut().filter_map(Step::pod_mut);
+                for other in pods.filter(|other| other["metadata"]["uid"] == pod["metadata"]["uid"]) {
+                    if let Some(containers) = other["spec"][list].as_array_mut() {
+                        containers.retain(|other| other["name"] != container["name"]);
+                    }
                 }
+                smaller.push(candidate);
             }
         }
     }

@@ -184,7 +184,7 @@ pub fn admit(
     pod: &Pod,
     choice: &dyn Choice,
 ) -> Result<Allocation, Rejection> {
-    let managers = Exact { kubelet, state, pod, choice, ready: true };
+    let managers = Exact { kubelet, state, pod, choice, ready: true, resizes: false };
     let mut admission = Admission { kubelet, pod, managers };
     match admission.admit() {
         Ok(hint) => admission.start_devices(hint),
@@ -241,7 +241,7 @@ impl NodeState {
         self.pods.clear();
         let mut rejected = Vec::new();
         for pod in pods {
-            let managers = Exact { kubelet, state: self, pod, choice, ready: false };
+            let managers = Exact { kubelet, state: self, pod, choice, ready: false, resizes: false };
             if let Err(rejection) = (Admission { kubelet, pod, managers }).admit() {
                 self.remove(&pod.uid);
                 rejected.push((pod.uid.clone(), rejection));

@@ -84,6 +84,14 @@ pub enum Step {
 }
 
 impl Step {
+    /// The pod that the step brings or changes.
+    pub fn pod_mut(&mut self) -> Option<&mut Value> {
+        match self {
+            Self::Admit { pod } | Self::Resize { pod } => Some(pod),
+            Self::Remove { .. } | Self::Restart => None,
+        }
+    }
+
     /// The step as the oracle reads it.
     #[must_use]
     pub fn request(&self) -> Value {

@@ -11,6 +11,7 @@ use crate::kubelet::device_manager::Choice;
 use crate::kubelet::hint::Hint;
 use crate::kubelet::hint_source::{HintList, Source};
 use crate::kubelet::pod::{Container, Pod};
+use crate::kubelet::profile::Minor;
 use crate::kubelet::rejection::Rejection;
 use crate::kubelet::topology_manager::{Hints, merge};
 use crate::kubelet::{Kubelet, NodeState, memory_manager};
@@ -24,6 +25,11 @@ pub(crate) type Asker<'a> = Option<&'a Container>;
 pub(crate) trait Managers {
     /// Why an admission ends early.
     type Stop: From<Rejection>;
+
+    /// Whether they only look on: CPUs, memory and devices stay as they are.
+    fn is_idle(&self) -> bool {
+        false
+    }
 
     /// Gives back what ended pods hold.
     fn sweep(&mut self);
@@ -112,7 +118,7 @@ impl<M: Managers> Admission<'_, M> {
     }
 
     fn is_managed(&self) -> bool {
-        !self.pod.is_left_alone(&self.kubelet.profile)
+        !self.pod.is_left_alone(&self.kubelet.profile) && !self.managers.is_idle()
     }
 
     fn misaligned(&self) -> Rejection {
@@ -139,9 +145,9 @@ impl<M: Managers> Admission<'_, M> {
 
     /// The device manager hands out nothing to pods as a whole.
     fn allocate_pod(&mut self, hint: Hint) -> Result<(), M::Stop> {
-        let kubelet = self.kubelet;
-        self.managers.allocate_cpus(kubelet.cpus.as_ref(), None, hint)?;
-        self.managers.allocate_memory(kubelet.memory.as_ref(), None, hint)
+        let (kubelet, managed) = (self.kubelet, self.is_managed());
+        self.managers.allocate_cpus(kubelet.cpus.as_ref().filter(|_| managed), None, hint)?;
+        self.managers.allocate_memory(kubelet.memory.as_ref().filter(|_| managed), None, hint)
     }
 
     fn container_hints<'a>(&'a self, container: &'a Container) -> HintList<'a> {
@@ -187,10 +193,17 @@ pub(crate) struct Exact<'a> {
     pub choice: &'a dyn Choice,
     /// Managers may give back what ended pods hold. Not so while a restarted kubelet does not know its pods yet.
     pub ready: bool,
+    /// The pod is there already, and is resized.
+    pub resizes: bool,
 }
 
 impl Managers for Exact<'_> {
     type Stop = Rejection;
+
+    /// Since 1.37 CPU, memory and device manager do nothing about a resize (`lifecycle.ResizeOperation`).
+    fn is_idle(&self) -> bool {
+        self.resizes && self.kubelet.profile.minor >= Minor::V37
+    }
 
     fn sweep(&mut self) {
         if self.ready {
@@ -229,6 +242,9 @@ impl Managers for Exact<'_> {
     }
 
     fn allocate_devices(&mut self, container: &Container, hint: Hint) -> Result<(), Rejection> {
+        if self.is_idle() {
+            return Ok(());
+        }
         if self.ready && self.state.devices.serves_any(&container.devices) {
             self.state.devices.sweep();
         }

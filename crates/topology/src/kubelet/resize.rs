@@ -8,6 +8,9 @@
 //! Guaranteed pods. All others change the node's totals only. The alpha gates
 //! `InPlacePodVerticalScalingExclusiveCPUs` and `...ExclusiveMemory` are not modelled.
 //!
+//! Up to 1.36 the managers are asked as at an admission: memory of finished init containers is taken once more. Since
+//! 1.37 they leave a resize alone.
+//!
 //! Source: kubelet 1.36 `allocation_manager.go`, `allocation/handlers.go`; up to 1.35 `canResizePod`.
 
 use std::cmp::Ordering;
@@ -77,7 +80,7 @@ pub fn resize(
     if kubelet.profile().minor < Minor::V36 {
         check_capacity(kubelet, desired)?;
     }
-    let managers = Exact { kubelet, state, pod: desired, choice, ready: true };
+    let managers = Exact { kubelet, state, pod: desired, choice, ready: true, resizes: true };
     Admission { kubelet, pod: desired, managers }.admit()?;
     Ok(())
 }
