@@ -76,8 +76,8 @@ pub(crate) struct Admission<'a, M> {
 }
 
 impl<M: Managers> Admission<'_, M> {
-    /// The managers first, then the node's totals (kubelet 1.36 `NewMainKubelet`, the order of `admitHandlers`). Returns
-    /// the alignment of the pod as a whole; none under the scope `container`.
+    /// The managers first, then the node's totals (kubelet 1.36 `NewMainKubelet`, the order of `admitHandlers`).
+    /// Returns the alignment of the pod as a whole; none under the scope `container`.
     pub(crate) fn run(&mut self) -> Result<Hint, M::Stop> {
         let hint = self.align()?;
         self.managers.check_totals()?;
