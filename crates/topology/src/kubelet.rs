@@ -174,7 +174,7 @@ impl Kubelet {
 /// Decides about a pod and changes the state accordingly. `choice` names devices where the kubelet has a choice. All
 /// containers of an admitted pod count as started.
 ///
-/// Cost: containers x resources x the sets of zones that [`merge`] looks at.
+/// Cost: containers x resources x the sets of zones that [`merge`](topology_manager::merge) looks at.
 ///
 /// # Errors
 /// [`Rejection`] with the kubelet's reason and message; the state is then what the kubelet's next admission finds.

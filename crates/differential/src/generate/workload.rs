@@ -34,7 +34,8 @@ pub(super) fn steps(
     kubelet: &Value,
     devices: &[Plugin],
 ) -> Vec<Step> {
-    let thorough = dice.percent(3);
+    // One resource more multiplies the kubelet's combinations by its sets of zones.
+    let thorough = machine.topology.len() <= 5 && dice.percent(3);
     let sizes = sizes(machine, kubelet, devices, thorough);
     let count = if thorough { dice.between(4, 12) } else { dice.between(20, 90) };
     let mut steps = Vec::new();

@@ -84,7 +84,7 @@ struct PodResult {
 
 /// Runs the command.
 ///
-/// Wrong input is told on standard error, with file and field, and the exit code is [`WRONG_INPUT`].
+/// Wrong input is told on standard error, with file and field, and the exit code is 2.
 ///
 /// # Errors
 /// When the output cannot be written.
