@@ -50,13 +50,14 @@ pub struct Failure {
     pub came_back: bool,
 }
 
-/// Searches. `progress` is told the tally now and then.
+/// Searches. `progress` is told the tally after each session, `failed` each failure as soon as it is made small.
 ///
 /// # Errors
 /// When an oracle cannot be started, ends early, or answers something that cannot be read.
 pub fn search(
     options: &Options,
     progress: &(dyn Fn(&Tally) + Sync),
+    failed: &(dyn Fn(&Failure) + Sync),
 ) -> anyhow::Result<(Tally, Vec<Failure>)> {
     let shared = Shared {
         options,
@@ -64,6 +65,7 @@ pub fn search(
         stop: AtomicBool::new(false),
         found: Mutex::new((Tally::default(), Vec::new())),
         progress,
+        failed,
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..options.workers.max(1)).map(|_| scope.spawn(|| shared.work())).collect();
@@ -82,6 +84,7 @@ struct Shared<'a> {
     stop: AtomicBool,
     found: Mutex<(Tally, Vec<Failure>)>,
     progress: &'a (dyn Fn(&Tally) + Sync),
+    failed: &'a (dyn Fn(&Failure) + Sync),
 }
 
 impl Shared<'_> {
@@ -99,6 +102,7 @@ impl Shared<'_> {
                 && let Some(difference) = difference
             {
                 let failure = self.small(&mut oracle, number, session, difference)?;
+                (self.failed)(&failure);
                 self.found.lock().unwrap_or_else(PoisonError::into_inner).1.push(failure);
             }
         }

@@ -43,7 +43,7 @@ fn the_kubelets_own_packages_agree() {
         program,
         workers: 2,
     };
-    let (tally, failures) = search(&options, &|_| {}).unwrap();
+    let (tally, failures) = search(&options, &|_| {}, &|_| {}).unwrap();
     println!(
         "differential: {} admissions by kubelet {}, seed {}: {} mismatches; {} rejected, {} over several zones, {} \
          restarts, {} resizes, {} sets of options, {} ended by chance",
