@@ -39,6 +39,8 @@ pub struct Container {
     pub requested_cpu: Quantity,
     /// The memory that the container requests.
     pub requested_memory: Quantity,
+    /// The limits of CPU and memory. They decide nothing, but a resize may change them alone.
+    pub limits: [Quantity; 2],
 }
 
 /// A pod, prepared for the admissions of kubelets with one profile.
@@ -112,6 +114,8 @@ impl Container {
             devices: devices(&request.limits),
             requested_cpu: find(&request.requests, ResourceName::CPU).unwrap_or_default(),
             requested_memory: find(&request.requests, ResourceName::MEMORY).unwrap_or_default(),
+            limits: [ResourceName::CPU, ResourceName::MEMORY]
+                .map(|name| find(&request.limits, name).unwrap_or_default()),
         }
     }
 }
