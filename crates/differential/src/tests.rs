@@ -1,16 +1,23 @@
 use std::path::Path;
+use std::time::Instant;
 
+use node::kubelet::machine::of_sysfs;
+use node::sysfs::Sysfs;
 use sim::admit::model::Model;
 use sim::admit::session::Step;
+use testkit::machine::Layout;
 use testkit::oracle::{Oracle, Release};
 use topology::cpuset::CpuSet;
 use topology::kubelet::device_manager::Lowest;
+use topology::kubelet::machine::Machine;
 use topology::kubelet::profile::Minor;
 
 use crate::case::Case;
 use crate::compare::compare;
-use crate::generate::session;
-use crate::search::{Options, ask, search};
+use crate::generate::{Runner, session};
+use crate::kubelets::Kubelets;
+use crate::respondent::Respondent as _;
+use crate::search::{Options, search};
 use crate::tally::Tally;
 
 fn minor(text: &str) -> Minor {
@@ -40,10 +47,56 @@ fn recorded_kubelets_are_understood() {
 #[test]
 fn the_kubelets_own_packages_agree() {
     let Ok(program) = Release::default().program() else { return };
-    let options = Options { seed: 36, admissions: 3_000, minor: Minor::V36, program, workers: 2 };
-    let (tally, failures) = search(&options, &|_| {}).unwrap();
+    let options = Options { workers: 2, ..Options::new(Runner::Oracle, Minor::V36, 36, 3_000) };
+    let (tally, failures) = search(&options, &|| Oracle::start(&program), &|_| {}).unwrap();
     assert_eq!((tally.mismatches, failures.len()), (0, 0), "{failures:#?}");
     assert!(tally.reasons.len() > 2 && tally.multi_zone > 0 && tally.restarts > 0, "{tally:?}");
+}
+
+/// A few lives of real kubelets. `ADMISSIONS` is how many admissions are compared, `SEED` the seed.
+#[test]
+fn real_kubelets_agree() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect(name));
+    let kubelets = Kubelets::start(&rig, None).unwrap();
+    let seed = number("SEED").unwrap_or(36);
+    let options = match number("ADMISSIONS") {
+        Some(admissions) => Options::new(Runner::Kubelets, Minor::V36, seed, admissions),
+        None => Options { workers: 2, ..Options::new(Runner::Kubelets, Minor::V36, seed, 40) },
+    };
+    let begun = Instant::now();
+    let (tally, failures) = search(&options, &|| Ok(kubelets.respondent()), &|_| {}).unwrap();
+    println!(
+        "kubelets: {} admissions on {} kubelets, {} restarts, {} differences in {} s",
+        tally.admissions,
+        tally.sessions,
+        tally.restarts,
+        tally.mismatches,
+        begun.elapsed().as_secs()
+    );
+    assert_eq!((tally.mismatches, failures.len()), (0, 0), "{failures:#?}");
+    assert!(tally.admitted > 5 && !tally.reasons.is_empty(), "{tally:?}");
+}
+
+/// The files of a machine say what the session says.
+#[test]
+fn machines_for_kubelets_are_found_in_their_files() {
+    for number in 0..300 {
+        let session = session(Runner::Kubelets, 5, number, Minor::V36);
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Layout::reported(&session.machine).write_to(folder.path()).unwrap();
+        let found = of_sysfs(&Sysfs::new(&tree.sys())).unwrap();
+        let machine = session.machine.machine().unwrap();
+        assert_eq!(found.cpus(), machine.cpus(), "session {number}");
+        for cpu in machine.cpus().iter() {
+            let of = |machine: &Machine| machine.cpu(cpu).map(|cpu| (cpu.zone, cpu.socket, cpu.core));
+            assert_eq!(of(&found), of(&machine), "session {number}");
+        }
+        let zones = |machine: &Machine| {
+            machine.zones().iter().map(|zone| (zone.id, zone.memory, zone.distances.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(zones(&found), zones(&machine), "session {number}");
+    }
 }
 
 /// A comparison that could not fail would be worth nothing.
@@ -52,8 +105,8 @@ fn a_wrong_model_is_found() {
     let Ok(program) = Release::default().program() else { return };
     let mut oracle = Oracle::start(&program).unwrap();
     let differs = (0..400).any(|number| {
-        let mut session = session(36, number, Minor::V36);
-        let answers = ask(&mut oracle, &session).unwrap();
+        let mut session = session(Runner::Oracle, 36, number, Minor::V36);
+        let answers = oracle.answers(&session).unwrap();
         // The model is told of other reserved CPUs than the kubelet.
         session.kubelet["reservedSystemCPUs"] = "".into();
         session.kubelet["kubeReserved"]["cpu"] = "4".into();
@@ -67,14 +120,14 @@ fn a_wrong_model_is_found() {
 fn what_pods_give_back_is_what_they_took() {
     let mut ended = 0;
     for number in 0..400 {
-        let session = session(7, number, Minor::V36);
+        let session = session(Runner::Oracle, 7, number, Minor::V36);
         let Ok(mut model) = Model::start(&session, Minor::V36).unwrap() else { continue };
         let empty = model.state().clone();
         for step in &session.steps {
             match step {
                 Step::Admit { pod } => drop(model.admit(pod, &Lowest).unwrap()),
                 Step::Remove { uid } => model.remove(uid),
-                Step::Restart => {} // A restart may take more than it gives back, as in the kubelet.
+                Step::Restart { .. } => {} // A restart may take more than it gives back, as in the kubelet.
             }
             let state = model.state();
             let mut known = state.cpus.shared.clone();

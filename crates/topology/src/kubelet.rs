@@ -60,7 +60,7 @@ use std::sync::Arc;
 
 use crate::cpuset::CpuSet;
 use crate::kubelet::cpu_manager::{CpuState, empty_shared_pool};
-use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices};
+use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices, Registration};
 use crate::kubelet::hint::{Hint, ZoneMask};
 use crate::kubelet::machine::Machine;
 use crate::kubelet::memory_manager::{Block, MemoryState};
@@ -264,7 +264,11 @@ impl Admission<'_> {
         if self.ready && state.devices.serves_any(&container.devices) {
             state.devices.sweep();
         }
-        state.devices.allocate(self.pod, container, hint.zones, self.choice)?;
+        if !self.ready && state.devices.is_kept(self.pod, container) {
+            state.devices.count_reusable(self.pod, container);
+        } else {
+            state.devices.allocate(self.pod, container, hint.zones, self.choice)?;
+        }
         if self.ready {
             state.cpus.sweep();
         }
@@ -371,7 +375,7 @@ impl NodeState {
 
     /// The kubelet restarts: what it keeps in memory only is gone, and it admits its pods again, in the order of their
     /// creation. Returns the pods that it rejects now. Meanwhile nothing is swept. Memory of finished init containers
-    /// is taken once more, as in the kubelet.
+    /// is taken once more, as in the kubelet. `plugins` says when device plugins register.
     ///
     /// # Errors
     /// [`Refusal`] if the kubelet does not start with what its managers hold.
@@ -379,6 +383,7 @@ impl NodeState {
         &mut self,
         kubelet: &Kubelet,
         pods: impl IntoIterator<Item = &'a Pod>,
+        plugins: Registration,
         choice: &dyn Choice,
     ) -> Result<Vec<(PodUid, Rejection)>, Refusal> {
         kubelet.cpus.iter().try_for_each(|cpus| cpus.check(&self.cpus))?;
@@ -387,12 +392,16 @@ impl NodeState {
         self.memory.restart();
         self.devices.restart();
         self.pods.clear();
+        let later = (plugins == Registration::AfterPods).then(|| self.devices.forget_lists());
         let mut rejected = Vec::new();
         for pod in pods {
             if let Err(rejection) = (Admission { kubelet, pod, choice, ready: false }).run(self) {
                 self.remove(&pod.uid);
                 rejected.push((pod.uid.clone(), rejection));
             }
+        }
+        if let Some(resources) = later {
+            self.devices.resources = resources;
         }
         Ok(rejected)
     }

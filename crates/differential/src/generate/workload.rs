@@ -3,7 +3,7 @@
 use node::kubelet::machine::{MachineInfo, hugepages};
 use serde_json::{Map, Value, json};
 
-use super::Dice;
+use super::{Dice, Runner};
 use sim::admit::session::{Plugin, Step};
 
 const MIB: u64 = 1 << 20;
@@ -25,15 +25,18 @@ struct Sizes<'a> {
     aligned: usize,
     memory_managed: bool,
     pod_level: bool,
+    /// Pods that are managed as a whole may have devices. A real kubelet hands these out when containers start.
+    late_devices: bool,
 }
 
 pub(super) fn steps(
     dice: &mut Dice,
+    runner: Runner,
     machine: &MachineInfo,
     kubelet: &Value,
     devices: &[Plugin],
 ) -> Vec<Step> {
-    let sizes = sizes(machine, kubelet, devices);
+    let sizes = sizes(runner, machine, kubelet, devices);
     let count = dice.between(20, 90);
     let mut steps = Vec::new();
     let mut alive: Vec<String> = Vec::new();
@@ -44,7 +47,9 @@ pub(super) fn steps(
             steps.push(Step::Remove { uid: alive.swap_remove(at) });
         }
         if dice.percent(2) {
-            steps.push(Step::Restart);
+            // A real kubelet may admit its pods before a plugin is back, or not: only the one can be made certain.
+            let late = dice.percent(30) || runner == Runner::Kubelets;
+            steps.push(Step::Restart { plugins: !late });
         }
         let uid = format!("u{number}");
         steps.push(Step::Admit { pod: pod(dice, &sizes, &uid) });
@@ -53,7 +58,12 @@ pub(super) fn steps(
     steps
 }
 
-fn sizes<'a>(machine: &MachineInfo, kubelet: &Value, devices: &'a [Plugin]) -> Sizes<'a> {
+fn sizes<'a>(
+    runner: Runner,
+    machine: &MachineInfo,
+    kubelet: &Value,
+    devices: &'a [Plugin],
+) -> Sizes<'a> {
     let cpus = |node: &node::kubelet::machine::Node| {
         node.cores.iter().flatten().map(|core| core.thread_ids.len() as u64).sum::<u64>()
     };
@@ -76,6 +86,7 @@ fn sizes<'a>(machine: &MachineInfo, kubelet: &Value, devices: &'a [Plugin]) -> S
         },
         memory_managed: kubelet["memoryManagerPolicy"] == "Static",
         pod_level: kubelet["featureGates"]["PodLevelResourceManagers"] == true,
+        late_devices: runner == Runner::Oracle,
     }
 }
 
@@ -108,7 +119,8 @@ fn pod(dice: &mut Dice, sizes: &Sizes<'_>, uid: &str) -> Value {
     if !init.is_empty() {
         spec["initContainers"] = json!(init);
     }
-    if dice.percent(if sizes.pod_level { 40 } else { 3 }) {
+    let whole = dice.percent(if sizes.pod_level { 40 } else { 3 });
+    if whole && (names.is_empty() || sizes.late_devices) {
         pod_level(dice, sizes, &mut spec);
     }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": uid, "namespace": "ns", "uid": uid}, "spec": spec})
@@ -139,7 +151,8 @@ fn pod_level(dice: &mut Dice, sizes: &Sizes<'_>, spec: &mut Value) {
             .flat_map(|list| spec[list].as_array().into_iter().flatten());
         all.map(|container| amount(&container["resources"]["limits"][name])).sum()
     };
-    let cpus = (sum("cpu") + dice.pick(&[0, 0, 1, 2, 3])).clamp(1, sizes.all_cpus.max(1));
+    // An API server takes no pod whose containers ask for more than the whole.
+    let cpus = (sum("cpu") + dice.pick(&[0, 0, 1, 2, 3])).min(sizes.all_cpus).max(sum("cpu")).max(1);
     let memory = sum("memory") + dice.pick(&[0, 0, 100, 1000]) + 1;
     let mut limits = Map::new();
     limits.insert("cpu".into(), json!(cpus.to_string()));
@@ -154,11 +167,14 @@ fn pod_level(dice: &mut Dice, sizes: &Sizes<'_>, spec: &mut Value) {
     spec["resources"] = json!({"limits": limits, "requests": limits});
 }
 
-/// Whole CPUs, mebibytes, or bytes, as this module writes them.
+/// Whole CPUs, mebibytes, or bytes, as this module writes them; parts of a CPU are rounded up.
 fn amount(value: &Value) -> u64 {
     let text = value.as_str().unwrap_or("0");
-    let number = |text: &str| text.parse().unwrap_or(1);
-    text.strip_suffix("Mi").map_or_else(|| number(text), number)
+    let number = |text: &str| text.parse::<u64>().unwrap_or(1);
+    match text.strip_suffix('m') {
+        Some(milli) => number(milli).div_ceil(1000),
+        None => text.strip_suffix("Mi").map_or_else(|| number(text), number),
+    }
 }
 
 /// What the containers of a pod have in common.

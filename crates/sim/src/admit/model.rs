@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use node::kubelet::profile::profile;
-use topology::kubelet::device_manager::{Choice, Device, DeviceIds, Preference, Resource};
+use topology::kubelet::device_manager::{Choice, Device, DeviceIds, Preference, Registration, Resource};
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::memory_manager::Block;
 use topology::kubelet::pod::Pod;
@@ -108,8 +108,8 @@ impl Model {
     }
 
     /// The kubelet restarts.
-    pub fn restart(&mut self, choice: &dyn Choice) -> Restarted {
-        let rejected = match self.state.restart(&self.kubelet, &self.pods, choice) {
+    pub fn restart(&mut self, plugins: Registration, choice: &dyn Choice) -> Restarted {
+        let rejected = match self.state.restart(&self.kubelet, &self.pods, plugins, choice) {
             Ok(rejected) => rejected,
             Err(refusal) => return Restarted { error: refusal.to_string(), ..Restarted::default() },
         };
@@ -151,6 +151,12 @@ impl Model {
     }
 }
 
+/// When plugins register with a kubelet that restarts, from a step of a session.
+#[must_use]
+pub fn registration(before_pods: bool) -> Registration {
+    if before_pods { Registration::BeforePods } else { Registration::AfterPods }
+}
+
 fn read_pod(kubelet: &Kubelet, pod: &serde_json::Value) -> anyhow::Result<Pod> {
     let wire: WirePod = serde::Deserialize::deserialize(pod).context("pod")?;
     let request = api::convert::whole_pod_request(&wire)?;
@@ -173,6 +179,7 @@ fn resource(plugin: &Plugin) -> Resource {
             None => Preference::None,
             Some(Preferred::First) => Preference::First,
             Some(Preferred::Last) => Preference::Last,
+            Some(Preferred::Own) => Preference::Own,
         },
     }
 }
