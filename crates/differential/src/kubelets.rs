@@ -11,16 +11,18 @@ mod life;
 mod plugin;
 mod pod;
 
+use std::cmp;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use kube::Client;
 use serde_json::Value;
 use sim::admit::session::Session;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env::Rig;
+use testkit::oracle::Release;
 use tokio::runtime::Runtime;
 
 use crate::respondent::Respondent;
@@ -29,6 +31,7 @@ use crate::respondent::Respondent;
 pub struct Kubelets {
     control: ControlPlane,
     client: Client,
+    release: Release,
     /// The kubelet of another release than the rig's.
     program: Option<PathBuf>,
     begun: AtomicU64,
@@ -41,18 +44,24 @@ pub struct Kubelets {
 pub struct RealKubelet(Arc<Kubelets>);
 
 impl Kubelets {
-    /// Starts the control plane. `program` is the kubelet, if it is not the rig's.
+    /// Starts the control plane, for kubelets of a release. Another one than the rig's is built if it is nowhere.
     ///
     /// # Errors
-    /// When it does not start.
-    pub fn start(rig: &Rig, program: Option<PathBuf>) -> anyhow::Result<Arc<Self>> {
+    /// When the API server serves no kubelet of this release, there is no such kubelet, or something does not start.
+    pub fn start(rig: &Rig, release: Release) -> anyhow::Result<Arc<Self>> {
+        let served = Release::default();
+        let program = match release.cmp(&served) {
+            cmp::Ordering::Less => Some(release.kubelet(&mut |_| {})?),
+            cmp::Ordering::Equal => None,
+            cmp::Ordering::Greater => bail!("the API server is {served}: it serves no newer kubelet"),
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let (control, client) = runtime.block_on(async {
             let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await?;
             let client = control.client().await?;
             anyhow::Ok((control, client))
         })?;
-        Ok(Arc::new(Self { control, client, program, begun: AtomicU64::new(0), runtime }))
+        Ok(Arc::new(Self { control, client, release, program, begun: AtomicU64::new(0), runtime }))
     }
 
     /// Something that runs one session after the other.

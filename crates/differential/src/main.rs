@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::Parser;
 use differential::case::Case;
 use differential::compare::compare;
@@ -65,24 +65,12 @@ fn minor(release: Release) -> Minor {
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     if args.kubelets {
-        let kubelets = kubelets(args.kubernetes)?;
+        let kubelets = Kubelets::start(&testkit::env::check()?, args.kubernetes)?;
         run(&args, &|| Ok(kubelets.respondent()))
     } else {
         let program = args.kubernetes.find_or_build(&mut |_| {})?;
         run(&args, &|| Oracle::start(&program))
     }
-}
-
-/// The rig for kubelets of a release. An API server serves kubelets of its own release and of three before it.
-fn kubelets(release: Release) -> anyhow::Result<std::sync::Arc<Kubelets>> {
-    let program = match release.cmp(&Release::default()) {
-        std::cmp::Ordering::Less => Some(release.kubelet(&mut |_| {})?),
-        std::cmp::Ordering::Equal => None,
-        std::cmp::Ordering::Greater => {
-            bail!("the API server of the rig is {}: it serves no newer kubelet", Release::default())
-        }
-    };
-    Kubelets::start(&testkit::env::check()?, program)
 }
 
 /// Searches, or replays one session.

@@ -58,7 +58,7 @@ fn the_kubelets_own_packages_agree() {
 fn real_kubelets_agree() {
     let Ok(rig) = testkit::env::rig() else { return };
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect(name));
-    let kubelets = Kubelets::start(&rig, None).unwrap();
+    let kubelets = Kubelets::start(&rig, Release::default()).unwrap();
     let seed = number("SEED").unwrap_or(36);
     let options = match number("ADMISSIONS") {
         Some(admissions) => Options::new(Runner::Kubelets, Minor::V36, seed, admissions),
@@ -93,7 +93,11 @@ fn machines_for_kubelets_are_found_in_their_files() {
             assert_eq!(of(&found), of(&machine), "session {number}");
         }
         let zones = |machine: &Machine| {
-            machine.zones().iter().map(|zone| (zone.id, zone.memory, zone.distances.clone())).collect::<Vec<_>>()
+            machine
+                .zones()
+                .iter()
+                .map(|zone| (zone.id, zone.memory, zone.distances.clone()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(zones(&found), zones(&machine), "session {number}");
     }

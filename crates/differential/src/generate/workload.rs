@@ -58,12 +58,7 @@ pub(super) fn steps(
     steps
 }
 
-fn sizes<'a>(
-    runner: Runner,
-    machine: &MachineInfo,
-    kubelet: &Value,
-    devices: &'a [Plugin],
-) -> Sizes<'a> {
+fn sizes<'a>(runner: Runner, machine: &MachineInfo, kubelet: &Value, devices: &'a [Plugin]) -> Sizes<'a> {
     let cpus = |node: &node::kubelet::machine::Node| {
         node.cores.iter().flatten().map(|core| core.thread_ids.len() as u64).sum::<u64>()
     };

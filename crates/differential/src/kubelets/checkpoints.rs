@@ -91,8 +91,13 @@ pub(super) fn holdings(
     let devices: DeviceState = read(&root.join("device-plugins/kubelet_internal_checkpoint"))?;
     let mut held_cpus = cpus.entries.remove(uid).unwrap_or_default();
     let mut held_memory = memory.entries.remove(uid).unwrap_or_default();
-    let held_devices: Vec<DeviceEntry> =
-        devices.data.pod_device_entries.unwrap_or_default().into_iter().filter(|e| e.pod_uid == uid).collect();
+    let held_devices: Vec<DeviceEntry> = devices
+        .data
+        .pod_device_entries
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|e| e.pod_uid == uid)
+        .collect();
     let containers = containers.iter().map(|name| ContainerVerdict {
         name: name.clone(),
         cpus: held_cpus.remove(name).unwrap_or_default(),

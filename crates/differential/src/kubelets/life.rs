@@ -16,6 +16,7 @@ use sim::admit::verdict::{RejectedPod, Restarted, Started, Verdict};
 use testkit::cri::{self, CriServer, State};
 use testkit::kubelet::{Host, Kubelet, KubeletOptions};
 use testkit::machine::Layout;
+use testkit::oracle::Release;
 
 use super::plugin::{self, DevicePlugin};
 use super::pod::{self, Admitted};
@@ -79,7 +80,7 @@ impl<'a> Life<'a> {
             static_memory: false,
             reserved_cpus: String::new(),
             max_pods: MAX_PODS,
-            config: configuration(session)?,
+            config: configuration(session, kubelets.release)?,
             program: kubelets.program.clone(),
             ..KubeletOptions::default()
         };
@@ -133,8 +134,7 @@ impl<'a> Life<'a> {
             return Ok(rejection);
         }
         let names = pod::containers(&made);
-        let (containers, whole) =
-            checkpoints::holdings(self.kubelet.root_dir(), &admitted.real_uid, &names)?;
+        let (containers, whole) = checkpoints::holdings(self.kubelet.root_dir(), &admitted.real_uid, &names)?;
         // What the memory manager gave to init containers is free once the others start.
         if !admitted.inits.is_empty() {
             self.started(&admitted).await?;
@@ -162,7 +162,9 @@ impl<'a> Life<'a> {
     /// The kubelet dies and starts again. Device plugins register after it has decided about its pods.
     async fn restart(&mut self, plugins_first: bool) -> anyhow::Result<Restarted> {
         if plugins_first && !self.session.devices.is_empty() {
-            bail!("no plugin can be certain to register before a kubelet admits its pods (\"plugins\": false)");
+            bail!(
+                "no plugin can be certain to register before a kubelet admits its pods (\"plugins\": false)"
+            );
         }
         for pod in &self.alive {
             self.started(pod).await?;
@@ -271,11 +273,16 @@ impl<'a> Life<'a> {
 }
 
 /// The session's configuration over that of the rig; fields that only the rig states have the kubelet's defaults.
-fn configuration(session: &Session) -> anyhow::Result<Map<String, Value>> {
+fn configuration(session: &Session, release: Release) -> anyhow::Result<Map<String, Value>> {
     let mut config = Map::new();
     config.insert("kubeReserved".to_owned(), json!({}));
     config.insert("evictionHard".to_owned(), json!({ "memory.available": "100Mi" }));
     config.extend(session.kubelet.as_object().context("a KubeletConfiguration is an object")?.clone());
+    if release >= Release::V1_36 {
+        // The kubelet takes pod-level resources for resized, looks for the pod's cgroup, and panics: the rig makes none.
+        let gates = config.entry("featureGates").or_insert_with(|| json!({}));
+        gates["InPlacePodLevelResourcesVerticalScaling"] = json!(false);
+    }
     Ok(config)
 }
 

@@ -100,9 +100,7 @@ impl Drop for DevicePlugin {
 /// YAML, which JSON is.
 fn configuration(plugins: &[Plugin]) -> Value {
     let resource = |plugin: &Plugin| {
-        let device = |device: &sim::admit::session::PluginDevice| {
-            json!({ "id": device.id, "healthy": device.healthy, "numanodes": device.nodes })
-        };
+        let device = |device: &sim::admit::session::PluginDevice| json!({ "id": device.id, "healthy": device.healthy, "numanodes": device.nodes });
         let devices: Vec<Value> = plugin.devices.iter().map(device).collect();
         json!({ "name": plugin.resource, "discovery": { "list": { "devices": { "*": devices } } } })
     };
@@ -117,7 +115,10 @@ pub(super) fn check(plugins: &[Plugin]) -> anyhow::Result<()> {
     use sim::admit::session::Preferred;
     let other = plugins.iter().find(|plugin| plugin.preferred != Some(Preferred::Own));
     let text = |plugin: &Plugin| {
-        format!("{}: our plugin prefers devices by a rule of its own (\"preferred\": \"own\")", plugin.resource)
+        format!(
+            "{}: our plugin prefers devices by a rule of its own (\"preferred\": \"own\")",
+            plugin.resource
+        )
     };
     other.map_or(Ok(()), |plugin| Err(anyhow::anyhow!(text(plugin)))).context("cannot be made real")
 }

@@ -71,10 +71,9 @@ pub(super) fn containers(pod: &Pod) -> Vec<String> {
     all.map(|container| container.name.clone()).collect()
 }
 
-/// Whether the kubelet has decided about the pod.
+/// Whether the kubelet has decided about the pod: its first status has a start time.
 pub(super) fn is_decided(pod: Option<&Pod>) -> bool {
-    let status = pod.and_then(|pod| pod.status.as_ref());
-    status.is_some_and(|status| status.start_time.is_some() || status.phase.as_deref() == Some("Failed"))
+    pod.is_some_and(|pod| pod.status.as_ref().is_some_and(|status| status.start_time.is_some()))
 }
 
 /// Whether the pod has ended.
@@ -83,9 +82,11 @@ pub(super) fn has_ended(pod: Option<&Pod>) -> bool {
     pod.is_none() || matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Why the kubelet has rejected the pod, if it has: in the words of its managers, with the session's UID.
+/// Why the kubelet has rejected the pod, if it has: in the words of its managers, with the session's UID. The phase says
+/// so later: a kubelet that has just started does not know yet that no container of the pod runs (kubelet
+/// `CouldHaveRunningContainers`).
 pub(super) fn rejection(uid: &str, pod: &Pod) -> Option<Verdict> {
-    let status = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Failed"))?;
+    let status = pod.status.as_ref().filter(|status| status.reason.is_some())?;
     let message = status.message.clone().unwrap_or_default();
     let message = message.strip_prefix(REJECTED).unwrap_or(&message);
     let real_uid = pod.metadata.uid.as_deref().unwrap_or_default();

@@ -86,7 +86,8 @@ pub fn ensure(tell: &mut dyn FnMut(Progress)) -> anyhow::Result<Binaries> {
 /// # Errors
 /// When the cache cannot be written or the build fails.
 pub(super) fn of_release(program: Program, tell: &mut dyn FnMut(Progress)) -> anyhow::Result<()> {
-    let place = place(program).context("neither XDG_CACHE_HOME nor HOME is set: no place for built programs")?;
+    let place =
+        place(program).context("neither XDG_CACHE_HOME nor HOME is set: no place for built programs")?;
     let cache = place.parent().context("the cache has no folder")?;
     fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
     let _lock = lock(cache, tell)?;

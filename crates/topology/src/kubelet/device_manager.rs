@@ -337,8 +337,7 @@ impl DeviceState {
     /// Whether a restarted kubelet leaves the container its devices without a further look: it held some and runs
     /// (kubelet `isContainerAlreadyRunning`). Init containers have ended.
     pub(crate) fn is_kept(&self, pod: &Pod, container: &Container) -> bool {
-        container.kind != ContainerKind::Init
-            && !self.held_by_container(&pod.uid, &container.name).is_empty()
+        container.kind != ContainerKind::Init && !self.held_by_container(&pod.uid, &container.name).is_empty()
     }
 
     /// Forgets the devices that plugins have listed, and returns the lists.
@@ -472,9 +471,10 @@ impl Picker<'_> {
             Preference::None => DeviceIds::new(),
             Preference::First => ids.take(self.needed).collect(),
             Preference::Last => ids.rev().take(self.needed).collect(),
-            Preference::Own => {
-                ids.filter(|id| self.wanted.is_some_and(|wanted| wanted.contains(id))).take(self.needed).collect()
-            }
+            Preference::Own => ids
+                .filter(|id| self.wanted.is_some_and(|wanted| wanted.contains(id)))
+                .take(self.needed)
+                .collect(),
         }
     }
 
