@@ -1,7 +1,7 @@
 //! A search: sessions of one seed, each compared, on as many respondents as there are workers.
 //!
-//! In: a seed, a number of admissions, how a respondent is made. Out: a [`Tally`] and the differences, made small. Never:
-//! a result that depends on the number of workers, but for how many sessions beyond the wanted number were begun.
+//! In: a seed, a number of admissions, how a respondent is made. Out: a [`Tally`] and the differences, made small.
+//! Never: a result that depends on the number of workers, but for how many sessions beyond the wanted number were begun.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +45,8 @@ pub struct Options {
     pub workers: usize,
     /// Make a difference small with at most so many sessions.
     pub attempts: usize,
+    /// Run at most so many steps of each session.
+    pub steps: usize,
 }
 
 impl Options {
@@ -56,7 +58,7 @@ impl Options {
             Runner::Oracle => (cpus, usize::MAX),
             Runner::Kubelets => (cpus * KUBELETS_PER_CPU, KUBELET_ATTEMPTS),
         };
-        Self { seed, admissions, minor, runner, workers, attempts }
+        Self { seed, admissions, minor, runner, workers, attempts, steps: usize::MAX }
     }
 }
 
@@ -84,6 +86,7 @@ pub fn search<R: Respondent>(
         options,
         next: AtomicU64::new(0),
         stop: AtomicBool::new(false),
+        failed: AtomicBool::new(false),
         found: Mutex::new((Tally::default(), Vec::new())),
     };
     let shared = &shared;
@@ -112,6 +115,8 @@ struct Shared<'a> {
     options: &'a Options,
     next: AtomicU64,
     stop: AtomicBool,
+    /// A respondent failed: nothing is worth going on with.
+    failed: AtomicBool,
     found: Mutex<(Tally, Vec<Failure>)>,
 }
 
@@ -119,14 +124,20 @@ impl Shared<'_> {
     fn work(&self, respondent: &mut dyn Respondent) -> anyhow::Result<()> {
         while !self.stop.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let session = session(self.options.runner, self.options.seed, number, self.options.minor);
+            let mut session = session(self.options.runner, self.options.seed, number, self.options.minor);
+            session.steps.truncate(self.options.steps);
             let mut tally = Tally::default();
             let difference = run(respondent, &session, self.options.minor, &mut tally);
-            let difference = difference.inspect_err(|_| self.stop.store(true, Ordering::Relaxed));
+            let difference = difference.inspect_err(|_| {
+                self.stop.store(true, Ordering::Relaxed);
+                self.failed.store(true, Ordering::Relaxed);
+            });
             let difference = difference.map_err(|error| error.context(format!("session {number}")))?;
             tally.mismatches += u64::from(difference.is_some());
-            if self.merge(tally) && difference.is_some() {
-                let failure = self.small(respondent, number, &session)?;
+            if self.merge(tally)
+                && let Some(found) = difference
+            {
+                let failure = self.small(respondent, number, session, found)?;
                 self.found.lock().unwrap_or_else(PoisonError::into_inner).1.push(failure);
             }
         }
@@ -147,13 +158,18 @@ impl Shared<'_> {
         &self,
         respondent: &mut dyn Respondent,
         number: u64,
-        session: &Session,
+        session: Session,
+        found: Difference,
     ) -> anyhow::Result<Failure> {
+        if self.options.attempts == 0 {
+            return Ok(Failure { number, session, difference: Some(found) });
+        }
         let minor = self.options.minor;
         let mut left = self.options.attempts;
-        let small = minimise(session, |candidate| {
+        let small = minimise(&session, |candidate| {
             left = left.saturating_sub(1);
-            left > 0 && matches!(run(respondent, candidate, minor, &mut Tally::default()), Ok(Some(_)))
+            let goes_on = left > 0 && !self.failed.load(Ordering::Relaxed);
+            goes_on && matches!(run(respondent, candidate, minor, &mut Tally::default()), Ok(Some(_)))
         });
         let difference = run(respondent, &small, minor, &mut Tally::default())?;
         Ok(Failure { number, session: small, difference })

@@ -62,7 +62,7 @@ fn real_kubelets_agree() {
     let seed = number("SEED").unwrap_or(36);
     let options = match number("ADMISSIONS") {
         Some(admissions) => Options::new(Runner::Kubelets, Minor::V36, seed, admissions),
-        None => Options { workers: 2, ..Options::new(Runner::Kubelets, Minor::V36, seed, 40) },
+        None => Options { workers: 2, steps: 24, ..Options::new(Runner::Kubelets, Minor::V36, seed, 30) },
     };
     let begun = Instant::now();
     let (tally, failures) = search(&options, &|| Ok(kubelets.respondent()), &|_| {}).unwrap();

@@ -146,8 +146,8 @@ fn cores(shape: &Shape, zone: u64, threads: &[Vec<u32>], next_cache: &mut u32) -
     cores
 }
 
-/// cAdvisor counts a cache with as many threads as the zone's cores seem to have as the zone's own, and reports it for no
-/// core (cAdvisor `addCacheInfo`).
+/// cAdvisor counts a cache with as many threads as the zone's cores seem to have as the zone's own, and reports it for
+/// no core (cAdvisor `addCacheInfo`).
 fn without_zone_caches(node: &mut Node) {
     let id = |core: &Core| core.uncore_caches.iter().flatten().next().map(|cache| cache.id);
     let cores = node.cores.iter().flatten();

@@ -1,7 +1,7 @@
-//! What a kubelet's managers hold, from the checkpoints that they write at each change.
+//! Holdings of pods, from the checkpoints that a kubelet's managers write at each change.
 //!
-//! In: the kubelet's root folder, a pod. Out: what each of its containers has, and the pod as a whole. Never: a pod that
-//! the managers do not know.
+//! In: the kubelet's root folder, a pod. Out: what each of its containers has, and the pod as a whole. Never: a pod
+//! that the managers do not know.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -77,7 +77,7 @@ struct DeviceEntry {
     by_zone: BTreeMap<String, Vec<String>>,
 }
 
-/// What a pod holds: its containers in the given order, and the whole.
+/// The holdings of a pod: of its containers in the given order, and of the whole.
 ///
 /// # Errors
 /// When a checkpoint cannot be read.

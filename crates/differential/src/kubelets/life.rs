@@ -135,7 +135,7 @@ impl<'a> Life<'a> {
         }
         let names = pod::containers(&made);
         let (containers, whole) = checkpoints::holdings(self.kubelet.root_dir(), &admitted.real_uid, &names)?;
-        // What the memory manager gave to init containers is free once the others start.
+        // Memory of init containers is free once the others start.
         if !admitted.inits.is_empty() {
             self.started(&admitted).await?;
         }
@@ -279,7 +279,7 @@ fn configuration(session: &Session, release: Release) -> anyhow::Result<Map<Stri
     config.insert("evictionHard".to_owned(), json!({ "memory.available": "100Mi" }));
     config.extend(session.kubelet.as_object().context("a KubeletConfiguration is an object")?.clone());
     if release >= Release::V1_36 {
-        // The kubelet takes pod-level resources for resized, looks for the pod's cgroup, and panics: the rig makes none.
+        // The kubelet takes a pod with resources for resized, looks for its cgroup, and panics: the rig makes none.
         let gates = config.entry("featureGates").or_insert_with(|| json!({}));
         gates["InPlacePodLevelResourcesVerticalScaling"] = json!(false);
     }

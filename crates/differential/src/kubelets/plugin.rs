@@ -2,17 +2,17 @@
 //!
 //! In: a kubelet, what plugins list. Out: a kubelet that knows the devices. Never: a device that the session has not.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use deviceplugin::config::Config;
 use deviceplugin::discovery::Environment;
 use deviceplugin::settings::{ConfigSource, Settings};
 use node::deviceplugin::RegistrationMode;
 use node::podresources::Client;
 use serde_json::{Value, json};
-use sim::admit::session::Plugin;
+use sim::admit::session::{Plugin, Preferred};
 use testkit::kubelet::Kubelet;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -73,7 +73,7 @@ impl DevicePlugin {
         let begun = Instant::now();
         loop {
             let known = client.allocatable().await.map(|allocatable| {
-                let mut known = BTreeMap::<&str, std::collections::BTreeSet<String>>::new();
+                let mut known = BTreeMap::<&str, BTreeSet<String>>::new();
                 for devices in allocatable.devices {
                     known.entry(devices.resource.as_str()).or_default().extend(devices.ids);
                 }
@@ -99,26 +99,28 @@ impl Drop for DevicePlugin {
 
 /// YAML, which JSON is.
 fn configuration(plugins: &[Plugin]) -> Value {
-    let resource = |plugin: &Plugin| {
-        let device = |device: &sim::admit::session::PluginDevice| json!({ "id": device.id, "healthy": device.healthy, "numanodes": device.nodes });
-        let devices: Vec<Value> = plugin.devices.iter().map(device).collect();
-        json!({ "name": plugin.resource, "discovery": { "list": { "devices": { "*": devices } } } })
-    };
-    json!({ "version": "v1alpha1", "resources": plugins.iter().map(resource).collect::<Vec<_>>() })
+    let resources: Vec<Value> = plugins.iter().map(resource).collect();
+    json!({ "version": "v1alpha1", "resources": resources })
 }
 
-/// A reason why sessions with this plugin cannot be made real.
+fn resource(plugin: &Plugin) -> Value {
+    let devices = plugin
+        .devices
+        .iter()
+        .map(|device| json!({ "id": device.id, "healthy": device.healthy, "numanodes": device.nodes }));
+    let devices: Vec<Value> = devices.collect();
+    json!({ "name": plugin.resource, "discovery": { "list": { "devices": { "*": devices } } } })
+}
+
+/// Refuses sessions whose plugins are not like ours.
 ///
 /// # Errors
-/// The plugin of the tests has a preference of its own.
+/// Names the resource whose plugin has another preference than ours.
 pub(super) fn check(plugins: &[Plugin]) -> anyhow::Result<()> {
-    use sim::admit::session::Preferred;
-    let other = plugins.iter().find(|plugin| plugin.preferred != Some(Preferred::Own));
-    let text = |plugin: &Plugin| {
-        format!(
-            "{}: our plugin prefers devices by a rule of its own (\"preferred\": \"own\")",
-            plugin.resource
-        )
-    };
-    other.map_or(Ok(()), |plugin| Err(anyhow::anyhow!(text(plugin)))).context("cannot be made real")
+    match plugins.iter().find(|plugin| plugin.preferred != Some(Preferred::Own)) {
+        None => Ok(()),
+        Some(Plugin { resource, .. }) => {
+            bail!("{resource}: our plugin prefers devices by a rule of its own (\"preferred\": \"own\")")
+        }
+    }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::{Value, json};
 use sim::admit::verdict::Verdict;
 
-/// What the kubelet puts before its reasons (kubelet `rejectPod`).
+/// The kubelet's words before each reason (kubelet `rejectPod`).
 const REJECTED: &str = "Pod was rejected: ";
 
 /// A pod that the kubelet has admitted and that has not ended.
@@ -48,7 +48,7 @@ pub(super) fn uid(pod: &Value) -> &str {
     pod["metadata"]["uid"].as_str().unwrap_or_default()
 }
 
-/// What the kubelet has admitted, from the pod as it was created.
+/// A pod that was admitted, from its object as it was created.
 pub(super) fn admitted(uid: &str, pod: &Pod) -> Admitted {
     let spec = pod.spec.clone().unwrap_or_default();
     let ends = |container: &&Container| container.restart_policy.as_deref() != Some("Always");
@@ -82,8 +82,8 @@ pub(super) fn has_ended(pod: Option<&Pod>) -> bool {
     pod.is_none() || matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Why the kubelet has rejected the pod, if it has: in the words of its managers, with the session's UID. The phase says
-/// so later: a kubelet that has just started does not know yet that no container of the pod runs (kubelet
+/// Why the kubelet has rejected the pod, if it has: in the words of its managers, with the session's UID. The phase
+/// says so later: a kubelet that has just started does not know yet that no container of the pod runs (kubelet
 /// `CouldHaveRunningContainers`).
 pub(super) fn rejection(uid: &str, pod: &Pod) -> Option<Verdict> {
     let status = pod.status.as_ref().filter(|status| status.reason.is_some())?;

@@ -1,8 +1,8 @@
 //! Where the programs of releases of Kubernetes come from: the oracle of [`crate::oracle`], and the kubelet itself.
 //!
-//! In: a release, the Go sources and module files under `testenv/`. Out: the path of a program in the cache. An oracle is
-//! named by its sources, so that other sources are another program. Never: a program for a release that is not listed
-//! here.
+//! In: a release, the Go sources and module files under `testenv/`. Out: the path of a program in the cache. An oracle
+//! is named by its sources, so that other sources are another program. Never: a program for a release that is not
+//! listed here.
 
 use std::fmt;
 use std::fs;

@@ -189,7 +189,7 @@ fn machine_meminfo(layout: &Layout) -> String {
     text
 }
 
-/// What cAdvisor reads: the cores and sockets that there are, and a clock (`machine.Info`).
+/// The part that cAdvisor reads: cores, sockets, and a clock (cAdvisor `machine.Info`).
 fn cpuinfo(layout: &Layout) -> String {
     let mut text = String::new();
     for cpu in layout.cpus.iter().filter(|cpu| cpu.online) {
