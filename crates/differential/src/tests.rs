@@ -85,7 +85,7 @@ fn machines_for_kubelets_are_found_in_their_files() {
         let session = session(Runner::Kubelets, 5, number, Minor::V36);
         let folder = tempfile::tempdir().unwrap();
         let tree = Layout::reported(&session.machine).write_to(folder.path()).unwrap();
-        let found = of_sysfs(&Sysfs::new(&tree.sys())).unwrap();
+        let found = of_sysfs(&Sysfs::new(tree.sys())).unwrap();
         let machine = session.machine.machine().unwrap();
         assert_eq!(found.cpus(), machine.cpus(), "session {number}");
         for cpu in machine.cpus().iter() {
