@@ -71,9 +71,10 @@ pub(super) fn containers(pod: &Pod) -> Vec<String> {
     all.map(|container| container.name.clone()).collect()
 }
 
-/// Whether the kubelet has decided about the pod: its first status has a start time.
+/// Whether the kubelet has decided about the pod: its status has a start time, or the reason of a rejection.
 pub(super) fn is_decided(pod: Option<&Pod>) -> bool {
-    pod.is_some_and(|pod| pod.status.as_ref().is_some_and(|status| status.start_time.is_some()))
+    let status = pod.and_then(|pod| pod.status.as_ref());
+    status.is_some_and(|status| status.start_time.is_some() || status.reason.is_some())
 }
 
 /// Whether the pod has ended.
