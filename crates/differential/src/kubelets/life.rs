@@ -54,7 +54,7 @@ pub(super) async fn live(kubelets: &Kubelets, name: &str, session: &Session) -> 
     let answers = match Life::start(kubelets, name, &dir, session).await? {
         Err(refused) => vec![refused],
         Ok(mut life) => {
-            let answers = life.steps().await;
+            let answers = Box::pin(life.steps()).await;
             let ended = life.end().await;
             ended.and(answers)?
         }
@@ -104,7 +104,7 @@ impl<'a> Life<'a> {
                 Step::Admit { pod } => {
                     let later = &self.session.steps[at + 1..];
                     let ordered = later.iter().any(|step| matches!(step, Step::Restart { .. }));
-                    serde_json::to_value(self.admit(pod, ordered).await?)
+                    serde_json::to_value(Box::pin(self.admit(pod, ordered)).await?)
                 }
                 Step::Remove { uid } => self.remove(uid).await.map(|()| Ok(json!({ "ok": true })))?,
                 Step::Restart { plugins } => serde_json::to_value(self.restart(*plugins).await?),
