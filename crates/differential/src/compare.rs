@@ -11,7 +11,7 @@ use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::profile::Minor;
 
 use crate::tally::Tally;
-use sim::admit::model::{Chosen, Model};
+use sim::admit::model::{Chosen, Model, registration};
 use sim::admit::session::{Session, Step};
 use sim::admit::verdict::{PodVerdict, Resized, Restarted, Started, Verdict};
 
@@ -85,10 +85,10 @@ pub fn compare(
                     return Ok(difference(at, &kubelet, &resized));
                 }
             }
-            Step::Restart => {
+            Step::Restart { plugins } => {
                 let kubelet: Restarted = read(answer)?;
                 tally.restart();
-                let restarted = model.restart(&Lowest);
+                let restarted = model.restart(registration(*plugins), &Lowest);
                 if model.is_by_chance() {
                     tally.by_chance += 1;
                     return Ok(None);

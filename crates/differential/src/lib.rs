@@ -7,7 +7,9 @@
 pub mod case;
 pub mod compare;
 pub mod generate;
+pub mod kubelets;
 pub mod minimise;
+pub mod respondent;
 pub mod search;
 pub mod tally;
 

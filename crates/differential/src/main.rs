@@ -4,26 +4,31 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Parser;
 use differential::case::Case;
 use differential::compare::compare;
-use differential::search::{Failure, Options, ask, keep, search};
+use differential::generate::Runner;
+use differential::kubelets::Kubelets;
+use differential::respondent::Respondent;
+use differential::search::{Failure, Options, keep, search};
 use differential::tally::Tally;
 use runtime::stderr;
 use testkit::oracle::{Oracle, Release};
 
-/// Compare the model of the kubelet's admission with the kubelet's own packages, on random machines, configurations and
-/// pods.
+/// Compare the model of the kubelet's admission with the kubelet's own packages, or with real kubelets, on random
+/// machines, configurations and pods.
 #[derive(Parser)]
 #[command(name = "cargo xtask differential")]
 struct Args {
-    /// Compare at least so many admissions
-    #[arg(long, value_name = "N", default_value_t = 20_000)]
-    admissions: u64,
+    /// Compare with real kubelets on the rig, with our device plugin; needs root
+    #[arg(long)]
+    kubelets: bool,
+    /// Compare at least so many admissions [default: 20000, or 3000 with --kubelets]
+    #[arg(long, value_name = "N")]
+    admissions: Option<u64>,
     /// Seed of all machines, configurations and pods
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     seed: u64,
@@ -33,7 +38,7 @@ struct Args {
     /// The kubelet: 1.34, 1.35, 1.36 or 1.37
     #[arg(long, value_name = "MINOR", default_value = "1.36")]
     kubernetes: Release,
-    /// Oracles at a time [default: the machine's CPUs]
+    /// Oracles or kubelets at a time [default: one oracle or four kubelets for each CPU]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// Folder for sessions with a difference, for tholepin admit --session
@@ -52,29 +57,46 @@ struct Args {
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
-    if let Some(file) = &args.replay {
-        return replay(file, &args);
+    if args.kubelets {
+        let kubelets = Kubelets::start(&testkit::env::check()?, args.kubernetes)?;
+        run(&args, &|| Ok(kubelets.respondent()))
+    } else {
+        let program = args.kubernetes.find_or_build(&mut |_| {})?;
+        run(&args, &|| Oracle::start(&program))
     }
-    let options = Options {
-        seed: args.seed,
-        first: args.first,
-        admissions: args.admissions,
-        minor: args.kubernetes.minor().parse()?,
-        program: args.kubernetes.find_or_build(&mut |_| {})?,
-        workers: args
-            .workers
-            .or_else(|| std::thread::available_parallelism().ok().map(Into::into))
-            .unwrap_or(1),
-    };
+}
+
+/// Searches, or replays one session.
+fn run<R: Respondent>(
+    args: &Args,
+    respondent: &(dyn Fn() -> anyhow::Result<R> + Sync),
+) -> anyhow::Result<ExitCode> {
+    if let Some(file) = &args.replay {
+        return replay(file, args, &mut respondent()?);
+    }
+    let (runner, admissions) =
+        if args.kubelets { (Runner::Kubelets, 3_000) } else { (Runner::Oracle, 20_000) };
+    let admissions = args.admissions.unwrap_or(admissions);
+    let mut options = Options::new(runner, args.kubernetes.minor().parse()?, args.seed, admissions);
+    options.first = args.first;
+    options.workers = args.workers.unwrap_or(options.workers);
     let begun = Instant::now();
-    let told = Mutex::new(begun);
+    let tell = |tally: &Tally| {
+        if !args.json {
+            stderr::line(format_args!(
+                "{} of {} admissions, {} differences",
+                tally.admissions, options.admissions, tally.mismatches
+            ));
+        }
+    };
     let show = |failure: &Failure| {
-        if let Err(error) = show(failure, &args) {
+        if let Err(error) = show(failure, args) {
             stderr::line(format_args!("session {} differs: {error:#}", failure.number));
         }
     };
-    let (tally, _) = search(&options, &|tally| tell(tally, &args, &told), &show)?;
+    let (tally, _) = search(&options, respondent, &tell, &show)?;
     let mut counts = serde_json::to_value(&tally)?;
+    counts["against"] = if args.kubelets { "kubelets" } else { "oracle" }.into();
     counts["kubernetes"] = args.kubernetes.minor().into();
     counts["seed"] = args.seed.into();
     counts["seconds"] = begun.elapsed().as_secs().into();
@@ -83,15 +105,11 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 /// Compares one session.
-fn replay(file: &Path, args: &Args) -> anyhow::Result<ExitCode> {
+fn replay(file: &Path, args: &Args, respondent: &mut dyn Respondent) -> anyhow::Result<ExitCode> {
     let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
     let session = serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
-    let mut oracle = Oracle::start(&args.kubernetes.find_or_build(&mut |_| {})?)?;
-    let case = Case {
-        kubernetes: args.kubernetes.minor().to_owned(),
-        answers: ask(&mut oracle, &session)?,
-        session,
-    };
+    let answers = respondent.answers(&session)?;
+    let case = Case { kubernetes: args.kubernetes.minor().to_owned(), answers, session };
     if let Some(file) = &args.record {
         std::fs::write(file, serde_json::to_string(&case)?)
             .with_context(|| format!("writing {}", file.display()))?;
@@ -104,18 +122,6 @@ fn replay(file: &Path, args: &Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A line every ten seconds.
-fn tell(tally: &Tally, args: &Args, told: &Mutex<Instant>) {
-    let Ok(mut told) = told.lock() else { return };
-    if !args.json && told.elapsed() > Duration::from_secs(10) {
-        *told = Instant::now();
-        stderr::line(format_args!(
-            "{} of {} admissions, {} differences",
-            tally.admissions, args.admissions, tally.mismatches
-        ));
-    }
 }
 
 fn show(failure: &Failure, args: &Args) -> anyhow::Result<()> {

@@ -1,24 +1,34 @@
-//! A search: sessions of one seed, each compared, on as many oracles as there are workers.
+//! A search: sessions of one seed, each compared, on as many respondents as there are workers.
 //!
-//! In: a seed, a number of admissions, the oracle's program. Out: a [`Tally`] and the differences, made small. Never: a
-//! result that depends on the number of workers, but for how many sessions beyond the wanted number were begun.
+//! In: a seed, a number of admissions, how a respondent is made. Out: a [`Tally`] and the differences, made small.
+//! Never: a result that depends on the number of workers, but for how many sessions beyond the wanted number were begun.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use serde_json::Value;
-use sim::admit::session::{Session, Step};
-use testkit::oracle::Oracle;
+use sim::admit::session::Session;
 use topology::kubelet::profile::Minor;
 
 use crate::compare::{Difference, compare};
-use crate::generate::session;
+use crate::generate::{Runner, session};
 use crate::minimise::minimise;
+use crate::respondent::Respondent;
 use crate::tally::Tally;
 
 /// Differences that are made small; more are counted only.
 const MAX_FAILURES: usize = 8;
+
+/// Real kubelets for each CPU: they wait most of the time.
+const KUBELETS_PER_CPU: usize = 4;
+
+/// Sessions by which a difference of real kubelets is made small; each takes up to a minute.
+const KUBELET_ATTEMPTS: usize = 24;
+
+/// The time between two calls of `progress`.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// What to search.
 #[derive(Clone, Debug)]
@@ -29,12 +39,29 @@ pub struct Options {
     pub first: u64,
     /// Compare at least so many admissions.
     pub admissions: u64,
-    /// The version of the oracle.
+    /// The version of the kubelets.
     pub minor: Minor,
-    /// The oracle's program.
-    pub program: PathBuf,
-    /// Oracles at a time.
+    /// Who runs the sessions.
+    pub runner: Runner,
+    /// Respondents at a time.
     pub workers: usize,
+    /// Make a difference small with at most so many sessions.
+    pub attempts: usize,
+    /// Run at most so many steps of each session.
+    pub steps: usize,
+}
+
+impl Options {
+    /// A search with as many respondents as this machine bears.
+    #[must_use]
+    pub fn new(runner: Runner, minor: Minor, seed: u64, admissions: u64) -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, Into::into);
+        let (workers, attempts) = match runner {
+            Runner::Oracle => (cpus, usize::MAX),
+            Runner::Kubelets => (cpus * KUBELETS_PER_CPU, KUBELET_ATTEMPTS),
+        };
+        Self { seed, first: 0, admissions, minor, runner, workers, attempts, steps: usize::MAX }
+    }
 }
 
 /// A session in which model and kubelet differ.
@@ -50,12 +77,14 @@ pub struct Failure {
     pub came_back: bool,
 }
 
-/// Searches. `progress` is told the tally after each session, `failed` each failure as soon as it is made small.
+/// Searches. `respondent` makes one for each worker; `progress` is told the tally every ten seconds, `failed` each
+/// failure as soon as it is made small.
 ///
 /// # Errors
-/// When an oracle cannot be started, ends early, or answers something that cannot be read.
-pub fn search(
+/// When a respondent cannot be made, fails, or answers something that cannot be read.
+pub fn search<R: Respondent>(
     options: &Options,
+    respondent: &(dyn Fn() -> anyhow::Result<R> + Sync),
     progress: &(dyn Fn(&Tally) + Sync),
     failed: &(dyn Fn(&Failure) + Sync),
 ) -> anyhow::Result<(Tally, Vec<Failure>)> {
@@ -63,18 +92,29 @@ pub fn search(
         options,
         next: AtomicU64::new(options.first),
         stop: AtomicBool::new(false),
+        broken: AtomicBool::new(false),
         found: Mutex::new((Tally::default(), Vec::new())),
-        progress,
         failed,
     };
+    let shared = &shared;
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..options.workers.max(1)).map(|_| scope.spawn(|| shared.work())).collect();
-        workers.into_iter().try_for_each(|worker| match worker.join() {
+        let (ends, ended) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while ended.recv_timeout(TELL_EVERY) == Err(RecvTimeoutError::Timeout) {
+                progress(&shared.found.lock().unwrap_or_else(PoisonError::into_inner).0);
+            }
+        });
+        let work = move || shared.work(&mut respondent()?);
+        let workers: Vec<_> = (0..options.workers.max(1)).map(|_| scope.spawn(work)).collect();
+        let done = workers.into_iter().try_for_each(|worker| match worker.join() {
             Ok(result) => result,
             Err(_) => anyhow::bail!("a worker panicked"),
-        })
+        });
+        drop(ends);
+        done
     })?;
-    Ok(shared.found.into_inner().unwrap_or_else(PoisonError::into_inner))
+    let found = shared.found.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(found.clone())
 }
 
 /// What workers share.
@@ -82,26 +122,30 @@ struct Shared<'a> {
     options: &'a Options,
     next: AtomicU64,
     stop: AtomicBool,
+    /// A respondent failed: nothing is worth going on with.
+    broken: AtomicBool,
     found: Mutex<(Tally, Vec<Failure>)>,
-    progress: &'a (dyn Fn(&Tally) + Sync),
     failed: &'a (dyn Fn(&Failure) + Sync),
 }
 
 impl Shared<'_> {
-    fn work(&self) -> anyhow::Result<()> {
-        let mut oracle = Oracle::start(&self.options.program)?;
+    fn work(&self, respondent: &mut dyn Respondent) -> anyhow::Result<()> {
         while !self.stop.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let session = session(self.options.seed, number, self.options.minor);
+            let mut session = session(self.options.runner, self.options.seed, number, self.options.minor);
+            session.steps.truncate(self.options.steps);
             let mut tally = Tally::default();
-            let difference = run(&mut oracle, &session, self.options.minor, &mut tally);
-            let difference = difference.inspect_err(|_| self.stop.store(true, Ordering::Relaxed));
+            let difference = run(respondent, &session, self.options.minor, &mut tally);
+            let difference = difference.inspect_err(|_| {
+                self.stop.store(true, Ordering::Relaxed);
+                self.broken.store(true, Ordering::Relaxed);
+            });
             let difference = difference.map_err(|error| error.context(format!("session {number}")))?;
             tally.mismatches += u64::from(difference.is_some());
             if self.merge(tally)
-                && let Some(difference) = difference
+                && let Some(found) = difference
             {
-                let failure = self.small(&mut oracle, number, session, difference)?;
+                let failure = self.small(respondent, number, session, found)?;
                 (self.failed)(&failure);
                 self.found.lock().unwrap_or_else(PoisonError::into_inner).1.push(failure);
             }
@@ -116,45 +160,38 @@ impl Shared<'_> {
         if found.0.admissions >= self.options.admissions {
             self.stop.store(true, Ordering::Relaxed);
         }
-        (self.progress)(&found.0);
         found.1.len() < MAX_FAILURES
     }
 
     fn small(
         &self,
-        oracle: &mut Oracle,
+        respondent: &mut dyn Respondent,
         number: u64,
         session: Session,
         difference: Difference,
     ) -> anyhow::Result<Failure> {
         let minor = self.options.minor;
+        let mut left = self.options.attempts;
         let small = minimise(&session, |candidate| {
-            matches!(run(oracle, candidate, minor, &mut Tally::default()), Ok(Some(_)))
+            left = left.saturating_sub(1);
+            let goes_on = left > 0 && !self.broken.load(Ordering::Relaxed);
+            goes_on && matches!(run(respondent, candidate, minor, &mut Tally::default()), Ok(Some(_)))
         });
-        Ok(match run(oracle, &small, minor, &mut Tally::default())? {
+        Ok(match run(respondent, &small, minor, &mut Tally::default())? {
             Some(difference) => Failure { number, session: small, difference, came_back: true },
             None => Failure { number, session, difference, came_back: false },
         })
     }
 }
 
-/// Asks the oracle and the model about one session.
+/// Asks the respondent and the model about one session.
 fn run(
-    oracle: &mut Oracle,
+    respondent: &mut dyn Respondent,
     session: &Session,
     minor: Minor,
     tally: &mut Tally,
 ) -> anyhow::Result<Option<Difference>> {
-    compare(session, &ask(oracle, session)?, minor, tally)
-}
-
-/// The oracle's answers to a session, the start's first.
-///
-/// # Errors
-/// When the oracle has ended, or an answer is no JSON.
-pub fn ask(oracle: &mut Oracle, session: &Session) -> anyhow::Result<Vec<Value>> {
-    let steps = session.steps.iter().map(Step::request);
-    oracle.requests(&std::iter::once(session.request()).chain(steps).collect::<Vec<_>>())
+    compare(session, &respondent.answers(session)?, minor, tally)
 }
 
 /// Writes a failure's session, for `tholepin admit --session`.

@@ -1,16 +1,23 @@
 use std::path::Path;
+use std::time::Instant;
 
+use node::kubelet::machine::of_sysfs;
+use node::sysfs::Sysfs;
 use sim::admit::model::Model;
 use sim::admit::session::Step;
+use testkit::machine::Layout;
 use testkit::oracle::{Oracle, Release};
 use topology::cpuset::CpuSet;
 use topology::kubelet::device_manager::Lowest;
+use topology::kubelet::machine::Machine;
 use topology::kubelet::profile::Minor;
 
 use crate::case::Case;
 use crate::compare::compare;
-use crate::generate::session;
-use crate::search::{Options, ask, search};
+use crate::generate::{Runner, session};
+use crate::kubelets::Kubelets;
+use crate::respondent::Respondent as _;
+use crate::search::{Options, search};
 use crate::tally::Tally;
 
 /// What former searches found, and kubelets answered.
@@ -35,15 +42,10 @@ fn the_kubelets_own_packages_agree() {
     let release = Release::ALL.into_iter().find(|release| release.minor() == variable("KUBERNETES", "1.36"));
     let release = release.expect("KUBERNETES is 1.34, 1.35, 1.36 or 1.37");
     let Ok(program) = release.program() else { return };
-    let options = Options {
-        seed: variable("SEED", "36").parse().unwrap(),
-        first: 0,
-        admissions: variable("ADMISSIONS", "3000").parse().unwrap(),
-        minor: release.minor().parse().unwrap(),
-        program,
-        workers: 2,
-    };
-    let (tally, failures) = search(&options, &|_| {}, &|_| {}).unwrap();
+    let admissions = variable("ADMISSIONS", "3000").parse().unwrap();
+    let minor = release.minor().parse().unwrap();
+    let options = Options::new(Runner::Oracle, minor, variable("SEED", "36").parse().unwrap(), admissions);
+    let (tally, failures) = search(&options, &|| Oracle::start(&program), &|_| {}, &|_| {}).unwrap();
     println!(
         "differential: {} admissions by kubelet {}, seed {}: {} mismatches; {} rejected, {} over several zones, {} \
          restarts, {} resizes, {} sets of options, {} ended by chance",
@@ -63,14 +65,64 @@ fn the_kubelets_own_packages_agree() {
     assert!(tally.resizes.contains_key("Resized") && tally.resizes.contains_key("Infeasible"), "{tally:?}");
 }
 
+/// A few lives of real kubelets. `ADMISSIONS` is how many admissions are compared, `SEED` the seed.
+#[test]
+fn real_kubelets_agree() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect(name));
+    let kubelets = Kubelets::start(&rig, Release::default()).unwrap();
+    let seed = number("SEED").unwrap_or(36);
+    let options = match number("ADMISSIONS") {
+        Some(admissions) => Options::new(Runner::Kubelets, Minor::V36, seed, admissions),
+        None => Options { workers: 2, steps: 24, ..Options::new(Runner::Kubelets, Minor::V36, seed, 30) },
+    };
+    let begun = Instant::now();
+    let (tally, failures) = search(&options, &|| Ok(kubelets.respondent()), &|_| {}, &|_| {}).unwrap();
+    println!(
+        "kubelets: {} admissions on {} kubelets, {} restarts, {} differences in {} s",
+        tally.admissions,
+        tally.sessions,
+        tally.restarts,
+        tally.mismatches,
+        begun.elapsed().as_secs()
+    );
+    assert_eq!((tally.mismatches, failures.len()), (0, 0), "{failures:#?}");
+    assert!(tally.admitted > 5 && !tally.reasons.is_empty(), "{tally:?}");
+}
+
+/// The files of a machine say what the session says.
+#[test]
+fn machines_for_kubelets_are_found_in_their_files() {
+    for number in 0..300 {
+        let session = session(Runner::Kubelets, 5, number, Minor::V36);
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Layout::reported(&session.machine).write_to(folder.path()).unwrap();
+        let found = of_sysfs(&Sysfs::new(tree.sys())).unwrap();
+        let machine = session.machine.machine().unwrap();
+        assert_eq!(found.cpus(), machine.cpus(), "session {number}");
+        for cpu in machine.cpus().iter() {
+            let of = |machine: &Machine| machine.cpu(cpu).map(|cpu| (cpu.zone, cpu.socket, cpu.core));
+            assert_eq!(of(&found), of(&machine), "session {number}");
+        }
+        let zones = |machine: &Machine| {
+            machine
+                .zones()
+                .iter()
+                .map(|zone| (zone.id, zone.memory, zone.distances.clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(zones(&found), zones(&machine), "session {number}");
+    }
+}
+
 /// A comparison that could not fail would be worth nothing.
 #[test]
 fn a_wrong_model_is_found() {
     let Ok(program) = Release::default().program() else { return };
     let mut oracle = Oracle::start(&program).unwrap();
     let differs = (0..400).any(|number| {
-        let mut session = session(36, number, Minor::V36);
-        let answers = ask(&mut oracle, &session).unwrap();
+        let mut session = session(Runner::Oracle, 36, number, Minor::V36);
+        let answers = oracle.answers(&session).unwrap();
         // The model is told of other reserved CPUs than the kubelet.
         session.kubelet["reservedSystemCPUs"] = "".into();
         session.kubelet["kubeReserved"]["cpu"] = "4".into();
@@ -84,7 +136,7 @@ fn a_wrong_model_is_found() {
 fn what_pods_give_back_is_what_they_took() {
     let mut ended = 0;
     for number in 0..400 {
-        let session = session(7, number, Minor::V36);
+        let session = session(Runner::Oracle, 7, number, Minor::V36);
         let Ok(mut model) = Model::start(&session, Minor::V36).unwrap() else { continue };
         let empty = model.state().clone();
         for step in &session.steps {
@@ -93,7 +145,7 @@ fn what_pods_give_back_is_what_they_took() {
                 Step::Remove { uid } => model.remove(uid),
                 // The pod may have been rejected.
                 Step::Resize { pod } => drop(model.resize(pod)),
-                Step::Restart => {} // A restart may take more than it gives back, as in the kubelet.
+                Step::Restart { .. } => {} // A restart may take more than it gives back, as in the kubelet.
             }
             let state = model.state();
             let mut known = state.cpus.shared.clone();

@@ -145,6 +145,12 @@ impl CriServer {
         service::lock(&self.store).stop_all(service::now());
     }
 
+    /// Ends a container that runs, as if its program had; nothing happens to one that does not run. For containers
+    /// without a process.
+    pub fn end_container(&self, id: &str, exit_code: i32) {
+        service::lock(&self.store).exited(id, exit_code, service::now());
+    }
+
     /// All sandboxes and containers as they are now.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -54,6 +54,8 @@ pub enum Program {
     CriStreaming,
     /// Answers what a kubelet of a release would; our own, from `testenv/kubernetes/oracle`.
     Oracle(Release),
+    /// The kubelet of a release. That of the rig's own release is the same file as [`Program::Kubelet`].
+    KubeletOf(Release),
 }
 
 /// The name of our own program says which source it was built from, so that another source is another program.
@@ -103,10 +105,10 @@ pub enum SkipReason {
     Missing(Vec<Program>),
     /// The place of the cache is unknown.
     NoCache,
-    /// The oracle of a release is not in the cache, and there is no Go to build it with.
-    NoOracle(Release),
-    /// The oracle of a release could not be built or started, with the reason.
-    OracleFailed(Release, String),
+    /// A program of a release is not in the cache, and there is no Go to build it with.
+    NotBuilt(Program),
+    /// A program of a release could not be built or started, with the reason.
+    Failed(Program, String),
 }
 
 impl Program {
@@ -130,7 +132,7 @@ impl Program {
             Self::ApiServer => "kube-apiserver",
             Self::Scheduler => "kube-scheduler",
             Self::ControllerManager => "kube-controller-manager",
-            Self::Kubelet => "kubelet",
+            Self::Kubelet | Self::KubeletOf(_) => "kubelet",
             Self::Kubectl => "kubectl",
             Self::CriStreaming => &CRI_STREAMING,
             Self::Oracle(release) => release.program_name(),
@@ -142,7 +144,7 @@ impl Program {
     pub const fn wanted(self) -> &'static str {
         match self {
             Self::Etcd => ETCD_VERSION,
-            Self::Oracle(release) => release.version(),
+            Self::Oracle(release) | Self::KubeletOf(release) => release.version(),
             _ => KUBERNETES_VERSION,
         }
     }
@@ -215,10 +217,11 @@ impl fmt::Display for SkipReason {
             Self::NoCache => {
                 f.write_str("neither XDG_CACHE_HOME nor HOME is set: no place to look for programs")
             }
-            Self::NoOracle(release) => {
-                write!(f, "no {} in the cache, and no Go to build it with", release.program_name())
+            Self::NotBuilt(program) => {
+                let version = program.wanted();
+                write!(f, "no {program} of Kubernetes {version} in the cache, and no Go to build it with")
             }
-            Self::OracleFailed(release, why) => write!(f, "no oracle of Kubernetes {release}: {why}"),
+            Self::Failed(program, why) => write!(f, "no {program} of Kubernetes {}: {why}", program.wanted()),
         }
     }
 }

@@ -71,6 +71,8 @@ pub struct KubeletOptions {
     pub labels: BTreeMap<String, String>,
     /// Taints of the node, there before its kubelet is.
     pub taints: Vec<Taint>,
+    /// The kubelet's program, for one of another release; that of the rig if absent.
+    pub program: Option<PathBuf>,
 }
 
 /// A running kubelet; dropping it kills it.
@@ -105,6 +107,7 @@ impl Default for KubeletOptions {
             flags: Vec::new(),
             labels: BTreeMap::new(),
             taints: Vec::new(),
+            program: None,
         }
     }
 }
@@ -146,7 +149,8 @@ impl Kubelet {
         announce(&client, name, options).await?;
         // The Node authorizer lets a kubelet see only what concerns its own node.
         let kubeconfig = control.kubeconfig_for(&format!("system:node:{name}"), "system:nodes")?;
-        let spec = Spec::new(format!("kubelet-{name}"), control.binaries().path(Program::Kubelet))
+        let program = options.program.as_deref().unwrap_or(control.binaries().path(Program::Kubelet));
+        let spec = Spec::new(format!("kubelet-{name}"), program)
             .within(host.namespaces())
             .arg(format!("--kubeconfig={}", kubeconfig.display()))
             .arg(format!("--config={}", config_file.display()))

@@ -12,6 +12,7 @@
 //! assert_eq!(layout.cpus[3].siblings, [3, 19]);
 //! ```
 
+mod reported;
 mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,7 +47,7 @@ struct ZoneSpec {
 pub struct Layout {
     /// By ascending id.
     pub zones: Vec<Zone>,
-    /// By ascending id; ids run from 0 without gaps, offline ones included.
+    /// By ascending id. Those of a [`Machine`] run from 0 without gaps, offline ones included.
     pub cpus: Vec<Cpu>,
 }
 
@@ -78,8 +79,8 @@ pub struct Cpu {
     pub core: u32,
     /// Online CPUs of the same core, itself included unless offline.
     pub siblings: Vec<u32>,
-    /// Last-level cache.
-    pub llc: u32,
+    /// Last-level cache, where the kernel shows one.
+    pub llc: Option<u32>,
     /// Whether the kernel uses it.
     pub online: bool,
 }
@@ -308,7 +309,7 @@ impl Machine {
             let online: Vec<u32> = all.iter().copied().filter(|cpu| !self.offline.contains(cpu)).collect();
             let socket = sockets[&zone];
             let (first_llc, cores_per_llc) = llcs[&zone];
-            let llc = first_llc + bump(&mut dealt_in_zone, zone) / cores_per_llc;
+            let llc = Some(first_llc + bump(&mut dealt_in_zone, zone) / cores_per_llc);
             let core = bump(&mut dealt_in_socket, socket);
             cpus.extend(all.into_iter().map(|id| {
                 let is_online = online.contains(&id);
@@ -333,13 +334,12 @@ impl Machine {
         Ok(Layout { zones, cpus })
     }
 
-    /// Writes the machine into a folder: `sys/devices/system/{node,cpu}`, `sys/kernel/mm/hugepages` and `proc/meminfo`.
+    /// Writes the machine into a folder, as [`Layout::write_to`] does.
     ///
     /// # Errors
     /// When no machine can look like that, or the folder cannot be written.
     pub fn write_to(&self, root: &Path) -> anyhow::Result<Tree> {
-        tree::write(&self.layout()?, root)?;
-        Ok(Tree { root: root.to_owned() })
+        self.layout()?.write_to(root)
     }
 
     /// The zones by id, each possible in itself.
@@ -418,6 +418,16 @@ impl Machine {
 }
 
 impl Layout {
+    /// Writes the machine into a folder: `sys/devices/system/{node,cpu}`, `sys/kernel/mm/hugepages`, `proc/meminfo` and
+    /// `proc/cpuinfo`.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn write_to(&self, root: &Path) -> anyhow::Result<Tree> {
+        tree::write(self, root)?;
+        Ok(Tree { root: root.to_owned() })
+    }
+
     /// Memory of the whole machine in KiB.
     #[must_use]
     pub fn memory_kib(&self) -> u64 {

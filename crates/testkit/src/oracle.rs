@@ -38,7 +38,7 @@ impl Oracle {
     /// With [`REQUIRE`](crate::env::REQUIRE) set, instead of letting the test skip.
     pub fn spawn(release: Release) -> Result<Self, SkipReason> {
         let program = release.program()?;
-        Self::start(&program).map_err(|error| SkipReason::OracleFailed(release, format!("{error:#}")))
+        Self::start(&program).map_err(|error| SkipReason::Failed(release.into(), format!("{error:#}")))
     }
 
     /// Starts a program.

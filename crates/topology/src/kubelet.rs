@@ -66,7 +66,7 @@ use std::sync::Arc;
 use crate::cpuset::CpuSet;
 use crate::kubelet::admission::{Admission, Exact};
 use crate::kubelet::cpu_manager::CpuState;
-use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices};
+use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices, Registration};
 use crate::kubelet::machine::Machine;
 use crate::kubelet::memory_manager::{Block, MemoryState};
 use crate::kubelet::pod::{Pod, PodUid};
@@ -223,7 +223,7 @@ impl NodeState {
 
     /// The kubelet restarts: what it keeps in memory only is gone, and it admits its pods again, in the order of their
     /// creation. Returns the pods that it rejects now. Meanwhile nothing is swept. Memory of finished init containers
-    /// is taken once more, as in the kubelet.
+    /// is taken once more, as in the kubelet. `plugins` says when device plugins register.
     ///
     /// # Errors
     /// [`Refusal`] if the kubelet does not start with what its managers hold.
@@ -231,6 +231,7 @@ impl NodeState {
         &mut self,
         kubelet: &Kubelet,
         pods: impl IntoIterator<Item = &'a Pod>,
+        plugins: Registration,
         choice: &dyn Choice,
     ) -> Result<Vec<(PodUid, Rejection)>, Refusal> {
         kubelet.cpus.iter().try_for_each(|cpus| cpus.check(&self.cpus))?;
@@ -239,6 +240,7 @@ impl NodeState {
         self.memory.restart();
         self.devices.restart();
         self.pods.clear();
+        let later = (plugins == Registration::AfterPods).then(|| self.devices.forget_lists());
         let mut rejected = Vec::new();
         for pod in pods {
             let managers = Exact { kubelet, state: self, pod, choice, ready: false, resizes: false };
@@ -246,6 +248,9 @@ impl NodeState {
                 self.remove(&pod.uid);
                 rejected.push((pod.uid.clone(), rejection));
             }
+        }
+        if let Some(resources) = later {
+            self.devices.resources = resources;
         }
         Ok(rejected)
     }

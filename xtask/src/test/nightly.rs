@@ -75,6 +75,7 @@ const LONG: &[Long] = &[
     ),
     long("aligned-pods", &[("PODS", "200")], "-p operator --test it -- hardware::whole::", "aligned: "),
     long("sequences", &[("SEQUENCES", "500")], "-p exporter --test it -- sequences::", "sequences: "),
+    long("kubelets", &[("ADMISSIONS", "3000")], "-p differential --lib -- real_kubelets", "kubelets: "),
     long("faults", &[("FAULT_ROUNDS", "20")], "-p scheduler --test it -- faults::", "faults: "),
     long(
         "interruptions",

@@ -2,7 +2,7 @@
 
 use node::kubelet::machine::{Cache, Core, HugePages, MachineInfo, Node};
 
-use super::Dice;
+use super::{Dice, Runner};
 use sim::admit::session::{Plugin, PluginDevice, Preferred};
 
 const GIB: u64 = 1 << 30;
@@ -18,9 +18,9 @@ struct Shape {
     cores_per_cache: u64,
 }
 
-pub(super) fn machine(dice: &mut Dice) -> MachineInfo {
+pub(super) fn machine(dice: &mut Dice, runner: Runner) -> MachineInfo {
     let zones = match dice.between(0, 99) {
-        0 => dice.pick(&[10, 12]),
+        0 => dice.pick(&[10, 12]).min(runner.last_zone() + 1),
         _ => dice.pick(&[1, 2, 2, 2, 2, 3, 4, 4, 4, 6, 8]),
     };
     let usual = dice.between(1, if zones > 4 { 5 } else { 10 });
@@ -34,8 +34,11 @@ pub(super) fn machine(dice: &mut Dice) -> MachineInfo {
         cores,
     };
     let ids = thread_ids(dice, &shape);
-    let sparse = dice.percent(8);
-    let topology = nodes(dice, &shape, &ids, if sparse { 2 } else { 1 });
+    let sparse = dice.percent(8) && zones * 2 <= runner.last_zone();
+    let mut topology = nodes(dice, runner, &shape, &ids, if sparse { 2 } else { 1 });
+    if runner == Runner::Kubelets {
+        topology.iter_mut().for_each(without_zone_caches);
+    }
     let sum = |size| {
         let pages = topology.iter().flat_map(|node| node.hugepages.iter().flatten());
         HugePages {
@@ -89,7 +92,7 @@ fn thread_ids(dice: &mut Dice, shape: &Shape) -> Vec<Vec<Vec<u32>>> {
     ids
 }
 
-fn nodes(dice: &mut Dice, shape: &Shape, ids: &[Vec<Vec<u32>>], step: u32) -> Vec<Node> {
+fn nodes(dice: &mut Dice, runner: Runner, shape: &Shape, ids: &[Vec<Vec<u32>>], step: u32) -> Vec<Node> {
     let memory = dice.between(2, 8);
     let uneven = dice.percent(15);
     let sizes: &[(u64, u64)] = match dice.between(0, 4) {
@@ -107,7 +110,7 @@ fn nodes(dice: &mut Dice, shape: &Shape, ids: &[Vec<Vec<u32>>], step: u32) -> Ve
             let cores = ids.get(at).map(|threads| cores(shape, zone, threads, &mut next_cache));
             Node {
                 node_id: u32::try_from(zone).unwrap_or(0) * step,
-                memory: GIB * if uneven { dice.between(1, 8) } else { memory },
+                memory: runner.memory_unit() * GIB * if uneven { dice.between(1, 8) } else { memory },
                 hugepages: Some(
                     sizes
                         .iter()
@@ -146,6 +149,26 @@ fn cores(shape: &Shape, zone: u64, threads: &[Vec<u32>], next_cache: &mut u32) -
     cores
 }
 
+/// cAdvisor counts a cache with as many threads as the zone's cores seem to have as the zone's own, and reports it for
+/// no core (cAdvisor `addCacheInfo`).
+fn without_zone_caches(node: &mut Node) {
+    let id = |core: &Core| core.uncore_caches.iter().flatten().next().map(|cache| cache.id);
+    let cores = node.cores.iter().flatten();
+    let mut threads = std::collections::BTreeMap::<u32, usize>::new();
+    for core in cores {
+        if let Some(id) = id(core) {
+            *threads.entry(id).or_default() += core.thread_ids.len();
+        }
+    }
+    let count = node.cores.iter().flatten().count();
+    for core in node.cores.iter_mut().flatten() {
+        let of_zone = |id| threads.get(&id) == Some(&(count * core.thread_ids.len()));
+        if id(core).is_some_and(of_zone) {
+            core.uncore_caches = None;
+        }
+    }
+}
+
 /// Symmetric, 10 to itself.
 fn distances(dice: &mut Dice, zones: u64) -> Vec<Vec<u64>> {
     let zones = usize::try_from(zones).unwrap_or(0);
@@ -161,17 +184,17 @@ fn distances(dice: &mut Dice, zones: u64) -> Vec<Vec<u64>> {
 }
 
 /// The resources of device plugins.
-pub(super) fn plugins(dice: &mut Dice, machine: &MachineInfo) -> Vec<Plugin> {
+pub(super) fn plugins(dice: &mut Dice, runner: Runner, machine: &MachineInfo) -> Vec<Plugin> {
     let zones: Vec<u32> = machine.topology.iter().map(|node| node.node_id).collect();
     let count = dice.pick(&[0, 0, 1, 1, 2]);
     ["vendor.example/gpu", "vendor.example/nic"]
         .into_iter()
         .take(count)
-        .map(|name| plugin(dice, name, &zones))
+        .map(|name| plugin(dice, runner, name, &zones))
         .collect()
 }
 
-fn plugin(dice: &mut Dice, name: &str, zones: &[u32]) -> Plugin {
+fn plugin(dice: &mut Dice, runner: Runner, name: &str, zones: &[u32]) -> Plugin {
     // One zone each, several zones some, no zones at all.
     let kind = dice.between(0, 9);
     let device = |dice: &mut Dice, at: u64| PluginDevice {
@@ -188,9 +211,13 @@ fn plugin(dice: &mut Dice, name: &str, zones: &[u32]) -> Plugin {
         healthy: !dice.percent(4),
     };
     let count = dice.between(1, 8);
-    Plugin {
-        resource: name.to_owned(),
-        devices: (0..count).map(|at| device(dice, at)).collect(),
-        preferred: dice.pick(&[Some(Preferred::First), Some(Preferred::First), Some(Preferred::Last), None]),
+    let mut devices: Vec<PluginDevice> = (0..count).map(|at| device(dice, at)).collect();
+    let mut preferred =
+        dice.pick(&[Some(Preferred::First), Some(Preferred::First), Some(Preferred::Last), None]);
+    if runner == Runner::Kubelets {
+        preferred = Some(Preferred::Own);
+        // One that the kubelet can be seen to know.
+        devices[0].healthy = true;
     }
+    Plugin { resource: name.to_owned(), devices, preferred }
 }

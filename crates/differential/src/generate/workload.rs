@@ -3,7 +3,7 @@
 use node::kubelet::machine::MachineInfo;
 use serde_json::{Map, Value, json};
 
-use super::Dice;
+use super::{Dice, Runner};
 use sim::admit::session::{Plugin, Step};
 use topology::resource::ResourceName;
 
@@ -26,22 +26,28 @@ struct Sizes<'a> {
     aligned: usize,
     memory_managed: bool,
     pod_level: bool,
+    /// Pods that are managed as a whole may have devices. A real kubelet hands these out when containers start.
+    late_devices: bool,
 }
 
 pub(super) fn steps(
     dice: &mut Dice,
+    runner: Runner,
     machine: &MachineInfo,
     kubelet: &Value,
     devices: &[Plugin],
 ) -> Vec<Step> {
     // One resource more multiplies the kubelet's combinations by its sets of zones.
     let thorough = machine.topology.len() <= 5 && dice.percent(3);
-    let sizes = sizes(machine, kubelet, devices, thorough);
+    let sizes = sizes(runner, machine, kubelet, devices, thorough);
     let count = if thorough { dice.between(4, 12) } else { dice.between(20, 90) };
     let mut steps = Vec::new();
     let mut alive: Vec<Value> = Vec::new();
     let pressure = dice.between(2, 14) as usize;
-    let resizes = dice.pick(&[0, 0, 25]);
+    let resizes = match runner {
+        Runner::Oracle => dice.pick(&[0, 0, 25]),
+        Runner::Kubelets => 0, // The rig's container runtime has no cgroups to resize.
+    };
     for number in 0..count {
         if !alive.is_empty() && (alive.len() > pressure || dice.percent(25)) {
             let at = dice.between(0, alive.len() as u64 - 1) as usize;
@@ -53,7 +59,9 @@ pub(super) fn steps(
             steps.push(Step::Resize { pod: alive[at].clone() });
         }
         if dice.percent(2) {
-            steps.push(Step::Restart);
+            // A real kubelet may admit its pods before a plugin is back, or not: only the one can be made certain.
+            let late = dice.percent(30) || runner == Runner::Kubelets;
+            steps.push(Step::Restart { plugins: !late });
         }
         let pod = pod(dice, &sizes, &format!("u{number}"));
         steps.push(Step::Admit { pod: pod.clone() });
@@ -96,7 +104,13 @@ fn millis(text: &str) -> u64 {
     text.strip_suffix('m').map_or_else(|| number(text) * 1000, number)
 }
 
-fn sizes<'a>(machine: &MachineInfo, kubelet: &Value, devices: &'a [Plugin], thorough: bool) -> Sizes<'a> {
+fn sizes<'a>(
+    runner: Runner,
+    machine: &MachineInfo,
+    kubelet: &Value,
+    devices: &'a [Plugin],
+    thorough: bool,
+) -> Sizes<'a> {
     let cpus = |node: &node::kubelet::machine::Node| {
         node.cores.iter().flatten().map(|core| core.thread_ids.len() as u64).sum::<u64>()
     };
@@ -113,6 +127,7 @@ fn sizes<'a>(machine: &MachineInfo, kubelet: &Value, devices: &'a [Plugin], thor
         aligned: aligned(zones, single) + usize::from(thorough),
         memory_managed: kubelet["memoryManagerPolicy"] == "Static",
         pod_level: kubelet["featureGates"]["PodLevelResourceManagers"] == true,
+        late_devices: runner == Runner::Oracle,
     }
 }
 
@@ -161,7 +176,8 @@ fn pod(dice: &mut Dice, sizes: &Sizes<'_>, uid: &str) -> Value {
     if !init.is_empty() {
         spec["initContainers"] = json!(init);
     }
-    if dice.percent(if sizes.pod_level { 40 } else { 3 }) {
+    let whole = dice.percent(if sizes.pod_level { 40 } else { 3 });
+    if whole && (names.is_empty() || sizes.late_devices) {
         pod_level(dice, sizes, &mut spec);
     }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": uid, "namespace": "ns", "uid": uid}, "spec": spec})
@@ -192,7 +208,8 @@ fn pod_level(dice: &mut Dice, sizes: &Sizes<'_>, spec: &mut Value) {
             .flat_map(|list| spec[list].as_array().into_iter().flatten());
         all.map(|container| amount(&container["resources"]["limits"][name])).sum()
     };
-    let cpus = (sum("cpu") + dice.pick(&[0, 0, 1, 2, 3])).clamp(1, sizes.all_cpus.max(1));
+    // An API server takes no pod whose containers ask for more than the whole.
+    let cpus = (sum("cpu") + dice.pick(&[0, 0, 1, 2, 3])).min(sizes.all_cpus).max(sum("cpu")).max(1);
     let memory = sum("memory") + dice.pick(&[0, 0, 100, 1000]) + 1;
     let mut limits = Map::new();
     limits.insert("cpu".into(), json!(cpus.to_string()));
@@ -207,11 +224,14 @@ fn pod_level(dice: &mut Dice, sizes: &Sizes<'_>, spec: &mut Value) {
     spec["resources"] = json!({"limits": limits, "requests": limits});
 }
 
-/// Whole CPUs, mebibytes, or bytes, as this module writes them.
+/// Whole CPUs, mebibytes, or bytes, as this module writes them; parts of a CPU are rounded up.
 fn amount(value: &Value) -> u64 {
     let text = value.as_str().unwrap_or("0");
-    let number = |text: &str| text.parse().unwrap_or(1);
-    text.strip_suffix("Mi").map_or_else(|| number(text), number)
+    let number = |text: &str| text.parse::<u64>().unwrap_or(1);
+    match text.strip_suffix('m') {
+        Some(milli) => number(milli).div_ceil(1000),
+        None => text.strip_suffix("Mi").map_or_else(|| number(text), number),
+    }
 }
 
 /// What the containers of a pod have in common.

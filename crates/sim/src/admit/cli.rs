@@ -22,7 +22,7 @@ use topology::kubelet::Kubelet;
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::profile::Minor;
 
-use super::model::Model;
+use super::model::{Model, registration};
 use super::session::{Plugin, Session, Step};
 use super::verdict::{ContainerVerdict, Verdict};
 
@@ -193,8 +193,8 @@ fn replay(file: &Path, minor: Minor) -> anyhow::Result<Vec<PodResult>> {
                     ));
                 }
             }
-            Step::Restart => {
-                let restarted = model.restart(&Lowest);
+            Step::Restart { plugins } => {
+                let restarted = model.restart(registration(*plugins), &Lowest);
                 if !restarted.ok {
                     bail!("step {at}: the kubelet does not start again: {}", restarted.error);
                 }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Pod as WirePod;
 use node::kubelet::profile::profile;
-use topology::kubelet::device_manager::{Choice, Device, DeviceIds, Lowest, Preference, Resource};
+use topology::kubelet::device_manager::{
+    Choice, Device, DeviceIds, Lowest, Preference, Registration, Resource,
+};
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::memory_manager::Block;
 use topology::kubelet::pod::{Pod, PodUid};
@@ -175,9 +177,9 @@ impl Model {
     }
 
     /// The kubelet restarts.
-    pub fn restart(&mut self, choice: &dyn Choice) -> Restarted {
+    pub fn restart(&mut self, plugins: Registration, choice: &dyn Choice) -> Restarted {
         let pods = self.pods.iter().map(|pod| &pod.allocated);
-        let rejected = match self.state.restart(&self.kubelet, pods, choice) {
+        let rejected = match self.state.restart(&self.kubelet, pods, plugins, choice) {
             Ok(rejected) => rejected,
             Err(refusal) => return Restarted { error: refusal.to_string(), ..Restarted::default() },
         };
@@ -226,6 +228,12 @@ impl Model {
     }
 }
 
+/// When plugins register with a kubelet that restarts, from a step of a session.
+#[must_use]
+pub fn registration(before_pods: bool) -> Registration {
+    if before_pods { Registration::BeforePods } else { Registration::AfterPods }
+}
+
 fn read_pod(kubelet: &Kubelet, pod: &serde_json::Value) -> anyhow::Result<Pod> {
     let wire: WirePod = serde::Deserialize::deserialize(pod).context("pod")?;
     let request = api::convert::whole_pod_request(&wire)?;
@@ -248,6 +256,7 @@ fn resource(plugin: &Plugin) -> Resource {
             None => Preference::None,
             Some(Preferred::First) => Preference::First,
             Some(Preferred::Last) => Preference::Last,
+            Some(Preferred::Own) => Preference::Own,
         },
     }
 }

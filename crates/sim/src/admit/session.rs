@@ -42,12 +42,8 @@ pub struct PluginDevice {
     #[serde(default)]
     pub nodes: Vec<u32>,
     /// Whether it can be handed out.
-    #[serde(default = "healthy")]
+    #[serde(default = "yes")]
     pub healthy: bool,
-}
-
-fn healthy() -> bool {
-    true
 }
 
 /// What a plugin prefers among devices that are equally aligned.
@@ -58,6 +54,8 @@ pub enum Preferred {
     First,
     /// The highest ids.
     Last,
+    /// Others, by a rule of its own.
+    Own,
 }
 
 /// Something that happens to a kubelet.
@@ -80,7 +78,20 @@ pub enum Step {
         pod: Value,
     },
     /// The kubelet restarts.
-    Restart,
+    Restart {
+        /// Whether device plugins register before the kubelet admits its pods again, and not after that.
+        #[serde(default = "yes", skip_serializing_if = "is_yes")]
+        plugins: bool,
+    },
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_yes(value: &bool) -> bool {
+    *value
 }
 
 impl Step {
@@ -88,7 +99,7 @@ impl Step {
     pub fn pod_mut(&mut self) -> Option<&mut Value> {
         match self {
             Self::Admit { pod } | Self::Resize { pod } => Some(pod),
-            Self::Remove { .. } | Self::Restart => None,
+            Self::Remove { .. } | Self::Restart { .. } => None,
         }
     }
 

@@ -17,7 +17,7 @@ use topology::placement::{leb89, spread};
 use topology::quantity::Quantity;
 
 use super::Target;
-use crate::admit::model::Model;
+use crate::admit::model::{Model, registration};
 use crate::admit::session::{Plugin, Session, Step};
 use crate::machine::dump::{Dump, DumpOptions};
 use crate::workload::Workload;
@@ -242,7 +242,7 @@ fn session(text: &str) -> bool {
             Step::Admit { pod } => drop(model.admit(pod, &Lowest)),
             Step::Remove { uid } => model.remove(uid),
             Step::Resize { pod } => drop(model.resize(pod)),
-            Step::Restart => drop(model.restart(&Lowest)),
+            Step::Restart { plugins } => drop(model.restart(registration(*plugins), &Lowest)),
         }
     }
     true

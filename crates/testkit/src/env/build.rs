@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-use super::oracle::Release;
+use super::oracle::{find_of_release, place};
 use super::{Binaries, KUBERNETES_VERSION, Program, SkipReason, cache_dir, find, on_path};
 
 /// What happens during [`ensure`].
@@ -81,18 +81,17 @@ pub fn ensure(tell: &mut dyn FnMut(Progress)) -> anyhow::Result<Binaries> {
     Ok(find()?)
 }
 
-/// Builds the oracle of a release, unless another process has meanwhile.
+/// Builds a program of a release, unless another process has meanwhile.
 ///
 /// # Errors
 /// When the cache cannot be written or the build fails.
-pub(super) fn oracle(release: Release, tell: &mut dyn FnMut(Progress)) -> anyhow::Result<()> {
+pub(super) fn of_release(program: Program, tell: &mut dyn FnMut(Progress)) -> anyhow::Result<()> {
     let place =
-        release.place().context("neither XDG_CACHE_HOME nor HOME is set: no place for built programs")?;
+        place(program).context("neither XDG_CACHE_HOME nor HOME is set: no place for built programs")?;
     let cache = place.parent().context("the cache has no folder")?;
     fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
     let _lock = lock(cache, tell)?;
-    if release.find().is_err() {
-        let program = Program::Oracle(release);
+    if find_of_release(program).is_err() {
         tell(Progress::Building { program, done: 0, total: 1 });
         build(program, cache, tell)?;
         tell(Progress::Built(program));
@@ -172,15 +171,16 @@ fn link_flags(program: Program) -> String {
         }
         _ => {}
     }
-    let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
+    let version = program.wanted();
+    let mut numbers = version.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     let at = "-X k8s.io/component-base/version.";
-    format!("-s -w {at}gitVersion={KUBERNETES_VERSION} {at}gitMajor={major} {at}gitMinor={minor}")
+    format!("-s -w {at}gitVersion={version} {at}gitMajor={major} {at}gitMinor={minor}")
 }
 
-/// An oracle of another release has other modules, and a tag by which Go takes other files.
+/// A program of another release has other modules, and a tag by which Go takes other files of ours.
 fn module_flags(program: Program) -> Vec<String> {
-    let Program::Oracle(release) = program else { return Vec::new() };
+    let (Program::Oracle(release) | Program::KubeletOf(release)) = program else { return Vec::new() };
     let module = release.module_file();
     let flag = module.map(|file| format!("-modfile={}", file.display()));
     flag.into_iter().flat_map(|flag| [flag, format!("-tags={}", release.tag())]).collect()
@@ -188,6 +188,7 @@ fn module_flags(program: Program) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::oracle::Release;
     use super::*;
 
     #[test]
@@ -196,6 +197,10 @@ mod tests {
         for wanted in ["gitVersion=v1.36.3", "gitMajor=1", "gitMinor=36"] {
             assert!(flags.contains(&format!(".{wanted}")), "{flags}");
         }
+        let older = link_flags(Program::KubeletOf(Release::V1_34));
+        assert!(older.contains("gitVersion=v1.34.4") && older.contains("gitMinor=34"), "{older}");
+        assert!(module_flags(Program::KubeletOf(Release::V1_34))[0].ends_with("oracle/1.34/go.mod"));
+        assert!(module_flags(Program::KubeletOf(Release::V1_36)).is_empty());
         assert_eq!(link_flags(Program::Etcd), "-s -w");
         assert_eq!(link_flags(Program::CriStreaming), "-s -w -X main.version=v1.36.3");
         assert_eq!(link_flags(Program::Oracle(Release::V1_34)), "-s -w -X main.version=v1.34.4");

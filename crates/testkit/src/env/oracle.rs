@@ -1,7 +1,8 @@
-//! Where the programs of [`crate::oracle`] come from: one for each release of Kubernetes.
+//! Where the programs of releases of Kubernetes come from: the oracle of [`crate::oracle`], and the kubelet itself.
 //!
-//! In: a release, the Go sources and module files under `testenv/`. Out: the path of a program in the cache, named by
-//! its sources, so that other sources are another program. Never: a program for a release that is not listed here.
+//! In: a release, the Go sources and module files under `testenv/`. Out: the path of a program in the cache. An oracle
+//! is named by its sources, so that other sources are another program. Never: a program for a release that is not
+//! listed here.
 
 use std::fmt;
 use std::fs;
@@ -85,25 +86,15 @@ impl Release {
         format!("k{}", self.minor().replace('.', ""))
     }
 
-    /// Where the program is, once it is built.
-    #[must_use]
-    pub fn place(self) -> Option<PathBuf> {
-        Some(cache_root()?.join("testenv").join(self.version()).join(self.program_name()))
-    }
-
-    /// The program, if it was built.
+    /// The oracle, if it was built.
     ///
     /// # Errors
     /// The reason to skip.
     pub fn find(self) -> Result<PathBuf, SkipReason> {
-        let place = self.place().ok_or(SkipReason::NoCache)?;
-        let assets =
-            std::env::var_os(super::ASSETS).map(|folder| Path::new(&folder).join(self.program_name()));
-        let mut places = assets.into_iter().chain([place]);
-        places.find(|path| is_executable(path)).ok_or(SkipReason::NoOracle(self))
+        find_of_release(self.into())
     }
 
-    /// The program, built if it is nowhere. Says so when it cannot be had, as [`super::rig`] does.
+    /// The oracle, built if it is nowhere. Says so when it cannot be had, as [`super::rig`] does.
     ///
     /// # Errors
     /// The reason to skip.
@@ -119,12 +110,15 @@ impl Release {
     /// # Errors
     /// The reason why there is none.
     pub fn find_or_build(self, tell: &mut dyn FnMut(Progress)) -> Result<PathBuf, SkipReason> {
-        match self.find() {
-            Err(SkipReason::NoOracle(_)) if on_path("go").is_some() => {}
-            found => return found,
-        }
-        build::oracle(self, tell).map_err(|error| SkipReason::OracleFailed(self, format!("{error:#}")))?;
-        self.find()
+        find_or_build(self.into(), tell)
+    }
+
+    /// The kubelet of the release, built if it is nowhere: minutes at the first time.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn kubelet(self, tell: &mut dyn FnMut(Progress)) -> Result<PathBuf, SkipReason> {
+        find_or_build(Program::KubeletOf(self), tell)
     }
 
     /// The files that decide what the program does, in order.
@@ -145,6 +139,30 @@ impl Release {
         }
         Ok(hasher.finish())
     }
+}
+
+/// Where a program of a release is, once it is built.
+pub(super) fn place(program: Program) -> Option<PathBuf> {
+    Some(cache_root()?.join("testenv").join(program.wanted()).join(program.name()))
+}
+
+/// A program of a release, if it was built. Only the name of an oracle says which release it is, so only an oracle may
+/// be in the folder of [`super::ASSETS`].
+pub(super) fn find_of_release(program: Program) -> Result<PathBuf, SkipReason> {
+    let place = place(program).ok_or(SkipReason::NoCache)?;
+    let is_named = matches!(program, Program::Oracle(_));
+    let assets = std::env::var_os(super::ASSETS).filter(|_| is_named);
+    let mut places = assets.map(|folder| Path::new(&folder).join(program.name())).into_iter().chain([place]);
+    places.find(|path| is_executable(path)).ok_or(SkipReason::NotBuilt(program))
+}
+
+fn find_or_build(program: Program, tell: &mut dyn FnMut(Progress)) -> Result<PathBuf, SkipReason> {
+    match find_of_release(program) {
+        Err(SkipReason::NotBuilt(_)) if on_path("go").is_some() => {}
+        found => return found,
+    }
+    build::of_release(program, tell).map_err(|error| SkipReason::Failed(program, format!("{error:#}")))?;
+    find_of_release(program)
 }
 
 impl fmt::Display for Release {

@@ -53,8 +53,20 @@ impl Host {
         machine: &Machine,
         network: Option<(&Network, Ipv4Addr)>,
     ) -> anyhow::Result<Self> {
-        let layout = machine.layout()?;
-        let tree = machine.write_to(&dir.join("machine")).with_context(|| format!("machine of {name}"))?;
+        Self::with_layout(dir, name, machine.layout()?, network)
+    }
+
+    /// As [`Host::new`], with a machine that was worked out already.
+    ///
+    /// # Errors
+    /// When the machine's files cannot be written, or the kernel does not allow it (not root).
+    pub fn with_layout(
+        dir: &Path,
+        name: &str,
+        layout: Layout,
+        network: Option<(&Network, Ipv4Addr)>,
+    ) -> anyhow::Result<Self> {
+        let tree = layout.write_to(&dir.join("machine")).with_context(|| format!("machine of {name}"))?;
         let root = dir.join("kubelet");
         fs::create_dir_all(&root).with_context(|| format!("making {}", root.display()))?;
         let over = stand_ins(&tree)?;

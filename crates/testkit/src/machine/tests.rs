@@ -41,7 +41,7 @@ fn cores_sockets_and_caches() {
     // (cpu, zone, socket, core, llc)
     for wanted in [(0, 0, 0, 0, 0), (2, 0, 0, 2, 1), (7, 1, 0, 7, 3), (8, 2, 1, 0, 4), (31, 3, 1, 7, 7)] {
         let cpu = &layout.cpus[wanted.0 as usize];
-        assert_eq!((cpu.id, cpu.zone, cpu.socket, cpu.core, cpu.llc), wanted);
+        assert_eq!((cpu.id, cpu.zone, cpu.socket, cpu.core, cpu.llc.unwrap()), wanted);
     }
     assert_eq!(layout.cpus[16].siblings, [0, 16]);
     assert_eq!(layout.zones[0].distances, [10, 12, 20, 20]);

@@ -1,5 +1,5 @@
-//! A [`Layout`] as files: what Linux shows of a machine under `/sys/devices/system`, `/sys/kernel/mm/hugepages` and
-//! `/proc/meminfo`, as far as the kubelet (cAdvisor) and the exporter read it.
+//! A [`Layout`] as files: what Linux shows of a machine under `/sys/devices/system`, `/sys/kernel/mm/hugepages`,
+//! `/proc/meminfo` and `/proc/cpuinfo`, as far as the kubelet (cAdvisor) and the exporter read it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,8 +12,13 @@ use topology::cpuset::CpuSet;
 use super::{Cpu, DEFAULT_HUGE_PAGE_KIB, Layout, Zone};
 
 /// What the tree has stand-ins for, below the root.
-pub(super) const MOUNTS: [&str; 4] =
-    ["sys/devices/system/node", "sys/devices/system/cpu", "sys/kernel/mm/hugepages", "proc/meminfo"];
+pub(super) const MOUNTS: [&str; 5] = [
+    "sys/devices/system/node",
+    "sys/devices/system/cpu",
+    "sys/kernel/mm/hugepages",
+    "proc/meminfo",
+    "proc/cpuinfo",
+];
 
 /// Writes all of it below `root`.
 pub(super) fn write(layout: &Layout, root: &Path) -> anyhow::Result<()> {
@@ -21,7 +26,8 @@ pub(super) fn write(layout: &Layout, root: &Path) -> anyhow::Result<()> {
     write_nodes(layout, &system.join("node"))?;
     write_cpus(layout, &system.join("cpu"))?;
     write_machine_hugepages(layout, &root.join("sys/kernel/mm/hugepages"))?;
-    put(&root.join("proc"), "meminfo", &machine_meminfo(layout))
+    put(&root.join("proc"), "meminfo", &machine_meminfo(layout))?;
+    put(&root.join("proc"), "cpuinfo", &cpuinfo(layout))
 }
 
 /// Linux' list format, for CPUs and zones alike.
@@ -57,7 +63,7 @@ fn write_nodes(layout: &Layout, dir: &Path) -> anyhow::Result<()> {
     for zone in &layout.zones {
         let node = dir.join(format!("node{}", zone.id));
         put(&node, "cpulist", &list(zone.cpus.iter().copied())?)?;
-        put(&node, "cpumap", &mask(&zone.cpus, layout.cpus.len()))?;
+        put(&node, "cpumap", &mask(&zone.cpus, ids_of(layout)))?;
         let distances: Vec<String> = zone.distances.iter().map(u32::to_string).collect();
         put(&node, "distance", &distances.join(" "))?;
         put(&node, "meminfo", &zone_meminfo(zone))?;
@@ -76,9 +82,8 @@ fn write_nodes(layout: &Layout, dir: &Path) -> anyhow::Result<()> {
 }
 
 fn write_cpus(layout: &Layout, dir: &Path) -> anyhow::Result<()> {
-    let count = layout.cpus.len();
     let all = || layout.cpus.iter();
-    let last = count.saturating_sub(1);
+    let last = ids_of(layout).saturating_sub(1);
     put(dir, "online", &list(layout.online())?)?;
     put(dir, "offline", &list(all().filter(|cpu| !cpu.online).map(|cpu| cpu.id))?)?;
     put(dir, "possible", &list(all().map(|cpu| cpu.id))?)?;
@@ -114,22 +119,20 @@ fn write_topology(layout: &Layout, cpu: &Cpu, dir: &Path) -> anyhow::Result<()> 
 }
 
 fn write_caches(layout: &Layout, cpu: &Cpu, dir: &Path) -> anyhow::Result<()> {
-    let llc = online(layout, |other| other.llc == cpu.llc);
+    let sharing = online(layout, |other| other.llc == cpu.llc);
     let core_id = cpu.siblings.first().copied().unwrap_or(cpu.id);
-    let caches = [
-        (1, "Data", "32K", core_id, &cpu.siblings),
-        (1, "Instruction", "32K", core_id, &cpu.siblings),
-        (2, "Unified", "1024K", core_id, &cpu.siblings),
-        (3, "Unified", "32768K", cpu.llc, &llc),
-    ];
-    for (index, (level, kind, size, id, shared)) in caches.into_iter().enumerate() {
+    let of_core = [(1, "Data", "32K"), (1, "Instruction", "32K"), (2, "Unified", "1024K")];
+    let of_core = of_core.map(|(level, kind, size)| (level, kind, size, core_id, &cpu.siblings));
+    let last = cpu.llc.map(|id| (3, "Unified", "32768K", id, &sharing));
+    let caches = of_core.into_iter().chain(last);
+    for (index, (level, kind, size, id, shared)) in caches.enumerate() {
         let own = dir.join(format!("index{index}"));
         put(&own, "level", &level.to_string())?;
         put(&own, "type", kind)?;
         put(&own, "size", size)?;
         put(&own, "id", &id.to_string())?;
         put(&own, "shared_cpu_list", &list(shared.iter().copied())?)?;
-        put(&own, "shared_cpu_map", &mask(shared, layout.cpus.len()))?;
+        put(&own, "shared_cpu_map", &mask(shared, ids_of(layout)))?;
     }
     Ok(())
 }
@@ -184,6 +187,29 @@ fn machine_meminfo(layout: &Layout) -> String {
         let _ = writeln!(text, "{:<16}{value:>10}{unit}", format!("{key}:"));
     }
     text
+}
+
+/// The part that cAdvisor reads: cores, sockets, and a clock (cAdvisor `machine.Info`).
+fn cpuinfo(layout: &Layout) -> String {
+    let mut text = String::new();
+    for cpu in layout.cpus.iter().filter(|cpu| cpu.online) {
+        for (key, value) in [
+            ("processor", cpu.id.to_string()),
+            ("vendor_id", "testkit".to_owned()),
+            ("cpu MHz", "2000.000".to_owned()),
+            ("physical id", cpu.socket.to_string()),
+            ("core id", cpu.core.to_string()),
+        ] {
+            let _ = writeln!(text, "{key:<16}: {value}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Ids that CPUs may have: one more than the highest.
+fn ids_of(layout: &Layout) -> usize {
+    layout.cpus.iter().map(|cpu| cpu.id as usize + 1).max().unwrap_or(0)
 }
 
 fn huge_kib(pools: &std::collections::BTreeMap<u64, u64>) -> u64 {

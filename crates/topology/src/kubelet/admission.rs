@@ -245,6 +245,10 @@ impl Managers for Exact<'_> {
         if self.is_idle() {
             return Ok(());
         }
+        if !self.ready && self.state.devices.is_kept(self.pod, container) {
+            self.state.devices.count_reusable(self.pod, container);
+            return Ok(());
+        }
         if self.ready && self.state.devices.serves_any(&container.devices) {
             self.state.devices.sweep();
         }

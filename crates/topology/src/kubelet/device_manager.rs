@@ -51,6 +51,17 @@ pub enum Preference {
     First,
     /// Those it must include, then the highest ids.
     Last,
+    /// Others, by a rule that is not known here: those that [`Choice`] names.
+    Own,
+}
+
+/// When plugins register with a kubelet that restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// Before the kubelet admits its pods again.
+    BeforePods,
+    /// After that. Meanwhile the kubelet knows the resources, but no device of them (kubelet `readCheckpoint`).
+    AfterPods,
 }
 
 /// The devices of one resource.
@@ -162,13 +173,20 @@ impl DeviceState {
         zones: Option<ZoneMask>,
         choice: &dyn Choice,
     ) -> Result<(), Rejection> {
-        if self.reusable.as_ref().is_none_or(|(uid, _)| *uid != pod.uid) {
-            self.reusable = Some((pod.uid.clone(), HeldDevices::new()));
-        }
         for (name, count) in &container.devices {
             if self.is_served(*name) {
                 self.allocate_resource(pod, container, (*name, *count), zones, choice)?;
             }
+        }
+        self.count_reusable(pod, container);
+        Ok(())
+    }
+
+    /// What the container holds can be used by the next containers of its pod if it is an init container, and no longer
+    /// if it is another.
+    pub(crate) fn count_reusable(&mut self, pod: &Pod, container: &Container) {
+        if self.reusable.as_ref().is_none_or(|(uid, _)| *uid != pod.uid) {
+            self.reusable = Some((pod.uid.clone(), HeldDevices::new()));
         }
         let held = self.held_by_container(&pod.uid, &container.name);
         if let Some((_, reusable)) = &mut self.reusable {
@@ -180,7 +198,6 @@ impl DeviceState {
                 }
             }
         }
-        Ok(())
     }
 
     /// kubelet `devicesToAllocate`.
@@ -313,6 +330,19 @@ impl DeviceState {
         }
     }
 
+    /// Whether a restarted kubelet leaves the container its devices without a further look: it held some and runs
+    /// (kubelet `isContainerAlreadyRunning`). Init containers have ended.
+    pub(crate) fn is_kept(&self, pod: &Pod, container: &Container) -> bool {
+        container.kind != ContainerKind::Init && !self.held_by_container(&pod.uid, &container.name).is_empty()
+    }
+
+    /// Forgets the devices that plugins have listed, and returns the lists.
+    pub(crate) fn forget_lists(&mut self) -> BTreeMap<ResourceName, Resource> {
+        let lists = self.resources.clone();
+        self.resources.values_mut().for_each(|resource| resource.devices.clear());
+        lists
+    }
+
     /// Forgets what a kubelet keeps in memory only.
     pub(crate) fn restart(&mut self) {
         self.reusable = None;
@@ -427,6 +457,10 @@ impl Picker<'_> {
             Preference::None => DeviceIds::new(),
             Preference::First => ids.take(self.needed).collect(),
             Preference::Last => ids.rev().take(self.needed).collect(),
+            Preference::Own => ids
+                .filter(|id| self.wanted.is_some_and(|wanted| wanted.contains(id)))
+                .take(self.needed)
+                .collect(),
         }
     }
 
