@@ -43,6 +43,10 @@ const TRANSPORT_HEADER: u32 = 2;
 const SOURCE: u32 = 12;
 const DESTINATION: u32 = 16;
 const DESTINATION_PORT: u32 = 2;
+const TCP: u8 = 6;
+const TCP_FLAGS: u32 = 13;
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
 const EQUAL: u32 = 0;
 const NOT_EQUAL: u32 = 1;
 const AT_MOST: u32 = 3;
@@ -172,6 +176,16 @@ impl Direction {
             });
             mask(list, ESTABLISHED_OR_RELATED.to_ne_bytes());
             compare(list, NOT_EQUAL, &[0; 4]);
+            accept(list);
+        }));
+        // The kernel follows connections from the first filter on: one from before counts as new, whichever end
+        // speaks first. Only its opening tells.
+        messages.push(self.rule(|list| {
+            meta(list, META_PROTOCOL);
+            compare(list, EQUAL, &[TCP]);
+            payload(list, TRANSPORT_HEADER, TCP_FLAGS, 1);
+            mask(list, [SYN | ACK, 0, 0, 0]);
+            compare(list, NOT_EQUAL, &[SYN, 0, 0, 0]);
             accept(list);
         }));
         messages.extend(rules.iter().map(|rule| self.rule(|list| rule.write(self.peer, list))));
@@ -309,8 +323,9 @@ fn commit(batch: &[u8]) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::ErrorKind;
+    use std::io::{ErrorKind, Read as _, Write as _};
     use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
 
     use super::*;
     use crate::namespace::Namespaces;
@@ -392,5 +407,27 @@ mod tests {
         let udp = Some(Ports { protocol: 17, range: None });
         apply(&one, &Filter { ingress: None, egress: Some(rule("0.0.0.0/0", udp)) });
         check([Prohibited, Prohibited, Prohibited], [Taken, Taken, Refused]);
+    }
+
+    /// A client waits for a long answer while its network gets its first filter.
+    #[test]
+    fn connections_from_before_stay() {
+        if !rustix::process::geteuid().is_root() {
+            return eprintln!("SKIPPED: not root");
+        }
+        let network = Network::new().unwrap();
+        let address = |host: u8| Ipv4Addr::new(10, 88, 0, host);
+        let [server, client] =
+            [1, 2].map(|host| network.attach(&Namespaces::default(), address(host)).unwrap());
+        let listener = server.run(|| TcpListener::bind(("0.0.0.0", 80)).unwrap()).unwrap();
+        let mut asking = client.run(|| TcpStream::connect((address(1), 80)).unwrap()).unwrap();
+        let (mut answering, _) = listener.accept().unwrap();
+        let nothing_in = Filter { ingress: Some(Vec::new()), egress: Some(Vec::new()) };
+        client.run(|| nothing_in.apply()).unwrap().unwrap();
+        answering.write_all(b"answer").unwrap();
+        asking.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut answer = [0; 6];
+        asking.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"answer");
     }
 }
