@@ -151,7 +151,7 @@ fn bars(out: &mut String, entries: &[Outcome]) {
     let most = entries.iter().map(|entry| entry.summary.pods).max().unwrap_or(0).max(1);
     for (at, entry) in entries.iter().enumerate() {
         let y = top + 26.0 * at as f64;
-        let width = (WIDTH - LEFT - RIGHT - name_width - 130.0) * entry.summary.tae as f64 / most as f64;
+        let width = (WIDTH - LEFT - RIGHT - name_width - 130.0) * entry.summary.rejected as f64 / most as f64;
         let bar_left = LEFT + name_width;
         let _ = writeln!(
             out,
@@ -161,7 +161,7 @@ fn bars(out: &mut String, entries: &[Outcome]) {
             colour(at),
             bar_left + width + 8.0,
             y + 14.0,
-            entry.summary.tae,
+            entry.summary.rejected,
             entry.summary.pods
         );
     }
