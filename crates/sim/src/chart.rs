@@ -1,4 +1,4 @@
-//! Results as a chart: allocated CPUs and waiting pods over time, and the pods lost.
+//! Results as a chart: allocated CPUs and waiting pods over time, and the pods rejected.
 //!
 //! In: [`Outcome`]s. Out: an SVG document. Never: pixels; a browser or `rsvg-convert` makes them from the SVG, and the
 //! program stays without a renderer and fonts.
@@ -139,12 +139,12 @@ fn line(out: &mut String, panel: &Panel, entry: &Outcome, end_s: f64, colour: &s
     }
 }
 
-/// Pods lost to TopologyAffinityError.
+/// Pods that kubelets rejected.
 fn bars(out: &mut String, entries: &[Outcome]) {
     let (top, name_width) = (522.0, 90.0);
     let _ = writeln!(
         out,
-        r#"<text x="{LEFT}" y="{}" fill="{GREY}">Pods lost to TopologyAffinityError</text>"#,
+        r#"<text x="{LEFT}" y="{}" fill="{GREY}">Pods that kubelets rejected</text>"#,
         top - 12.0
     );
     // On the scale of all pods: a short bar is a small loss.

@@ -373,7 +373,7 @@ mod tests {
             (
                 Policy::None,
                 64,
-                [(3, Ok(Aligned)), (3, Ok(Misaligned)), (2, Ok(Aligned)), (1, Err("Unexpected"))],
+                [(3, Ok(Aligned)), (3, Ok(Misaligned)), (2, Ok(Misaligned)), (1, Err("Unexpected"))],
             ),
         ] {
             let mut kubelet = with("2x4", |shape| shape.rules.policy = policy);
