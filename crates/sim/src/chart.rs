@@ -1,4 +1,4 @@
-//! Results as a chart: allocated CPUs and waiting pods over time, and the pods lost.
+//! Results as a chart: allocated CPUs and waiting pods over time, and the pods rejected.
 //!
 //! In: [`Outcome`]s. Out: an SVG document. Never: pixels; a browser or `rsvg-convert` makes them from the SVG, and the
 //! program stays without a renderer and fonts.
@@ -139,19 +139,19 @@ fn line(out: &mut String, panel: &Panel, entry: &Outcome, end_s: f64, colour: &s
     }
 }
 
-/// Pods lost to TopologyAffinityError.
+/// Pods that kubelets rejected.
 fn bars(out: &mut String, entries: &[Outcome]) {
     let (top, name_width) = (522.0, 90.0);
     let _ = writeln!(
         out,
-        r#"<text x="{LEFT}" y="{}" fill="{GREY}">Pods lost to TopologyAffinityError</text>"#,
+        r#"<text x="{LEFT}" y="{}" fill="{GREY}">Pods that kubelets rejected</text>"#,
         top - 12.0
     );
     // On the scale of all pods: a short bar is a small loss.
     let most = entries.iter().map(|entry| entry.summary.pods).max().unwrap_or(0).max(1);
     for (at, entry) in entries.iter().enumerate() {
         let y = top + 26.0 * at as f64;
-        let width = (WIDTH - LEFT - RIGHT - name_width - 130.0) * entry.summary.tae as f64 / most as f64;
+        let width = (WIDTH - LEFT - RIGHT - name_width - 130.0) * entry.summary.rejected as f64 / most as f64;
         let bar_left = LEFT + name_width;
         let _ = writeln!(
             out,
@@ -161,7 +161,7 @@ fn bars(out: &mut String, entries: &[Outcome]) {
             colour(at),
             bar_left + width + 8.0,
             y + 14.0,
-            entry.summary.tae,
+            entry.summary.rejected,
             entry.summary.pods
         );
     }

@@ -13,16 +13,16 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use runtime::output::{OutputArgs, TableFormat, one_line};
 use runtime::stdout::print;
 use serde::Serialize;
-use topology::policy::{Policy, Scope};
+use topology::policy::{CpuOption, PREFER_CLOSEST_NUMA_NODES, Policy, Scope};
 
 use crate::comparison::{Contender, Impairments, Outcome};
 use crate::latency::{Faults, Latency, PluginPeriods};
 use crate::machine::dump::{Dump, DumpOptions};
+use crate::machine::model::Options;
 use crate::machine::{Machine, Shape, open_cpus};
 use crate::plural::count;
 use crate::record::Summary;
 use crate::spread::Spread;
-use crate::table::Columns;
 use crate::workload::{Arrival, MAX_TIME_MS, NamedPod, OpenArrivals, Workload};
 
 use crate::{chart, table};
@@ -66,6 +66,15 @@ pub struct Args {
     /// Topology manager scope of the kubelets: container or pod [default: container, with --from as in the file]
     #[arg(long, value_name = "SCOPE", value_parser = scope)]
     pub scope: Option<Scope>,
+    /// Options of the kubelets' CPU manager that are on, such as full-pcpus-only,distribute-cpus-across-numa
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = cpu_option)]
+    pub cpu_manager_policy_options: Vec<CpuOption>,
+    /// Options of the kubelets' topology manager that are on: prefer-closest-numa-nodes
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = [PREFER_CLOSEST_NUMA_NODES])]
+    pub topology_manager_policy_options: Vec<String>,
+    /// Threads of each core [default: 1, with --from as in the file]
+    #[arg(long, value_name = "N")]
+    pub threads_per_core: Option<u8>,
     /// File with the pods (YAML or JSON), instead of the four flags below
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pods", "rate", "load", "max_pending"])]
     pub workload: Option<PathBuf>,
@@ -197,8 +206,8 @@ fn run_seeds(args: &Args, machines: &Machines, (first, last): (u64, u64)) -> any
         cpus: open_cpus(&machines.machines),
         schedulers: &spreads,
     };
-    let table = |wide| {
-        let table = table::ranges(&spreads, machines.columns(wide));
+    let table = |_| {
+        let table = table::ranges(&spreads);
         let (title, verdict) = (title.clone().unwrap_or_default(), table::verdict_of_ranges(&spreads));
         format!("{title}\n{table}\n{verdict}{}\n", machines.guess())
     };
@@ -225,7 +234,7 @@ fn run_once(args: &Args, found: &Machines) -> anyhow::Result<String> {
         schedulers: &entries,
     };
     let table = |wide| {
-        let table = table::render(&entries, found.columns(wide));
+        let table = table::render(&entries, wide);
         let (title, verdict) = (heading(&workload, machines), table::verdict(&entries));
         format!("{title}\n{table}\n{verdict}{}\n{}", found.guess(), table::refusals(&entries))
     };
@@ -241,11 +250,6 @@ struct Machines {
 }
 
 impl Machines {
-    fn columns(&self, wide: bool) -> Columns {
-        let misaligned = |machine: &Machine| machine.topology.rules.policy == Policy::BestEffort;
-        Columns { wide, misaligned: self.machines.iter().any(misaligned) }
-    }
-
     fn guess(&self) -> &'static str {
         if self.is_guessed { " Settings of kubelets were guessed, see the notes." } else { "" }
     }
@@ -253,8 +257,14 @@ impl Machines {
 
 fn machines(args: &Args) -> anyhow::Result<Machines> {
     if let Some(file) = &args.from {
-        let options =
-            DumpOptions { zones: args.zones, policy: args.policy, scope: args.scope, pending: args.pending };
+        let options = DumpOptions {
+            zones: args.zones,
+            policy: args.policy,
+            scope: args.scope,
+            options: options(args),
+            threads_per_core: args.threads_per_core,
+            pending: args.pending,
+        };
         let dump = Dump::read(file, options)?;
         let mut stderr = std::io::stderr().lock();
         for note in &dump.notes {
@@ -272,7 +282,17 @@ fn machines(args: &Args) -> anyhow::Result<Machines> {
     shape.reserved_cpus = args.reserved_cpus;
     shape.rules.policy = args.policy.unwrap_or(shape.rules.policy);
     shape.rules.scope = args.scope.unwrap_or(shape.rules.scope);
+    shape.options = options(args);
+    shape.threads_per_core = args.threads_per_core.unwrap_or(shape.threads_per_core);
     Ok(Machines { machines: shape.machines(args.nodes)?, is_guessed: false, pending: None })
+}
+
+fn options(args: &Args) -> Options {
+    let topology = &args.topology_manager_policy_options;
+    Options {
+        cpus: args.cpu_manager_policy_options.iter().copied().collect(),
+        prefer_closest: topology.iter().any(|option| option == PREFER_CLOSEST_NUMA_NODES),
+    }
 }
 
 fn workload(args: &Args, found: &Machines, seed: u64) -> anyhow::Result<Workload> {
@@ -336,6 +356,13 @@ fn policy(text: &str) -> Result<Policy, String> {
 
 fn scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| "allowed are container, pod".to_owned())
+}
+
+fn cpu_option(text: &str) -> Result<CpuOption, String> {
+    CpuOption::parse(text).ok_or_else(|| {
+        let all: Vec<&str> = CpuOption::ALL.into_iter().map(CpuOption::as_str).collect();
+        format!("allowed are {}", all.join(", "))
+    })
 }
 
 fn latency(text: &str) -> Result<Latency, String> {

@@ -1,41 +1,54 @@
-//! The model as a kubelet: it admits, holds and releases pods on one machine, and reports what is free.
+//! One kubelet of a simulation: it admits, holds and releases pods on one machine, and reports what is free.
 //!
 //! In: pods in the order in which the kubelet sees them. Out: admissions, rejections and reports. Never: time, or a
-//! decision of its own: admission is `topology::admit`, and the check of totals is the one of kube-scheduler, which the
-//! kubelet runs as well.
+//! decision of its own: admission is `topology::kubelet`, id by id, and the check of totals is the one of
+//! kube-scheduler, which the kubelet runs as well.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use scheduler::node::{Node, NodeView};
-use topology::admit::{self, Grant, Placement, Scratch};
+use scheduler::pod::Spec;
+use topology::admit::{self, Grant, Placement};
+use topology::cpuset::CpuSet;
 use topology::fingerprint::{Fingerprint, Method, PodHash};
-use topology::policy::{Policy, Rules};
-use topology::reason::Misfit;
-use topology::request::PodNeeds;
-use topology::resource::ResourceName;
+use topology::kubelet::device_manager::Lowest;
+use topology::kubelet::memory_manager::ZoneMemory;
+use topology::kubelet::pod::{Pod, PodUid};
+use topology::kubelet::{self as model, Allocation, ContainerAllocation, NodeState};
+use topology::request::{ContainerKind, PodRequest};
+use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{Free, NodeTopology};
 
 use crate::machine::{Machine, cpu_milli};
+
+mod alignment;
+
+pub use alignment::Alignment;
 
 /// Why the kubelet rejects a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// `TopologyAffinityError`.
-    Topology(Misfit),
+    Topology,
+    /// `SMTAlignmentError`.
+    Smt,
+    /// `UnexpectedAdmissionError` and the like: a manager has too little.
+    Unexpected,
     /// `OutOfcpu` and the like: the node as a whole has too little.
     OutOf(ResourceName),
 }
 
-/// Whether the kubelet gave a pod all it aligns from one zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alignment {
-    /// From one zone for each container or the pod, as the scope says; or there was nothing to align.
-    Aligned,
-    /// From several zones, under `best-effort`.
-    Misaligned,
-    /// Not known: the policy `none` does not ask for zones.
-    Unknown,
+impl From<model::rejection::Rejection> for Rejection {
+    fn from(rejection: model::rejection::Rejection) -> Self {
+        use model::rejection::Rejection as Of;
+        match rejection {
+            Of::TopologyAffinity | Of::PodTopologyAffinity { .. } => Self::Topology,
+            Of::NotWholeCores { .. } | Of::TooFewCores { .. } => Self::Smt,
+            Of::Cpus(_) | Of::Memory(_) | Of::Devices(_) | Of::EmptyPodSharedPool(_) => Self::Unexpected,
+            Of::OutOf { resource, .. } => Self::OutOf(resource),
+        }
+    }
 }
 
 /// The kubelet of one machine.
@@ -43,6 +56,8 @@ pub enum Alignment {
 pub struct Kubelet {
     view: NodeView,
     topology: Arc<NodeTopology>,
+    model: Arc<model::Kubelet>,
+    state: NodeState,
     /// Amounts that the resource managers can still allocate.
     free: Free,
     /// Amounts that podresources shows as free: more than `free` while finished init containers keep resources.
@@ -52,13 +67,13 @@ pub struct Kubelet {
     residents: Vec<FingerprintedPod>,
     /// Number of changes, for the exporter.
     changes: u64,
-    scratch: Scratch,
 }
 
 /// A pod that the kubelet has admitted.
 #[derive(Debug)]
 struct AdmittedPod {
-    needs: Arc<PodNeeds>,
+    spec: Arc<Spec>,
+    uid: PodUid,
     placement: Placement,
     signed: FingerprintedPod,
 }
@@ -86,85 +101,118 @@ impl Kubelet {
         Self {
             view: machine.view.clone(),
             topology: Arc::clone(&machine.topology),
+            model: Arc::clone(&machine.model.kubelet),
+            state: machine.model.state.clone(),
             visible: free.clone(),
             residents: signed.collect(),
             free,
             totals,
             pods: BTreeMap::new(),
             changes: 0,
-            scratch: Scratch::default(),
         }
     }
 
-    /// Admits a pod: the topology manager first, then the totals, as the kubelet does.
+    /// Admits a pod: the resource managers first, then the totals, as the kubelet does. Cost: that of
+    /// [`topology::kubelet::admit`], and zones x resources.
     ///
     /// # Errors
     /// The [`Rejection`].
     pub fn admit(
         &mut self,
         pod: usize,
-        needs: &Arc<PodNeeds>,
+        spec: &Arc<Spec>,
+        request: &PodRequest,
         hash: PodHash,
     ) -> Result<Alignment, Rejection> {
-        let rules = self.topology.rules;
-        let (placement, alignment) = self.place(needs).map_err(Rejection::Topology)?;
-        if let Some(resource) = self.totals.shortages(&self.view, needs).next() {
+        let uid: PodUid = pod.to_string().into();
+        let asked = Pod::new(self.model.profile(), Arc::clone(&uid), request);
+        let before = self.state.memory.counts.zones.clone();
+        let allocation = model::admit(&self.model, &mut self.state, &asked, &Lowest);
+        let allocation = allocation.inspect_err(|_| self.state.sweep())?;
+        if let Some(resource) = self.totals.shortages(&self.view, &spec.needs).next() {
+            self.state.remove(&uid);
+            self.state.sweep();
             return Err(Rejection::OutOf(resource));
         }
+        let alignment = Alignment::of(&self.model, &self.state, &allocation);
+        let placement = self.placement(&asked, &allocation, &before);
         placement.charge(&mut self.free);
         adjust(&mut self.visible, &placement, -1);
-        self.totals.add(needs);
-        let exclusive = admit::is_exclusive(rules, &self.free, needs);
-        let held =
-            AdmittedPod { needs: Arc::clone(needs), placement, signed: FingerprintedPod { hash, exclusive } };
-        let twice = self.pods.insert(pod, held);
+        self.totals.add(&spec.needs);
+        let exclusive = admit::is_exclusive(self.topology.rules, &self.free, &spec.needs);
+        let signed = FingerprintedPod { hash, exclusive };
+        let twice = self.pods.insert(pod, AdmittedPod { spec: Arc::clone(spec), uid, placement, signed });
         debug_assert!(twice.is_none(), "pod {pod} is admitted twice");
         debug_assert!(!self.free.has_debt(), "more is handed out than there is");
         self.changes += 1;
         Ok(alignment)
     }
 
-    /// The zones of a pod. `best-effort` prefers one zone, and takes what is free elsewhere if none has enough.
-    fn place(&mut self, needs: &PodNeeds) -> Result<(Placement, Alignment), Misfit> {
-        let rules = self.topology.rules;
-        if rules.policy.enforces() {
-            let placement = admit::admit(rules, &self.free, needs, &mut self.scratch)?;
-            return Ok((placement, Alignment::Aligned));
-        }
-        if rules.policy != Policy::BestEffort {
-            return Ok((Placement::default(), Alignment::Unknown));
-        }
-        let strict = Rules { policy: Policy::SingleNumaNode, ..rules };
-        match admit::admit(strict, &self.free, needs, &mut self.scratch) {
-            Ok(placement) => Ok((placement, Alignment::Aligned)),
-            Err(_) => Ok((self.spread(strict, needs), Alignment::Misaligned)),
-        }
-    }
-
-    /// The pod's amounts, taken from the zones in their order.
-    fn spread(&self, rules: Rules, needs: &PodNeeds) -> Placement {
+    /// The amounts of an allocation by zone: what the pod holds, and what podresources shows of it, which leaves out
+    /// init containers that have ended.
+    fn placement(&self, pod: &Pod, allocation: &Allocation, before: &[ZoneMemory]) -> Placement {
         let mut placement = Placement::default();
-        for need in &needs.totals {
-            let Some(column) = admit::charged_column(rules, &self.free, needs.qos, *need) else { continue };
-            let mut missing = need.amount;
-            for row in 0..self.free.layout().zones().len() {
-                let taken = missing.min(self.free.get(row, column).max(0));
-                missing -= taken;
-                if let (Ok(cell), true) = (u32::try_from(self.free.index(row, column)), taken > 0) {
-                    placement.grants.push(Grant { cell, held: taken, visible: taken });
+        let ends = |container: &&ContainerAllocation| {
+            let kind = pod.containers.iter().find(|one| one.name == container.name).map(|one| one.kind);
+            kind == Some(ContainerKind::Init)
+        };
+        let all: Vec<&ContainerAllocation> = allocation.containers.iter().collect();
+        let shown: Vec<&ContainerAllocation> = all.iter().copied().filter(|one| !ends(one)).collect();
+        for (row, zone) in self.free.layout().zones().iter().enumerate() {
+            for (column, name) in self.free.layout().resources().iter().enumerate() {
+                let amount = |of: &[&ContainerAllocation]| match name.kind() {
+                    ResourceKind::Memory => self.memory_taken(zone.0, *name, before),
+                    _ if *name == ResourceName::CPU => self.cpus_in(zone.0, of),
+                    _ => self.devices_in(zone.0, *name, of),
+                };
+                let (held, visible) = (amount(&all), amount(&shown));
+                if let (Ok(cell), true) = (u32::try_from(self.free.index(row, column)), held > 0) {
+                    placement.grants.push(Grant { cell, held, visible });
                 }
             }
         }
-        placement.grants.sort_unstable_by_key(|grant| grant.cell);
         placement
+    }
+
+    /// CPUs of a zone that containers hold together, in thousandths.
+    fn cpus_in(&self, zone: u32, containers: &[&ContainerAllocation]) -> i64 {
+        let mut cpus = CpuSet::new();
+        containers.iter().for_each(|container| cpus.insert_all(&container.cpus));
+        let of_zone = self.model.machine().cpu_zones().iter().find(|group| group.id == zone);
+        let count = of_zone.map_or(0, |group| group.cpus.count_shared(&cpus));
+        amount(count).saturating_mul(ResourceName::CPU.base_units())
+    }
+
+    /// Bytes that a zone has less than before.
+    fn memory_taken(&self, zone: u32, name: ResourceName, before: &[ZoneMemory]) -> i64 {
+        let free = |zones: &[ZoneMemory]| {
+            let zone = zones.iter().find(|memory| memory.id == zone);
+            let table = zone.and_then(|zone| zone.tables.iter().find(|table| table.name == name));
+            table.map_or(0, |table| i64::try_from(table.free).unwrap_or(i64::MAX))
+        };
+        free(before).saturating_sub(free(&self.state.memory.counts.zones))
+    }
+
+    /// Devices of a zone that containers hold together.
+    fn devices_in(&self, zone: u32, name: ResourceName, containers: &[&ContainerAllocation]) -> i64 {
+        let Some(resource) = self.state.devices.resources.get(&name) else { return 0 };
+        let held = containers.iter().filter_map(|container| container.devices.get(&name)).flatten();
+        let ids: std::collections::BTreeSet<_> = held.collect();
+        let here = ids.into_iter().filter(|id| {
+            let device = resource.devices.get(*id);
+            device.and_then(|device| device.zones).is_some_and(|zones| zones.contains(zone))
+        });
+        amount(here.count())
     }
 
     /// Releases a pod's resources. Unknown pods change nothing.
     pub fn release(&mut self, pod: usize) {
         let Some(held) = self.pods.remove(&pod) else { return };
+        self.state.remove(&held.uid);
+        self.state.sweep();
         held.placement.release(&mut self.free);
         adjust(&mut self.visible, &held.placement, 1);
-        self.totals.remove(&held.needs);
+        self.totals.remove(&held.spec.needs);
         self.changes += 1;
     }
 
@@ -230,12 +278,18 @@ impl Kubelet {
     }
 }
 
+fn amount(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 fn adjust(visible: &mut Free, placement: &Placement, sign: i64) {
     placement.grants.iter().for_each(|grant| visible.add(grant.cell as usize, sign * grant.visible));
 }
 
 #[cfg(test)]
 mod tests {
+    use topology::policy::Policy;
+
     use super::*;
     use crate::machine::Shape;
     use crate::workload::{Arrival, ContainerResources, Workload};
@@ -249,7 +303,7 @@ mod tests {
         let workload = Workload { max_pending: None, arrivals: vec![arrival] };
         let name = Workload::pod_name(pod);
         kubelet
-            .admit(pod, &workload.specs()[0].needs, PodHash::of("sim", &name))
+            .admit(pod, &workload.specs()[0], &workload.requests()[0], PodHash::of("sim", &name))
             .map_err(|e| format!("{e:?}"))
     }
 
@@ -261,7 +315,7 @@ mod tests {
         assert_eq!(kubelet.used_milli(), 4_000);
         assert_eq!((kubelet.stranded_milli(3_000), kubelet.stranded_milli(2_000)), (3_000, 0));
         let error = admit(&mut kubelet, 2, Arrival::new(0, 3, 0)).unwrap_err();
-        assert!(error.contains("Topology") && error.contains("requested: 3000, most: 2000"), "{error}");
+        assert_eq!(error, "Topology");
         kubelet.release(0);
         kubelet.release(0);
         admit(&mut kubelet, 2, Arrival::new(0, 3, 0)).unwrap();
@@ -279,6 +333,68 @@ mod tests {
         assert_eq!(kubelet.free().cells()[0], 0);
         kubelet.release(2);
         assert_eq!(kubelet.free().cells()[0], 1_000);
+    }
+
+    /// A kubelet that keeps no CPU for itself.
+    fn with(shape: &str, change: impl FnOnce(&mut Shape)) -> Kubelet {
+        let mut shape: Shape = shape.parse().unwrap();
+        shape.reserved_cpus = 0;
+        change(&mut shape);
+        Kubelet::new(&shape.machines(1).unwrap()[0])
+    }
+
+    #[test]
+    fn policies_admit_as_the_kubelet_does() {
+        use Alignment::{Aligned, Misaligned};
+        // Memory for each CPU in MiB; CPUs of pods in their order, and what becomes of each, on two zones of four.
+        for (policy, memory, pods) in [
+            (
+                Policy::SingleNumaNode,
+                64,
+                [(3, Ok(Aligned)), (6, Err("Topology")), (3, Ok(Aligned)), (2, Err("Topology"))],
+            ),
+            // Its CPUs need two zones, its memory one.
+            (
+                Policy::Restricted,
+                64,
+                [(6, Err("Topology")), (3, Ok(Aligned)), (3, Ok(Aligned)), (2, Err("Topology"))],
+            ),
+            // Both need two, and memory of both belongs to one group then.
+            (
+                Policy::Restricted,
+                3_600,
+                [(6, Ok(Aligned)), (6, Err("Topology")), (2, Err("Topology")), (1, Err("Topology"))],
+            ),
+            (
+                Policy::BestEffort,
+                64,
+                [(3, Ok(Aligned)), (3, Ok(Aligned)), (2, Ok(Misaligned)), (1, Err("Unexpected"))],
+            ),
+            (
+                Policy::None,
+                64,
+                [(3, Ok(Aligned)), (3, Ok(Misaligned)), (2, Ok(Misaligned)), (1, Err("Unexpected"))],
+            ),
+        ] {
+            let mut kubelet = with("2x4", |shape| shape.rules.policy = policy);
+            for (at, (cpus, expected)) in pods.into_iter().enumerate() {
+                let pod = Arrival { memory_mib: u64::from(cpus) * memory, ..Arrival::new(0, cpus, 0) };
+                let found = admit(&mut kubelet, at, pod);
+                assert_eq!(found, expected.map_err(str::to_owned), "{policy:?}: pod {at} of {cpus}");
+            }
+        }
+    }
+
+    #[test]
+    fn whole_cores_are_kept_whole() {
+        let mut kubelet = with("2x8", |shape| {
+            shape.threads_per_core = 2;
+            shape.options.cpus = [topology::policy::CpuOption::FullPcpusOnly].into_iter().collect();
+        });
+        let error = admit(&mut kubelet, 0, Arrival::new(0, 3, 0)).unwrap_err();
+        assert_eq!(error, "Smt");
+        admit(&mut kubelet, 1, Arrival::new(0, 4, 0)).unwrap();
+        assert_eq!(kubelet.free().cells()[0], 4_000);
     }
 
     #[test]

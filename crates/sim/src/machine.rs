@@ -1,7 +1,7 @@
 //! The machines of a simulation: nodes with NUMA zones and the settings of a kubelet.
 //!
-//! In: a shape such as `2x16+gpu`, or objects of a real cluster ([`dump`]). Out: [`Machine`]s. Never: ids of CPUs, only
-//! their number in each zone, as in NRT objects.
+//! In: a shape such as `2x16+gpu`, or objects of a real cluster ([`dump`]). Out: [`Machine`]s, each with the model of its
+//! kubelet ([`model`]). Never: what happens to them.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -14,7 +14,10 @@ use topology::request::Need;
 use topology::resource::ResourceName;
 use topology::zone::{MAX_ZONES, NodeTopology, Zone, ZoneId, ZoneResource};
 
+use self::model::{Model, Options};
+
 pub mod dump;
+pub mod model;
 
 /// A node of the simulation.
 #[derive(Clone, Debug)]
@@ -25,6 +28,8 @@ pub struct Machine {
     pub topology: Arc<NodeTopology>,
     /// Pods that run from the start and stay.
     pub residents: Vec<PodView>,
+    /// The kubelet, and what its managers have handed out to residents. Machines of one shape share it.
+    pub model: Arc<Model>,
 }
 
 /// One zone of a [`Shape`].
@@ -53,6 +58,10 @@ pub struct Shape {
     pub max_pods: u32,
     /// The kubelet's managers and policies.
     pub rules: Rules,
+    /// Options of those policies.
+    pub options: Options,
+    /// Threads of each core. A zone's last core may have fewer.
+    pub threads_per_core: u8,
 }
 
 /// A shape that is not understood, or out of range.
@@ -76,6 +85,9 @@ pub enum ShapeError {
         /// The largest value allowed.
         high: u64,
     },
+    /// There is no such machine, or its kubelet does not start.
+    #[error("{0}")]
+    Model(String),
 }
 
 /// Memory per CPU, in MiB; far more than the pods of the benchmark request.
@@ -90,6 +102,8 @@ const MAX_CPUS: u64 = 4096;
 pub const MAX_MACHINES: usize = 20_000;
 /// Most zones of all machines together; a zone takes about 1 KB.
 const MAX_ALL_ZONES: u64 = 200_000;
+/// Most threads of a core; no processor of today has more.
+const MAX_THREADS: u64 = 8;
 /// Most kinds of devices in a shape.
 const MAX_KINDS: usize = 16;
 
@@ -119,13 +133,15 @@ impl Shape {
                 cpu_manager: Manager::Static,
                 memory_manager: Manager::Static,
             },
+            options: Options::default(),
+            threads_per_core: 1,
         })
     }
 
     /// Makes `count` machines of this shape, named `node-0` and so on.
     ///
     /// # Errors
-    /// When `count` is 0 or above [`MAX_MACHINES`], or no CPU is left unreserved.
+    /// When `count` is 0 or above [`MAX_MACHINES`], no CPU is left unreserved, or the kubelet refuses to start.
     pub fn machines(&self, count: usize) -> Result<Vec<Machine>, ShapeError> {
         within("the number of machines", count as u64, 1, MAX_MACHINES as u64)?;
         let zones = count as u64 * self.zones.len() as u64;
@@ -134,6 +150,8 @@ impl Shape {
         within("the number of reserved CPUs", u64::from(self.reserved_cpus), 0, cpus.saturating_sub(1))?;
         let topology = Arc::new(self.topology());
         let totals = self.totals(&topology);
+        within("the number of threads of a core", u64::from(self.threads_per_core), 1, MAX_THREADS)?;
+        let model = Arc::new(Model::new(&topology, self.options).map_err(ShapeError::Model)?);
         let machine = |number: usize| Machine {
             view: NodeView {
                 name: format!("node-{number}").into(),
@@ -143,6 +161,7 @@ impl Shape {
             },
             topology: Arc::clone(&topology),
             residents: Vec::new(),
+            model: Arc::clone(&model),
         };
         Ok((0..count).map(machine).collect())
     }
@@ -174,7 +193,12 @@ impl Shape {
             zones.push(Zone { id: ZoneId(shape.id), resources, distances });
         }
         zones.sort_unstable_by_key(|zone| zone.id);
-        NodeTopology { rules: self.rules, zones, threads_per_core: Some(1), ..NodeTopology::default() }
+        NodeTopology {
+            rules: self.rules,
+            zones,
+            threads_per_core: Some(self.threads_per_core),
+            ..NodeTopology::default()
+        }
     }
 
     fn totals(&self, topology: &NodeTopology) -> Vec<Need> {

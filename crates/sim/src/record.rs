@@ -1,13 +1,13 @@
 //! The record of a simulation, in numbers.
 //!
-//! In: pods that run or are lost, and the levels between two moments. Out: [`Summary`] and [`Timeline`]. Never:
+//! In: pods that run or are rejected, and the levels between two moments. Out: [`Summary`] and [`Timeline`]. Never:
 //! floating point before the very end, so that the same run gives the same bytes.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::kubelet::Alignment;
+use crate::kubelet::{Alignment, Rejection};
 
 /// Values that hold between two moments.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +26,8 @@ pub struct Record {
     pods: usize,
     allocatable_milli: i64,
     waits_ms: Vec<u64>,
-    tae: usize,
-    out_of: usize,
+    rejections: Rejections,
+    aligned: usize,
     misaligned: usize,
     /// Pods that were not placed, by reason: their number and the first one.
     refusals: BTreeMap<String, (usize, String)>,
@@ -38,6 +38,19 @@ pub struct Record {
     until: Sums,
     width_ms: u64,
     buckets: Vec<Bucket>,
+}
+
+/// Pods that their kubelets rejected, by the reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Rejections {
+    /// `TopologyAffinityError`.
+    pub tae: usize,
+    /// `SMTAlignmentError`.
+    pub smt: usize,
+    /// `UnexpectedAdmissionError`: a manager had too little.
+    pub unexpected: usize,
+    /// `OutOfcpu` and the like: the node as a whole had too little.
+    pub out_of: usize,
 }
 
 /// Levels times milliseconds.
@@ -65,14 +78,17 @@ pub struct Summary {
     pub pods: usize,
     /// Pods that got to run.
     pub running: usize,
-    /// Pods lost to `TopologyAffinityError`.
-    pub tae: usize,
-    /// Pods lost because the node as a whole had too little (`OutOfcpu` and the like).
-    pub out_of: usize,
-    /// Pods that neither ran nor were lost: no node can hold them.
-    pub unplaced: usize,
-    /// Pods that a kubelet with the policy `best-effort` admitted with resources of several zones.
+    /// Pods that were admitted with resources from as few zones as on an empty machine.
+    pub aligned: usize,
+    /// Pods that were admitted with resources from more zones, which the policies `best-effort` and `none` allow.
     pub misaligned: usize,
+    /// Pods that their kubelets rejected. They are not replaced.
+    pub rejected: usize,
+    /// The same by reason.
+    #[serde(flatten)]
+    pub rejections: Rejections,
+    /// Pods that neither ran nor were rejected: no node can hold them.
+    pub unplaced: usize,
     /// Median time from creation to Running of the pods that ran, seconds.
     pub p50_s: f64,
     /// 95th percentile of the time to Running, seconds.
@@ -135,8 +151,8 @@ impl Record {
             pods,
             allocatable_milli,
             waits_ms: Vec::with_capacity(pods),
-            tae: 0,
-            out_of: 0,
+            rejections: Rejections::default(),
+            aligned: 0,
             misaligned: 0,
             refusals: BTreeMap::new(),
             now_ms: 0,
@@ -166,13 +182,15 @@ impl Record {
         self.settle();
     }
 
-    /// Counts a lost pod: rejected because of zones, or because of its node's totals.
-    pub fn lost(&mut self, to_zones: bool) {
-        if to_zones {
-            self.tae += 1
-        } else {
-            self.out_of += 1
-        }
+    /// Counts a pod that its kubelet has rejected.
+    pub fn rejected(&mut self, rejection: Rejection) {
+        let rejections = &mut self.rejections;
+        *match rejection {
+            Rejection::Topology => &mut rejections.tae,
+            Rejection::Smt => &mut rejections.smt,
+            Rejection::Unexpected => &mut rejections.unexpected,
+            Rejection::OutOf(_) => &mut rejections.out_of,
+        } += 1;
         let at = self.bucket();
         self.buckets[at].lost += 1;
         self.settle();
@@ -180,7 +198,10 @@ impl Record {
 
     /// Counts an admitted pod.
     pub fn admitted(&mut self, alignment: Alignment) {
-        self.misaligned += usize::from(alignment == Alignment::Misaligned);
+        *match alignment {
+            Alignment::Aligned => &mut self.aligned,
+            Alignment::Misaligned => &mut self.misaligned,
+        } += 1;
     }
 
     /// Counts a pod that was never placed.
@@ -202,10 +223,10 @@ impl Record {
         refusals
     }
 
-    /// Number of pods that ran or were lost.
+    /// Number of pods that ran or were rejected.
     #[must_use]
     pub fn settled(&self) -> usize {
-        self.waits_ms.len() + self.tae + self.out_of
+        self.waits_ms.len() + self.rejections.all()
     }
 
     /// The totals of the run, for the contender `scheduler`.
@@ -219,10 +240,11 @@ impl Record {
             seed,
             pods: self.pods,
             running: waits.len(),
-            tae: self.tae,
-            out_of: self.out_of,
-            unplaced: self.pods - self.settled(),
+            aligned: self.aligned,
             misaligned: self.misaligned,
+            rejected: self.rejections.all(),
+            rejections: self.rejections,
+            unplaced: self.pods - self.settled(),
             p50_s: seconds(percentile(&waits, 50)),
             p95_s: seconds(percentile(&waits, 95)),
             max_s: seconds(percentile(&waits, 100)),
@@ -272,6 +294,14 @@ impl Record {
             self.buckets.resize(at + 1, Bucket::default());
         }
         at
+    }
+}
+
+impl Rejections {
+    /// Pods that were rejected, whatever the reason.
+    #[must_use]
+    pub fn all(self) -> usize {
+        self.tae + self.smt + self.unexpected + self.out_of
     }
 }
 
@@ -339,10 +369,10 @@ mod tests {
         record.advance(1_000, level(2_000, 0, 0));
         record.running(300);
         record.advance(3_000, level(0, 1_500, 3));
-        record.lost(true);
+        record.rejected(Rejection::Topology);
         record.advance(60_000, level(2_000, 9_000, 9));
         let summary = record.summary("x", 7);
-        assert_eq!((summary.pods, summary.running, summary.tae, summary.unplaced), (4, 1, 1, 2));
+        assert_eq!((summary.pods, summary.running, summary.rejections.tae, summary.unplaced), (4, 1, 1, 2));
         assert_eq!((summary.allocated_share, summary.stranded_cpus), (0.3333, 1.0));
         assert_eq!((summary.p50_s, summary.settled_s), (0.3, 3.0));
         let timeline = record.timeline();

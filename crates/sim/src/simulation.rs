@@ -1,7 +1,7 @@
 //! A cluster in virtual time: the real scheduler core among simulated kubelets, exporters and an API server.
 //!
 //! In: machines, a workload, delays, faults. Out: a [`Record`] of the run. Never: a clock, threads, or a decision of
-//! its own: placement is `scheduler::core`, admission is `topology::admit`.
+//! its own: placement is `scheduler::core`, admission is `topology::kubelet`.
 //!
 //! This is a discrete-event simulation. Future events wait in one queue, ordered by time and, within a millisecond, by
 //! the order in which they were scheduled. At each moment all due events are processed first, then the scheduler
@@ -19,6 +19,7 @@ use scheduler::ledger::PodId;
 use scheduler::pod::{PodView, Progress, Spec};
 use scheduler::queue::BackoffLimits;
 use topology::fingerprint::{Method, PodHash};
+use topology::request::PodRequest;
 use topology::score::{Strategy, Weights};
 use topology::zone::NodeTopology;
 
@@ -62,6 +63,7 @@ pub(crate) struct Simulation<'a> {
     last_event_ms: u64,
     random: Random,
     specs: Vec<Arc<Spec>>,
+    requests: Vec<Arc<PodRequest>>,
     pods: Vec<Pod>,
     nodes: Vec<Node>,
     slots: BTreeMap<Arc<str>, usize>,
@@ -205,6 +207,7 @@ impl<'a> Simulation<'a> {
             // Differs from the core's sequence, which starts from the same seed.
             random: Random::seeded(setup.seed ^ 0x5eed_5eed_5eed_5eed),
             specs: setup.workload.specs(),
+            requests: setup.workload.requests(),
             pods: Vec::with_capacity(setup.workload.arrivals.len()),
             now_ms: 0,
             queue: BinaryHeap::new(),

@@ -16,10 +16,12 @@ pub struct Spread {
     pub pods: Range<usize>,
     /// [`Summary::running`].
     pub running: Range<usize>,
-    /// [`Summary::tae`].
-    pub tae: Range<usize>,
+    /// [`Summary::aligned`].
+    pub aligned: Range<usize>,
     /// [`Summary::misaligned`].
     pub misaligned: Range<usize>,
+    /// [`Summary::rejected`].
+    pub rejected: Range<usize>,
     /// [`Summary::unplaced`].
     pub unplaced: Range<usize>,
     /// [`Summary::p50_s`].
@@ -56,8 +58,9 @@ impl Spread {
             scheduler,
             pods: whole(|run| run.pods),
             running: whole(|run| run.running),
-            tae: whole(|run| run.tae),
+            aligned: whole(|run| run.aligned),
             misaligned: whole(|run| run.misaligned),
+            rejected: whole(|run| run.rejected),
             unplaced: whole(|run| run.unplaced),
             p50_s: real(|run| run.p50_s),
             p95_s: real(|run| run.p95_s),

@@ -9,75 +9,53 @@ use comfy_table::{CellAlignment, Table};
 
 use crate::comparison::{Contender, Outcome};
 use crate::plural::count;
-use crate::record::Summary;
+use crate::record::{Rejections, Summary};
 use crate::spread::Spread;
-
-/// The columns of a table beside the usual ones.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Columns {
-    /// Whether to add those of `-o wide`.
-    pub wide: bool,
-    /// Whether to add the pods that are misaligned: a kubelet has the policy `best-effort`.
-    pub misaligned: bool,
-}
 
 /// Most reasons of a contender for pods that were not placed.
 const REASONS: usize = 5;
 
-/// Renders the table.
+/// Columns of every table, after the scheduler's.
+const COLUMNS: [&str; 9] =
+    ["PODS", "ALIGNED", "MISALIGNED", "REJECTED", "NOT PLACED", "P50", "P95", "MAX", "ALLOCATED"];
+
+/// Renders the table. `wide` adds columns.
 #[must_use]
-pub fn render(entries: &[Outcome], columns: Columns) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    let mut header =
-        vec!["SCHEDULER", "PODS", "RUNNING", "LOST (TAE)", "P50", "P95", "MAX", "ALLOCATED", "STRANDED"];
-    if columns.misaligned {
-        header.push("MISALIGNED");
-    }
-    if columns.wide {
-        header.extend(["OUT OF", "NOT PLACED", "SETTLED AFTER", "SEED"]);
-    }
-    table.set_header(header);
-    for entry in entries {
-        table.add_row(row(&entry.summary, columns));
-    }
-    table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    table.trim_fmt()
+pub fn render(entries: &[Outcome], wide: bool) -> String {
+    let more: &[&str] = if wide {
+        &["STRANDED", "TAE", "SMT", "UNEXPECTED", "OUT OF", "SETTLED AFTER", "SEED"]
+    } else {
+        &["STRANDED"]
+    };
+    table(more, entries.iter().map(|entry| row(&entry.summary, wide)))
 }
 
 /// Renders the results of several seeds; each cell has the median, and the range if there is one.
 #[must_use]
-pub fn ranges(spreads: &[Spread], columns: Columns) -> String {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    let mut header = vec!["SCHEDULER", "PODS", "RUNNING", "LOST (TAE)", "P50", "P95", "MAX", "ALLOCATED"];
-    if columns.misaligned {
-        header.push("MISALIGNED");
-    }
-    if columns.wide {
-        header.push("NOT PLACED");
-    }
-    table.set_header(header);
-    for spread in spreads {
-        let number = |value: usize| value.to_string();
-        let mut row = vec![
+pub fn ranges(spreads: &[Spread]) -> String {
+    let number = |value: usize| value.to_string();
+    let row = |spread: &Spread| {
+        vec![
             spread.scheduler.clone(),
             spread.pods.text(number),
-            spread.running.text(number),
-            spread.tae.text(number),
+            spread.aligned.text(number),
+            spread.misaligned.text(number),
+            spread.rejected.text(number),
+            spread.unplaced.text(number),
             waits(spread.running.max, spread.p50_s.text(seconds)),
             waits(spread.running.max, spread.p95_s.text(seconds)),
             waits(spread.running.max, spread.max_s.text(seconds)),
             spread.allocated_share.text(|share| format!("{:.1} %", 100.0 * share)),
-        ];
-        if columns.misaligned {
-            row.push(spread.misaligned.text(number));
-        }
-        if columns.wide {
-            row.push(spread.unplaced.text(number));
-        }
-        table.add_row(row);
-    }
+        ]
+    };
+    table(&[], spreads.iter().map(row))
+}
+
+fn table(more: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header(["SCHEDULER"].iter().chain(&COLUMNS).chain(more));
+    table.add_rows(rows);
     table.column_iter_mut().skip(1).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
     table.trim_fmt()
 }
@@ -89,28 +67,24 @@ fn part_of(part: usize, whole: usize) -> String {
     }
 }
 
-fn row(summary: &Summary, columns: Columns) -> Vec<String> {
+fn row(summary: &Summary, wide: bool) -> Vec<String> {
     let mut row = vec![
         summary.scheduler.clone(),
         summary.pods.to_string(),
-        summary.running.to_string(),
-        part_of(summary.tae, summary.pods),
+        summary.aligned.to_string(),
+        part_of(summary.misaligned, summary.pods),
+        part_of(summary.rejected, summary.pods),
+        part_of(summary.unplaced, summary.pods),
         waits(summary.running, seconds(summary.p50_s)),
         waits(summary.running, seconds(summary.p95_s)),
         waits(summary.running, seconds(summary.max_s)),
         format!("{:.1} %", 100.0 * summary.allocated_share),
         format!("{:.1} CPUs", summary.stranded_cpus),
     ];
-    if columns.misaligned {
-        row.push(part_of(summary.misaligned, summary.pods));
-    }
-    if columns.wide {
-        row.extend([
-            summary.out_of.to_string(),
-            summary.unplaced.to_string(),
-            format!("{:.1} s", summary.settled_s),
-            summary.seed.to_string(),
-        ]);
+    if wide {
+        let Rejections { tae, smt, unexpected, out_of } = summary.rejections;
+        row.extend([tae, smt, unexpected, out_of].map(|pods| pods.to_string()));
+        row.extend([format!("{:.1} s", summary.settled_s), summary.seed.to_string()]);
     }
     row
 }
@@ -132,12 +106,12 @@ pub fn verdict(entries: &[Outcome]) -> String {
     };
     let mut sentences: Vec<String> = Vec::new();
     if let Some(blind) = of(Contender::Blind) {
-        sentences.push(if blind.tae > 0 {
+        sentences.push(if blind.rejected > 0 {
             format!(
-                "Blind to NUMA zones, the scheduler lost {} of {}: their kubelets rejected them with \
-                 TopologyAffinityError.",
-                blind.tae,
-                count(blind.pods as u64, "pod")
+                "Blind to NUMA zones, the scheduler lost {} of {}: their kubelets rejected them{}.",
+                blind.rejected,
+                count(blind.pods as u64, "pod"),
+                if blind.rejected == blind.rejections.tae { " with TopologyAffinityError" } else { "" }
             )
         } else {
             format!("Blind to NUMA zones, the scheduler lost none of {}.", count(blind.pods as u64, "pod"))
@@ -159,7 +133,7 @@ pub fn verdict(entries: &[Outcome]) -> String {
     let misaligned = entries.iter().filter(|entry| entry.summary.misaligned > 0);
     sentences.extend(misaligned.map(|entry| {
         let pods = count(entry.summary.misaligned as u64, "pod");
-        format!("Under {} {pods} got resources of several zones.", entry.summary.scheduler)
+        format!("Under {} {pods} got resources of more zones than they need.", entry.summary.scheduler)
     }));
     sentences.join(" ")
 }
@@ -167,9 +141,9 @@ pub fn verdict(entries: &[Outcome]) -> String {
 /// The sentence about our scheduler, with the best that can be had.
 fn of_tholepin(tholepin: &Summary, ideal: Option<&Summary>) -> String {
     let ran = match tholepin.running {
-        0 => return format!("Tholepin ran none of {} and lost {}.", tholepin.pods, tholepin.tae),
+        0 => return format!("Tholepin ran none of {} and lost {}.", tholepin.pods, tholepin.rejected),
         running if running == tholepin.pods => format!("Tholepin ran all {running}"),
-        running => format!("Tholepin ran {running} of {} and lost {}", tholepin.pods, tholepin.tae),
+        running => format!("Tholepin ran {running} of {} and lost {}", tholepin.pods, tholepin.rejected),
     };
     let within = seconds(tholepin.p95_s);
     match ideal.filter(|ideal| ideal.running > 0) {
@@ -208,7 +182,7 @@ pub fn refusals(entries: &[Outcome]) -> String {
 /// Sums up the results of several seeds in a few sentences.
 #[must_use]
 pub fn verdict_of_ranges(spreads: &[Spread]) -> String {
-    let lost = |spread: &Spread| match (spread.tae.min, spread.tae.max) {
+    let lost = |spread: &Spread| match (spread.rejected.min, spread.rejected.max) {
         (0, 0) => "none".to_owned(),
         (min, max) if min == max => min.to_string(),
         (min, max) => format!("{min} to {max}"),
@@ -235,10 +209,11 @@ mod tests {
             seed: 1,
             pods: 120,
             running: 120 - tae - unplaced,
-            tae,
-            out_of: 0,
-            unplaced,
+            aligned: 120 - tae - unplaced,
             misaligned: 0,
+            rejected: tae,
+            rejections: Rejections { tae, ..Rejections::default() },
+            unplaced,
             p50_s: 0.321,
             p95_s: 1.5,
             max_s: 2.0,
@@ -258,18 +233,23 @@ mod tests {
     #[test]
     fn tables_have_a_row_for_each_contender() {
         let entries = [entry("blind", 14, 0), entry("tholepin", 0, 0)];
-        let text = render(&entries, Columns::default());
+        let text = render(&entries, false);
         let lines: Vec<&str> = text.lines().collect();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         assert!(
-            lines.iter().any(|l| words(l) == "blind 120 106 14 (12 %) 0.32 s 1.50 s 2.00 s 65.4 % 3.2 CPUs"),
+            lines
+                .iter()
+                .any(|l| words(l) == "blind 120 106 0 14 (12 %) 0 0.32 s 1.50 s 2.00 s 65.4 % 3.2 CPUs"),
             "{text}"
         );
-        assert!(lines.iter().any(|l| words(l).starts_with("tholepin 120 120 0 0.32 s")), "{text}");
-        assert!(render(&entries, Columns { wide: true, misaligned: true }).contains("41.0 s"));
+        assert!(lines.iter().any(|l| words(l).starts_with("tholepin 120 120 0 0 0 0.32 s")), "{text}");
+        assert!(render(&entries, true).contains("41.0 s"));
         let none = [entry("nrtmatch", 0, 120), entry("tholepin", 20, 100)];
-        let text = render(&none, Columns::default());
-        assert!(text.lines().any(|l| words(l) == "tholepin 120 0 20 (17 %) - - - 65.4 % 3.2 CPUs"), "{text}");
+        let text = render(&none, false);
+        assert!(
+            text.lines().any(|l| words(l) == "tholepin 120 0 0 20 (17 %) 100 (83 %) - - - 65.4 % 3.2 CPUs"),
+            "{text}"
+        );
         let wanted = "By the rules of the Go plugin none of 120 ran. Tholepin ran none of 120 and lost 20.";
         assert_eq!(verdict(&none), wanted);
     }
@@ -296,7 +276,7 @@ mod tests {
         let blind = [4, 14, 9].map(|tae| entry("blind", tae, 0).summary).to_vec();
         let tholepin = [0, 0, 0].map(|tae| entry("tholepin", tae, 0).summary).to_vec();
         let spreads: Vec<Spread> = [blind, tholepin].into_iter().filter_map(Spread::of).collect();
-        let text = ranges(&spreads, Columns::default());
+        let text = ranges(&spreads);
         assert!(text.contains(" 9 (4 to 14) ") && text.contains(" 111 (106 to 116) "), "{text}");
         assert_eq!(
             verdict_of_ranges(&spreads),

@@ -91,6 +91,8 @@ pub struct NamedPod {
     pub priority: i32,
     /// Its constraints.
     pub spec: Arc<Spec>,
+    /// What it asks of its kubelet.
+    pub request: Arc<PodRequest>,
 }
 
 /// The pods of a run, in the order of their arrival.
@@ -217,6 +219,16 @@ impl Workload {
         shared.collect()
     }
 
+    /// What each pod asks of its kubelet, in the order of arrivals.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Arc<PodRequest>> {
+        let request = |arrival: &Arrival| match &arrival.pod {
+            Some(pod) => Arc::clone(&pod.request),
+            None => Arc::new(arrival.request()),
+        };
+        self.arrivals.iter().map(request).collect()
+    }
+
     /// The name of the pod with this number.
     #[must_use]
     pub fn pod_name(number: usize) -> String {
@@ -253,14 +265,17 @@ impl Arrival {
         ContainerResources { cpus: self.cpus, memory_mib: self.memory_mib, devices: self.devices.clone() }
     }
 
-    fn spec(&self) -> Spec {
+    fn request(&self) -> PodRequest {
         let init = self.init.iter().map(|ask| (ContainerKind::Init, ask.clone()));
         let beside = self.beside.iter().map(|ask| (ContainerKind::App, ask.clone()));
         let all = init.chain([(ContainerKind::App, self.first())]).chain(beside);
         let containers = all.enumerate().map(|(at, (kind, ask))| container(at, kind, &ask)).collect();
-        let request = PodRequest { containers, ..PodRequest::default() };
+        PodRequest { containers, ..PodRequest::default() }
+    }
+
+    fn spec(&self) -> Spec {
         Spec {
-            needs: Arc::new(request.needs()),
+            needs: Arc::new(self.request().needs()),
             affinity: NodeAffinity::default(),
             tolerations: Vec::new(),
             gates: Vec::new(),

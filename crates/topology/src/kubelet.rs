@@ -65,10 +65,10 @@ use std::sync::Arc;
 
 use crate::cpuset::CpuSet;
 use crate::kubelet::admission::{Admission, Exact};
-use crate::kubelet::cpu_manager::CpuState;
-use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices, Registration};
+use crate::kubelet::cpu_manager::{CpuState, PodCpus};
+use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices, PodDevices, Registration};
 use crate::kubelet::machine::Machine;
-use crate::kubelet::memory_manager::{Block, MemoryState};
+use crate::kubelet::memory_manager::{Block, MemoryState, PodMemory};
 use crate::kubelet::pod::{Pod, PodUid};
 use crate::kubelet::profile::{CpuManager, KubeletProfile, MemoryManager, Refusal};
 use crate::kubelet::rejection::Rejection;
@@ -206,6 +206,24 @@ impl NodeState {
         self.cpus.stale.push(uid.into());
         self.memory.stale.push(uid.into());
         self.devices.stale.push(uid.into());
+    }
+
+    /// Takes over what a container is known to hold, without an admission: the managers then know it, as after a restart.
+    pub fn hold(&mut self, uid: PodUid, held: ContainerAllocation) {
+        let ContainerAllocation { name, cpus, memory, devices } = held;
+        self.cpus.shared.remove_all(&cpus);
+        memory.iter().for_each(|block| self.memory.counts.reserve(*block));
+        self.cpus.pods.push(PodCpus {
+            uid: uid.clone(),
+            containers: vec![(name.clone(), cpus)],
+            whole: None,
+        });
+        self.memory.pods.push(PodMemory {
+            uid: uid.clone(),
+            containers: vec![(name.clone(), memory)],
+            whole: None,
+        });
+        self.devices.pods.push(PodDevices { uid, containers: vec![(name, devices)] });
     }
 
     /// Whether a manager keeps what an ended pod held.

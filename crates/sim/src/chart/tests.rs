@@ -19,8 +19,8 @@ fn charts_show_every_contender_and_every_loss() {
     for entry in &entries {
         assert_eq!(picture.matches(&format!(">{}</text>", entry.summary.scheduler)).count(), 2);
     }
-    assert!(entries[0].summary.tae > 0);
-    assert!(picture.contains(&format!(">{} of 60</text>", entries[0].summary.tae)));
+    assert!(entries[0].summary.rejected > 0);
+    assert!(picture.contains(&format!(">{} of 60</text>", entries[0].summary.rejected)));
     // Two lines per contender.
     assert_eq!(picture.matches("stroke-linejoin").count(), 2 * entries.len());
 }

@@ -27,6 +27,8 @@ fn bad_flags_say_what_is_allowed() {
         ("--nrtmatch-resync-period 0", "allowed are 0.001 to 86400 seconds"),
         ("--policy single", "allowed are none, best-effort, restricted, single-numa-node"),
         ("--scope node", "allowed are container, pod"),
+        ("--cpu-manager-policy-options full-cores", "allowed are full-pcpus-only, "),
+        ("--topology-manager-policy-options closest", "[possible values: prefer-closest-numa-nodes]"),
         ("--latency slow", "allowed are cluster, zero"),
         ("--chart a.jpg", "allowed are names that end in .svg"),
         ("--chart a.png", "a browser or rsvg-convert turns one into PNG"),
@@ -55,6 +57,12 @@ fn numbers_out_of_range_are_refused() {
         ("--load inf", "load is inf"),
         ("--pods 1000001", "pods is 1000001: allowed are 0 to 1000000"),
         ("--max-pending 0", "max_pending is 0"),
+        ("--threads-per-core 9", "the number of threads of a core is 9: allowed are 1 to 8"),
+        ("--machine 64x4096", "262144 CPUs; allowed are up to 8192"),
+        (
+            "--cpu-manager-policy-options full-pcpus-only,distribute-cpus-across-cores",
+            "the kubelet refuses to start: static policy options",
+        ),
         ("--rate 0.000001 --pods 1000000", "up to ten years"),
     ] {
         let args = parse(flags).unwrap();

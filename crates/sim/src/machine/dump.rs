@@ -26,6 +26,7 @@ use topology::policy::{Manager, Policy, Rules, Scope};
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
+use super::model::{Model, Options};
 use super::{MAX_MACHINES, Machine, ShapeError, check_zones};
 use crate::plural::count;
 use crate::workload::{MAX_ARRIVALS, NamedPod};
@@ -52,6 +53,10 @@ pub struct DumpOptions {
     pub policy: Option<Policy>,
     /// Scope of all nodes, in place of the one in NRT objects.
     pub scope: Option<Scope>,
+    /// Options of the kubelets' managers, which NRT objects of most exporters lack.
+    pub options: Options,
+    /// Threads of each core, in place of the number in NRT objects.
+    pub threads_per_core: Option<u8>,
     /// Whether pods that are on no node are wanted.
     pub pending: bool,
 }
@@ -255,7 +260,9 @@ impl Objects {
                 return Err(format!("more pods than the {MAX_ARRIVALS} allowed are on no node"));
             }
             let PodView { namespace, name, priority, spec, created_s, .. } = view;
-            self.pending.push((created_s, NamedPod { namespace, name, priority, spec }));
+            // A pod that cannot be read has a spec that no node fits.
+            let request = Arc::new(api::convert::whole_pod_request(pod).unwrap_or_default());
+            self.pending.push((created_s, NamedPod { namespace, name, priority, spec, request }));
             return Ok(());
         };
         // Unique, and never the uid of a pod of the workload, whatever the file says.
@@ -278,10 +285,10 @@ impl Objects {
             return Err(format!("{} nodes: allowed are up to {MAX_MACHINES}", self.nodes.len()));
         }
         let mut dump = Dump::default();
-        let mut without = Vec::new();
+        let (mut without, mut impossible) = (Vec::new(), Vec::new());
         for (name, view) in std::mem::take(&mut self.nodes) {
             let residents = self.residents.remove(&name).unwrap_or_default();
-            let machine = match (self.zones.remove(&name), options.zones) {
+            let found = match (self.zones.remove(&name), options.zones) {
                 (Some(zones), _) => reported(view, self.completed(&name, zones), residents),
                 (None, Some(count)) => divided_evenly(view, count, residents),
                 (None, None) => {
@@ -289,7 +296,13 @@ impl Objects {
                     continue;
                 }
             };
-            dump.machines.push(with_rules(machine, options));
+            match with_model(found, options) {
+                Ok(machine) => dump.machines.push(machine),
+                Err(problem) => impossible.push((name, problem)),
+            }
+        }
+        if let (true, Some((node, problem))) = (dump.machines.is_empty(), impossible.first()) {
+            return Err(format!("node {node}: {problem}"));
         }
         if dump.machines.is_empty() {
             return Err(
@@ -298,6 +311,8 @@ impl Objects {
             );
         }
         dump.notes = self.notes(&without, options.pending);
+        let impossible = impossible.iter().take(MAX_NAMED);
+        dump.notes.extend(impossible.map(|(node, problem)| format!("left out node {node}: {problem}")));
         dump.is_guessed = !self.guesses.is_empty();
         self.pending.sort_by_key(|(created_s, _)| *created_s);
         dump.pending = self.pending.into_iter().map(|(_, pod)| pod).collect();
@@ -363,14 +378,20 @@ impl Objects {
     }
 }
 
+/// What is known of a node, before its kubelet's model.
+struct Found {
+    view: NodeView,
+    topology: NodeTopology,
+    residents: Vec<PodView>,
+}
+
 /// A node with a report of its zones.
-fn reported(view: NodeView, topology: NodeTopology, residents: Vec<(i64, PodView)>) -> Machine {
-    let residents = residents.into_iter().map(|(_, pod)| pod).collect();
-    Machine { view, topology: Arc::new(topology), residents }
+fn reported(view: NodeView, topology: NodeTopology, residents: Vec<(i64, PodView)>) -> Found {
+    Found { view, topology, residents: residents.into_iter().map(|(_, pod)| pod).collect() }
 }
 
 /// A node without a report, divided into equal zones.
-fn divided_evenly(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>) -> Machine {
+fn divided_evenly(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>) -> Found {
     let zones = zones.max(1);
     let part = |amount: i64, units: i64, id: u32| {
         // Whole units; the first zones get the remainder.
@@ -415,13 +436,15 @@ fn divided_evenly(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>
     reported(view, topology, residents)
 }
 
-fn with_rules(mut machine: Machine, options: DumpOptions) -> Machine {
-    if options.policy.is_some() || options.scope.is_some() {
-        let topology = Arc::make_mut(&mut machine.topology);
-        topology.rules.policy = options.policy.unwrap_or(topology.rules.policy);
-        topology.rules.scope = options.scope.unwrap_or(topology.rules.scope);
-    }
-    machine
+/// # Errors
+/// Why there can be no such machine.
+fn with_model(found: Found, options: DumpOptions) -> Result<Machine, String> {
+    let Found { view, mut topology, residents } = found;
+    topology.rules.policy = options.policy.unwrap_or(topology.rules.policy);
+    topology.rules.scope = options.scope.unwrap_or(topology.rules.scope);
+    topology.threads_per_core = options.threads_per_core.or(topology.threads_per_core);
+    let model = Arc::new(Model::new(&topology, options.options)?);
+    Ok(Machine { view, topology: Arc::new(topology), residents, model })
 }
 
 fn typed<T: DeserializeOwned>(item: Value) -> Result<T, String> {

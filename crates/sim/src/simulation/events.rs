@@ -8,7 +8,6 @@ use std::sync::Arc;
 use scheduler::core::Event;
 
 use super::{PodStatus, SimEvent, Simulation};
-use crate::kubelet::Rejection;
 use crate::latency::DelayRange;
 use crate::machine::cpu_milli;
 use crate::workload::End;
@@ -99,7 +98,7 @@ impl Simulation<'_> {
             }
             PodStatus::Rejected(rejection) => {
                 self.pending -= 1;
-                self.record.lost(matches!(rejection, Rejection::Topology(_)));
+                self.record.rejected(rejection);
             }
             PodStatus::Admitted | PodStatus::Stopped | PodStatus::Finished => {}
         }
@@ -135,9 +134,9 @@ impl Simulation<'_> {
     fn added(&mut self, pod: usize) {
         let Some(node) = self.pods[pod].node else { return };
         let view = &self.pods[pod].view;
-        let (needs, hash) = (Arc::clone(&view.spec.needs), view.hash);
+        let (spec, request, hash) = (Arc::clone(&view.spec), Arc::clone(&self.requests[pod]), view.hash);
         let latency = self.setup.latency;
-        match self.with_kubelet(node, |kubelet| kubelet.admit(pod, &needs, hash)) {
+        match self.with_kubelet(node, |kubelet| kubelet.admit(pod, &spec, &request, hash)) {
             Ok(alignment) => {
                 self.record.admitted(alignment);
                 self.write_status(pod, PodStatus::Admitted, 0);

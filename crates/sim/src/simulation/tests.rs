@@ -15,7 +15,7 @@ fn failure(scenario: &Scenario, overlook_ms: u64) -> Option<String> {
     let (record, seen) = scenario.run();
     let summary = record.summary("tholepin", scenario.seed);
     let pods = scenario.workload.arrivals.len();
-    let settled = summary.running + summary.tae + summary.out_of + summary.unplaced;
+    let settled = summary.running + summary.rejected + summary.unplaced;
     if settled != pods {
         return Some(format!("{settled} of {pods} pods are accounted for"));
     }
@@ -82,7 +82,7 @@ fn a_blind_scheduler_loses_pods() {
     for seed in 0..20 {
         let scenario = Scenario { zones: false, ..Scenario::from_seed(seed, Domain::default()) };
         assert_eq!(failure(&scenario, u64::MAX), None, "{}", scenario.describe());
-        lost += scenario.run().0.summary("blind", seed).tae;
+        lost += scenario.run().0.summary("blind", seed).rejections.tae;
     }
     assert!(lost > 100, "{lost}");
 }
@@ -116,10 +116,10 @@ fn pods_that_no_machine_can_hold_wait_for_ever_and_are_counted() {
     let arrivals = vec![Arrival::new(0, 12, 1_000), Arrival::new(10, 2, 1_000), Arrival::new(20, 30, 1_000)];
     let workload = Workload { max_pending: None, arrivals };
     let ideal = crate::ideal(&workload, &machines, 1);
-    assert_eq!((ideal.running, ideal.unplaced, ideal.tae), (1, 2, 0));
+    assert_eq!((ideal.running, ideal.unplaced, ideal.rejected), (1, 2, 0));
     // By its totals the node holds 12 CPUs, by its zones it does not.
     let blind = Contender::Blind.run(&workload, &machines, Impairments::healthy(), 1, &mut |_| {}).summary;
-    assert_eq!((blind.running, blind.unplaced, blind.tae), (1, 1, 1));
+    assert_eq!((blind.running, blind.unplaced, blind.rejected), (1, 1, 1));
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn the_rules_of_the_go_plugin_cost_time() {
     };
     let usual = run(PluginPeriods::default());
     let quick = run(PluginPeriods { exporter_ms: 1_000, resync_ms: 1_000 });
-    assert_eq!((usual.running, usual.tae, quick.running, quick.tae), (120, 0, 120, 0));
+    assert_eq!((usual.running, usual.rejected, quick.running, quick.rejected), (120, 0, 120, 0));
     assert!(usual.p50_s > 10.0 && quick.p50_s < 2.0, "{usual:?} {quick:?}");
 }
 

@@ -90,7 +90,7 @@ fn nodes_without_zones_can_be_divided() {
         zones: Some(2),
         policy: Some(Policy::Restricted),
         scope: Some(Scope::Container),
-        pending: false,
+        ..DumpOptions::default()
     };
     let dump = read(LIST, options);
     let [control, worker] = &dump.machines[..] else { panic!("{:?}", dump.machines) };
@@ -365,7 +365,7 @@ proptest! {
         if let Ok(dump) = Dump::parse("d", &list, DumpOptions { zones: Some(2), ..DumpOptions::default() }) {
             let workload = crate::workload::OpenArrivals { pods: 8, ..Default::default() }.workload().unwrap();
             let summary = crate::ideal(&workload, &dump.machines, 1);
-            prop_assert_eq!(summary.running + summary.tae + summary.out_of + summary.unplaced, 8);
+            prop_assert_eq!(summary.running + summary.rejected + summary.unplaced, 8);
         }
     }
 }

@@ -334,10 +334,12 @@ fn workload(random: &mut Random, machines: &[Machine], domain: Domain) -> Worklo
             mix(random, arrival);
         }
     }
-    let mut specs = workload.specs().into_iter();
+    let mut asked = workload.specs().into_iter().zip(workload.requests());
     workload.arrivals.retain(|_| {
-        let needs = specs.next().map(|spec| Arc::clone(&spec.needs));
-        needs.is_some_and(|needs| Kubelet::new(&machines[0]).admit(0, &needs, PodHash(0)).is_ok())
+        let admitted = |(spec, request): (Arc<Spec>, Arc<PodRequest>)| {
+            Kubelet::new(&machines[0]).admit(0, &spec, &request, PodHash(0)).is_ok()
+        };
+        asked.next().is_some_and(admitted)
     });
     workload
 }
