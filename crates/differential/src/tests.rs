@@ -74,7 +74,7 @@ fn real_kubelets_agree() {
     let seed = number("SEED").unwrap_or(36);
     let options = match number("ADMISSIONS") {
         Some(admissions) => Options::new(Runner::Kubelets, Minor::V36, seed, admissions),
-        None => Options { workers: 2, steps: 24, ..Options::new(Runner::Kubelets, Minor::V36, seed, 30) },
+        None => Options { workers: 2, steps: 14, ..Options::new(Runner::Kubelets, Minor::V36, seed, 14) },
     };
     let begun = Instant::now();
     let (tally, failures) = search(&options, &|| Ok(kubelets.respondent()), &|_| {}, &|_| {}).unwrap();
