@@ -291,7 +291,7 @@ fn ideal(args: &Args) -> anyhow::Result<Row> {
         seed: args.seed,
         pods: results.iter().map(|r| r.pods).sum(),
         running: results.iter().map(|r| r.running).sum(),
-        tae: results.iter().map(|r| r.tae).sum(),
+        tae: results.iter().map(|r| r.rejections.tae).sum(),
         p50_s: slowest(|r| r.p50_s),
         p95_s: slowest(|r| r.p95_s),
         exporter_rss_mib: None,

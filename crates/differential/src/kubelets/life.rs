@@ -282,6 +282,8 @@ fn configuration(session: &Session, release: Release) -> anyhow::Result<Map<Stri
     let mut config = Map::new();
     config.insert("kubeReserved".to_owned(), json!({}));
     config.insert("evictionHard".to_owned(), json!({ "memory.available": "100Mi" }));
+    // At each look the CPU manager takes back what ended pods hold, at a moment of its own.
+    config.insert("cpuManagerReconcilePeriod".to_owned(), json!("24h"));
     config.extend(session.kubelet.as_object().context("a KubeletConfiguration is an object")?.clone());
     if release >= Release::V1_36 {
         // The kubelet takes a pod with resources for resized, looks for its cgroup, and panics: the rig makes none.
