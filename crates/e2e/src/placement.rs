@@ -166,6 +166,41 @@ impl Fixture {
     /// # Errors
     /// When it gets a node, or nothing is said in time.
     pub async fn unschedulable(&self, pod: &PodRef) -> Result<String> {
+        self.refused(pod, |_| Ok(())).await
+    }
+
+    /// Like [`Fixture::unschedulable`], because nodes as a whole lack a resource.
+    ///
+    /// # Errors
+    /// When the scheduler's last words name another reason.
+    pub async fn lacks(&self, pod: &PodRef, resource: ResourceName) -> Result {
+        let because = |said: &str| match said {
+            said if !names(said, resource) => Err(format!("{said:?} does not name {resource}")),
+            said if said.contains(CANNOT_ALIGN) => Err(format!("{said:?} is about zones")),
+            _ => Ok(()),
+        };
+        self.refused(pod, because).await.map(drop)
+    }
+
+    /// Like [`Fixture::unschedulable`], because zones have no room: the words are those for the nodes' scope.
+    ///
+    /// # Errors
+    /// When the scheduler's last words do not give this reason.
+    pub async fn cannot_align(&self, pod: &PodRef) -> Result {
+        let wanted = format!("{CANNOT_ALIGN}{}", self.scope().as_str());
+        let because = |said: &str| match said.contains(&wanted) {
+            true => Ok(()),
+            false => Err(format!("{said:?} does not say {wanted:?}")),
+        };
+        self.refused(pod, because).await.map(drop)
+    }
+
+    /// Waits until the scheduler's words about a pod are as they should be. Its first ones may be about pods that leave.
+    async fn refused(
+        &self,
+        pod: &PodRef,
+        because: impl Fn(&str) -> std::result::Result<(), String>,
+    ) -> Result<String> {
         let said = self
             .until(&format!("pod {} is found unschedulable", pod.name), |state| {
                 let found = pod.find(state).ok_or("it is not there")?;
@@ -173,32 +208,11 @@ impl Fixture {
                     return Ok(Err(format!("pod {} was sent to node {node}", pod.name)));
                 }
                 let said = refusal(found).ok_or_else(|| state_of(found))?;
+                because(said)?;
                 Ok(Ok(said.to_owned()))
             })
             .await?;
         said.map_err(anyhow::Error::msg)
-    }
-
-    /// Like [`Fixture::unschedulable`], because nodes as a whole lack a resource.
-    ///
-    /// # Errors
-    /// When the scheduler names another reason.
-    pub async fn lacks(&self, pod: &PodRef, resource: ResourceName) -> Result {
-        let said = self.unschedulable(pod).await?;
-        ensure!(names(&said, resource), "pod {}: {said:?} does not name {resource}", pod.name);
-        ensure!(!said.contains(CANNOT_ALIGN), "pod {}: {said:?} is about zones", pod.name);
-        Ok(())
-    }
-
-    /// Like [`Fixture::unschedulable`], because zones have no room: the words are those for the nodes' scope.
-    ///
-    /// # Errors
-    /// When the scheduler gives another reason too.
-    pub async fn cannot_align(&self, pod: &PodRef) -> Result {
-        let said = self.unschedulable(pod).await?;
-        let wanted = format!("{CANNOT_ALIGN}{}", self.scope().as_str());
-        ensure!(said.contains(&wanted), "pod {}: {said:?} does not say {wanted:?}", pod.name);
-        Ok(())
     }
 
     /// Waits until a kubelet has rejected a pod because it cannot be aligned.

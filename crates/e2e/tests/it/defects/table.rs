@@ -178,7 +178,7 @@ pub(super) const DEFECTS: &[Defect] = &[
         file: "crates/topology/src/admit.rs",
         find: "for (at, container) in needs.containers.iter().enumerate() {",
         replace: "for (at, container) in needs.containers.iter().take(if DEFECT_IS_ON { 1 } else { usize::MAX }).enumerate() {",
-        specs: &["85007"],
+        specs: &["54023"],
     },
     Defect {
         name: "memory-ignored",
@@ -194,7 +194,7 @@ pub(super) const DEFECTS: &[Defect] = &[
         file: "crates/topology/src/admit.rs",
         find: "ResourceKind::Device if column.is_none() => return Aligned::No,",
         replace: "ResourceKind::Device if column.is_none() || DEFECT_IS_ON => return Aligned::No,",
-        specs: &["54017"],
+        specs: &["55430"],
     },
     Defect {
         name: "burstable-pods-aligned",
