@@ -1,7 +1,7 @@
 //! A search: sessions of one seed, each compared, on as many respondents as there are workers.
 //!
 //! In: a seed, a number of admissions, how a respondent is made. Out: a [`Tally`] and the differences, made small.
-//! Never: a result that depends on the number of workers, but for how many sessions beyond the wanted number were begun.
+//! Never: a result that depends on the number of workers, but for the sessions begun beyond the wanted number.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

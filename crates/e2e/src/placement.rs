@@ -195,7 +195,7 @@ impl Fixture {
         self.refused(pod, because).await.map(drop)
     }
 
-    /// Waits until the scheduler's words about a pod are as they should be. Its first ones may be about pods that leave.
+    /// Waits until the scheduler's words about a pod are as they should be: the first may be about pods that leave.
     async fn refused(
         &self,
         pod: &PodRef,

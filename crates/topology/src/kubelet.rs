@@ -208,7 +208,7 @@ impl NodeState {
         self.devices.stale.push(uid.into());
     }
 
-    /// Takes over what a container is known to hold, without an admission: the managers then know it, as after a restart.
+    /// Takes over what a container is known to hold, without an admission. The managers then know it, as after a start.
     pub fn hold(&mut self, uid: PodUid, held: ContainerAllocation) {
         let ContainerAllocation { name, cpus, memory, devices } = held;
         self.cpus.shared.remove_all(&cpus);

@@ -1,7 +1,7 @@
 //! A [`Layout`] from what cAdvisor reports of a machine, so that a kubelet on it finds just that again.
 //!
-//! In: a MachineInfo. Out: the layout of such a machine. Never: what cAdvisor does not report: CPUs that are off, caches
-//! that a whole zone shares.
+//! In: a MachineInfo. Out: the layout of such a machine. Never: what cAdvisor does not report: CPUs that are off,
+//! caches that a whole zone shares.
 
 use std::collections::BTreeMap;
 
