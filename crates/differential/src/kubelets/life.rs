@@ -7,8 +7,9 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use k8s_openapi::api::core::v1::{Event, Namespace, Node, Pod};
+use kube::Client;
+use kube::api::{Api, DeleteParams, GetParams, ListParams, PostParams, Request};
 use kube::runtime::wait::await_condition;
 use serde_json::{Map, Value, json};
 use sim::admit::session::{Session, Step};
@@ -23,7 +24,10 @@ use super::pod::{self, Admitted};
 use super::{Kubelets, checkpoints};
 
 /// How long one thing may take: far above what it takes, for a machine busy with compiling.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The kubelet's counter of pods that it has rejected, by reason.
+const REJECTIONS: &str = "kubelet_admission_rejections_total{";
 
 /// The pods of a node without `maxPods`.
 const MAX_PODS: u32 = 110;
@@ -34,6 +38,7 @@ struct Life<'a> {
     kubelet: Kubelet,
     cri: CriServer,
     plugin: Option<DevicePlugin>,
+    client: Client,
     pods: Api<Pod>,
     /// In the order of admission.
     alive: Vec<Admitted>,
@@ -94,7 +99,8 @@ impl<'a> Life<'a> {
             devices => Some(DevicePlugin::start(&kubelet, devices).await?),
         };
         let pods = Api::namespaced(kubelets.client.clone(), name);
-        Ok(Ok(Self { session, kubelet, cri, plugin, pods, alive: Vec::new(), count: 0 }))
+        let client = kubelets.client.clone();
+        Ok(Ok(Self { session, kubelet, cri, plugin, client, pods, alive: Vec::new(), count: 0 }))
     }
 
     async fn steps(&mut self) -> anyhow::Result<Vec<Value>> {
@@ -190,19 +196,40 @@ impl<'a> Life<'a> {
         Ok(Restarted { ok: true, error: String::new(), rejected })
     }
 
-    /// Pods that were alive and are rejected now.
+    /// Pods that were alive and are rejected now, by events: the status of a pod whose containers run on says nothing.
     async fn rejected(&mut self) -> anyhow::Result<Vec<RejectedPod>> {
-        let mut rejected = Vec::new();
+        let count = self.rejections().await?;
+        let events: Api<Event> = Api::namespaced(self.client.clone(), self.kubelet.name());
+        let begun = Instant::now();
+        let rejected = loop {
+            let listed = events.list(&ListParams::default()).await?;
+            let of = |pod: &Admitted| listed.items.iter().find_map(|event| pod::rejection_event(pod, event));
+            let rejected: Vec<RejectedPod> = self.alive.iter().filter_map(of).collect();
+            if rejected.len() == count {
+                break rejected;
+            }
+            if begun.elapsed() > PATIENCE {
+                bail!("{count} pods are rejected, and the events tell of {rejected:?}");
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
         for pod in std::mem::take(&mut self.alive) {
-            let now = self.pods.get(&pod.name).await?;
-            let Some(verdict) = pod::rejection(&pod.uid, &now) else {
+            if rejected.iter().any(|one| one.uid == pod.uid) {
+                self.forget(&pod.name).await?;
+            } else {
                 self.alive.push(pod);
-                continue;
-            };
-            self.forget(&pod.name).await?;
-            rejected.push(RejectedPod { uid: pod.uid, reason: verdict.reason, message: verdict.message });
+            }
         }
         Ok(rejected)
+    }
+
+    /// Pods that the kubelet has rejected since its start.
+    async fn rejections(&self) -> anyhow::Result<usize> {
+        let proxy = Request::new(format!("/api/v1/nodes/{}/proxy", self.kubelet.name()));
+        let metrics = self.client.request_text(proxy.get("metrics", &GetParams::default())?).await?;
+        let counts = metrics.lines().filter(|line| line.starts_with(REJECTIONS));
+        let counts = counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<usize>().ok());
+        Ok(counts.sum())
     }
 
     /// Waits until the kubelet has decided about everything before, by a pod that it admits.

@@ -3,12 +3,16 @@
 //! In: a session's pod. Out: the same pod on a node, of which nothing is changed that admission looks at. Never: I/O.
 
 use anyhow::Context as _;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Event, Pod};
 use serde_json::{Value, json};
-use sim::admit::verdict::Verdict;
+use sim::admit::verdict::{RejectedPod, Verdict};
 
 /// The kubelet's words before each reason (kubelet `rejectPod`).
 const REJECTED: &str = "Pod was rejected: ";
+
+/// Reasons of rejections beside those about the node's totals.
+const REASONS: [&str; 4] =
+    ["TopologyAffinityError", "SMTAlignmentError", "UnexpectedAdmissionError", "EmptyPodSharedPoolError"];
 
 /// A pod that the kubelet has admitted and that has not ended.
 #[derive(Clone, Debug)]
@@ -95,5 +99,17 @@ pub(super) fn rejection(uid: &str, pod: &Pod) -> Option<Verdict> {
         reason: status.reason.clone().unwrap_or_default(),
         message: message.replace(real_uid, uid),
         ..Verdict::default()
+    })
+}
+
+/// What an event of the kubelet says of a pod that was alive, if it is about its rejection.
+pub(super) fn rejection_event(pod: &Admitted, event: &Event) -> Option<RejectedPod> {
+    let reason = event.reason.as_deref()?;
+    let is_rejection = REASONS.contains(&reason) || reason.starts_with("OutOf");
+    let is_about_it = event.involved_object.uid.as_ref() == Some(&pod.real_uid);
+    (is_rejection && is_about_it).then(|| RejectedPod {
+        uid: pod.uid.clone(),
+        reason: reason.to_owned(),
+        message: event.message.clone().unwrap_or_default().replace(&pod.real_uid, &pod.uid),
     })
 }
