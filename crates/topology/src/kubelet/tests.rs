@@ -76,10 +76,14 @@ proptest! {
     }
 
     /// What is handed out and what is free are all there is, and nothing is handed out twice. When all pods have ended,
-    /// everything is free again.
+    /// everything is free again. The exception are irregular machines, such as one with sockets of 3 and of 2 CPUs: the
+    /// kubelet takes a socket of 3 for free when 2 are (`case-20` of `differential`).
     #[test]
     fn nothing_is_lost_and_nothing_is_held_twice(scene in scenes()) {
         let Some(kubelet) = scene.kubelet() else { return Ok(()) };
+        if kubelet.cpus.as_ref().is_some_and(|cpus| !cpus.is_regular()) {
+            return Ok(());
+        }
         let mut state = scene.state(&kubelet);
         let empty = state.clone();
         for (at, step) in scene.steps.iter().enumerate() {
@@ -108,8 +112,9 @@ proptest! {
     }
 
     /// A pod of one container that is admitted on a node is admitted as well when another pod has left it. The
-    /// exceptions are pods of several containers ([`more_room_can_be_worse_for_several_containers`]) and pods that are
-    /// managed as a whole, which are such pods too.
+    /// exceptions are pods of several containers ([`more_room_can_be_worse_for_several_containers`]), pods that are
+    /// managed as a whole, which are such pods too, and nodes where memory of several zones is one group: which zones
+    /// fit the group depends on what else is there (`case-21` of `differential`).
     #[test]
     fn more_room_is_never_worse_for_one_container(scene in scenes()) {
         let Some(kubelet) = scene.kubelet() else { return Ok(()) };
@@ -120,6 +125,9 @@ proptest! {
             let before = state.clone();
             let admitted = admit(&kubelet, &mut state, &pod, &Lowest).is_ok();
             if !admitted || pod.containers.len() > 1 || pod.pod_level {
+                continue;
+            }
+            if before.memory.counts.zones.iter().any(|zone| zone.group.len() > 1) {
                 continue;
             }
             for other in before.pods.iter().map(|pod| pod.uid.clone()) {

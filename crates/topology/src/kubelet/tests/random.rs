@@ -231,6 +231,10 @@ fn pods(hugepages_there: bool) -> impl Strategy<Value = PodRequest> {
         for (at, container) in containers.iter_mut().enumerate() {
             container.name = format!("c{at}").into();
         }
+        // An API server takes no pod without one.
+        if let Some(last) = containers.last_mut() {
+            last.kind = ContainerKind::App;
+        }
         let mut request = PodRequest {
             containers,
             stated_qos: Some(if quality < 9 { Qos::Guaranteed } else { Qos::Burstable }),

@@ -124,6 +124,10 @@ impl<'a> Counted<'a> {
         let (least, most) = counts.on_whole_cores;
         policy.check_cores(most, count)?;
         policy.check_cores(least, count).map_err(|_| Stop::Unknown)?;
+        if !policy.is_regular() {
+            // Fewer CPUs may come out than are asked for, or more than are free.
+            return Err(Stop::Unknown);
+        }
         if counts.total < count {
             let aligned = counts.inside(all, near).min(count);
             let (requested, available) = (count - aligned, counts.total - aligned.min(counts.total));
