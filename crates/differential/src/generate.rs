@@ -1,6 +1,6 @@
 //! Random sessions: machines, configurations and pods that meet every rule of the kubelet's managers often.
 //!
-//! In: a seed, and who will run the sessions. Out: the same sessions for the same seed. Never: a session that makes the
+//! In: a seed, and who will answer the sessions. Out: the same sessions for the same seed. Never: a session that makes the
 //! kubelet itself take seconds; its merge of hints is exponential in zones and resources, so large machines get pods
 //! with few resources.
 
@@ -13,16 +13,9 @@ use topology::kubelet::profile::Minor;
 
 use sim::admit::session::Session;
 
-/// Who runs a session. Not every machine that an oracle can be told of can be shown to a real kubelet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runner {
-    /// The kubelet's own packages: anything goes.
-    Oracle,
-    /// Real kubelets on the rig, with our device plugin.
-    Kubelets,
-}
+use crate::respondent::RespondentKind;
 
-impl Runner {
+impl RespondentKind {
     /// Memory of a zone is a multiple of this, in GiB. A real kubelet sees the whole host's use of memory, and must not
     /// take it for pressure.
     fn memory_unit(self) -> u64 {
@@ -63,12 +56,12 @@ impl Dice {
 
 /// The session of a seed and a number.
 #[must_use]
-pub fn session(runner: Runner, seed: u64, number: u64, minor: Minor) -> Session {
+pub fn session(respondent: RespondentKind, seed: u64, number: u64, minor: Minor) -> Session {
     let mut start = Random::seeded(seed);
     let mut dice = Dice(Random::seeded(start.bits() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
-    let machine = machine::machine(&mut dice, runner);
+    let machine = machine::machine(&mut dice, respondent);
     let kubelet = configuration::configuration(&mut dice, &machine, minor);
-    let devices = machine::plugins(&mut dice, runner, &machine);
-    let steps = workload::steps(&mut dice, runner, &machine, &kubelet, &devices);
+    let devices = machine::plugins(&mut dice, respondent, &machine);
+    let steps = workload::steps(&mut dice, respondent, &machine, &kubelet, &devices);
     Session { machine, kubelet, devices, steps }
 }

@@ -7,9 +7,9 @@
 //! one before it, so the order is certain.
 
 mod checkpoints;
-mod life;
 mod plugin;
 mod pod;
+mod session_run;
 
 use std::cmp;
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ impl Kubelets {
 impl Respondent for RealKubelet {
     fn answers(&mut self, session: &Session) -> anyhow::Result<Vec<Value>> {
         let name = format!("kubelet-{}", self.0.begun.fetch_add(1, Ordering::Relaxed));
-        let answers = self.0.runtime.block_on(life::live(&self.0, &name, session));
+        let answers = self.0.runtime.block_on(session_run::run(&self.0, &name, session));
         answers.with_context(|| name)
     }
 }

@@ -10,9 +10,8 @@ use anyhow::Context as _;
 use clap::Parser;
 use differential::case::Case;
 use differential::compare::compare;
-use differential::generate::Runner;
 use differential::kubelets::Kubelets;
-use differential::respondent::Respondent;
+use differential::respondent::{Respondent, RespondentKind};
 use differential::search::{Failure, Options, keep, search};
 use differential::tally::Tally;
 use runtime::stderr;
@@ -74,10 +73,10 @@ fn run<R: Respondent>(
     if let Some(file) = &args.replay {
         return replay(file, args, &mut respondent()?);
     }
-    let (runner, admissions) =
-        if args.kubelets { (Runner::Kubelets, 3_000) } else { (Runner::Oracle, 20_000) };
+    let (kind, admissions) =
+        if args.kubelets { (RespondentKind::Kubelets, 3_000) } else { (RespondentKind::Oracle, 20_000) };
     let admissions = args.admissions.unwrap_or(admissions);
-    let mut options = Options::new(runner, args.kubernetes.minor().parse()?, args.seed, admissions);
+    let mut options = Options::new(kind, args.kubernetes.minor().parse()?, args.seed, admissions);
     options.first = args.first;
     options.workers = args.workers.unwrap_or(options.workers);
     let begun = Instant::now();

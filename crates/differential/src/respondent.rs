@@ -7,6 +7,15 @@ use serde_json::Value;
 use sim::admit::session::{Session, Step};
 use testkit::oracle::Oracle;
 
+/// Which respondent. Not every machine that an oracle can be told of can be shown to a real kubelet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RespondentKind {
+    /// The kubelet's own packages: anything goes.
+    Oracle,
+    /// Real kubelets on the rig, with our device plugin.
+    Kubelets,
+}
+
 /// Something that runs the kubelet of a session and says what it did.
 pub trait Respondent {
     /// The answers to a session, the start's first. There are fewer where the kubelet refused to start.

@@ -13,9 +13,9 @@ use sim::admit::session::Session;
 use topology::kubelet::profile::Minor;
 
 use crate::compare::{Difference, compare};
-use crate::generate::{Runner, session};
+use crate::generate::session;
 use crate::minimise::minimise;
-use crate::respondent::Respondent;
+use crate::respondent::{Respondent, RespondentKind};
 use crate::tally::Tally;
 
 /// Differences that are made small; more are counted only.
@@ -41,8 +41,8 @@ pub struct Options {
     pub admissions: u64,
     /// The version of the kubelets.
     pub minor: Minor,
-    /// Who runs the sessions.
-    pub runner: Runner,
+    /// Who answers the sessions.
+    pub respondent: RespondentKind,
     /// Respondents at a time.
     pub workers: usize,
     /// Make a difference small with at most so many sessions.
@@ -54,13 +54,13 @@ pub struct Options {
 impl Options {
     /// A search with as many respondents as this machine bears.
     #[must_use]
-    pub fn new(runner: Runner, minor: Minor, seed: u64, admissions: u64) -> Self {
+    pub fn new(respondent: RespondentKind, minor: Minor, seed: u64, admissions: u64) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, Into::into);
-        let (workers, attempts) = match runner {
-            Runner::Oracle => (cpus, usize::MAX),
-            Runner::Kubelets => (cpus * KUBELETS_PER_CPU, KUBELET_ATTEMPTS),
+        let (workers, attempts) = match respondent {
+            RespondentKind::Oracle => (cpus, usize::MAX),
+            RespondentKind::Kubelets => (cpus * KUBELETS_PER_CPU, KUBELET_ATTEMPTS),
         };
-        Self { seed, first: 0, admissions, minor, runner, workers, attempts, steps: usize::MAX }
+        Self { seed, first: 0, admissions, minor, respondent, workers, attempts, steps: usize::MAX }
     }
 }
 
@@ -132,7 +132,7 @@ impl Shared<'_> {
     fn work(&self, respondent: &mut dyn Respondent) -> anyhow::Result<()> {
         while !self.stop.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let mut session = session(self.options.runner, self.options.seed, number, self.options.minor);
+            let mut session = session(self.options.respondent, self.options.seed, number, self.options.minor);
             session.steps.truncate(self.options.steps);
             let mut tally = Tally::default();
             let difference = run(respondent, &session, self.options.minor, &mut tally);

@@ -14,9 +14,9 @@ use topology::kubelet::profile::Minor;
 
 use crate::case::Case;
 use crate::compare::compare;
-use crate::generate::{Runner, session};
+use crate::generate::session;
 use crate::kubelets::Kubelets;
-use crate::respondent::Respondent as _;
+use crate::respondent::{Respondent as _, RespondentKind};
 use crate::search::{Options, search};
 use crate::tally::Tally;
 
@@ -44,7 +44,8 @@ fn the_kubelets_own_packages_agree() {
     let Ok(program) = release.program() else { return };
     let admissions = variable("ADMISSIONS", "3000").parse().unwrap();
     let minor = release.minor().parse().unwrap();
-    let options = Options::new(Runner::Oracle, minor, variable("SEED", "36").parse().unwrap(), admissions);
+    let options =
+        Options::new(RespondentKind::Oracle, minor, variable("SEED", "36").parse().unwrap(), admissions);
     let (tally, failures) = search(&options, &|| Oracle::start(&program), &|_| {}, &|_| {}).unwrap();
     println!(
         "differential: {} admissions by kubelet {}, seed {}: {} mismatches; {} rejected, {} over several zones, {} \
@@ -73,8 +74,10 @@ fn real_kubelets_agree() {
     let kubelets = Kubelets::start(&rig, Release::default()).unwrap();
     let seed = number("SEED").unwrap_or(36);
     let options = match number("ADMISSIONS") {
-        Some(admissions) => Options::new(Runner::Kubelets, Minor::V36, seed, admissions),
-        None => Options { workers: 2, steps: 14, ..Options::new(Runner::Kubelets, Minor::V36, seed, 14) },
+        Some(admissions) => Options::new(RespondentKind::Kubelets, Minor::V36, seed, admissions),
+        None => {
+            Options { workers: 2, steps: 14, ..Options::new(RespondentKind::Kubelets, Minor::V36, seed, 14) }
+        }
     };
     let begun = Instant::now();
     let (tally, failures) = search(&options, &|| Ok(kubelets.respondent()), &|_| {}, &|_| {}).unwrap();
@@ -94,7 +97,7 @@ fn real_kubelets_agree() {
 #[test]
 fn machines_for_kubelets_are_found_in_their_files() {
     for number in 0..300 {
-        let session = session(Runner::Kubelets, 5, number, Minor::V36);
+        let session = session(RespondentKind::Kubelets, 5, number, Minor::V36);
         let folder = tempfile::tempdir().unwrap();
         let tree = Layout::reported(&session.machine).write_to(folder.path()).unwrap();
         let found = of_sysfs(&Sysfs::new(tree.sys())).unwrap();
@@ -121,7 +124,7 @@ fn a_wrong_model_is_found() {
     let Ok(program) = Release::default().program() else { return };
     let mut oracle = Oracle::start(&program).unwrap();
     let differs = (0..400).any(|number| {
-        let mut session = session(Runner::Oracle, 36, number, Minor::V36);
+        let mut session = session(RespondentKind::Oracle, 36, number, Minor::V36);
         let answers = oracle.answers(&session).unwrap();
         // The model is told of other reserved CPUs than the kubelet.
         session.kubelet["reservedSystemCPUs"] = "".into();
@@ -136,7 +139,7 @@ fn a_wrong_model_is_found() {
 fn what_pods_give_back_is_what_they_took() {
     let mut ended = 0;
     for number in 0..400 {
-        let session = session(Runner::Oracle, 7, number, Minor::V36);
+        let session = session(RespondentKind::Oracle, 7, number, Minor::V36);
         let Ok(mut model) = Model::start(&session, Minor::V36).unwrap() else { continue };
         let empty = model.state().clone();
         for step in &session.steps {

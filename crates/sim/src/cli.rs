@@ -18,7 +18,7 @@ use topology::policy::{CpuOption, PREFER_CLOSEST_NUMA_NODES, Policy, Scope};
 use crate::comparison::{Contender, Impairments, Outcome};
 use crate::latency::{Faults, Latency, PluginPeriods};
 use crate::machine::dump::{Dump, DumpOptions};
-use crate::machine::model::Options;
+use crate::machine::start::PolicyOptions;
 use crate::machine::{Machine, Shape, open_cpus};
 use crate::plural::count;
 use crate::record::Summary;
@@ -287,9 +287,9 @@ fn machines(args: &Args) -> anyhow::Result<Machines> {
     Ok(Machines { machines: shape.machines(args.nodes)?, is_guessed: false, pending: None })
 }
 
-fn options(args: &Args) -> Options {
+fn options(args: &Args) -> PolicyOptions {
     let topology = &args.topology_manager_policy_options;
-    Options {
+    PolicyOptions {
         cpus: args.cpu_manager_policy_options.iter().copied().collect(),
         prefer_closest: topology.iter().any(|option| option == PREFER_CLOSEST_NUMA_NODES),
     }

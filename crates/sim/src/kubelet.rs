@@ -10,12 +10,11 @@ use std::sync::Arc;
 use scheduler::node::{Node, NodeView};
 use scheduler::pod::Spec;
 use topology::admit::{self, Grant, Placement};
-use topology::cpuset::CpuSet;
 use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::memory_manager::ZoneMemory;
 use topology::kubelet::pod::{Pod, PodUid};
-use topology::kubelet::{self as model, Allocation, ContainerAllocation, NodeState};
+use topology::kubelet::{self as model, Allocation, NodeState};
 use topology::request::{ContainerKind, PodRequest};
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{Free, NodeTopology};
@@ -23,8 +22,10 @@ use topology::zone::{Free, NodeTopology};
 use crate::machine::{Machine, cpu_milli};
 
 mod alignment;
+mod holding;
 
 pub use alignment::Alignment;
+use holding::Holding;
 
 /// Why the kubelet rejects a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +102,8 @@ impl Kubelet {
         Self {
             view: machine.view.clone(),
             topology: Arc::clone(&machine.topology),
-            model: Arc::clone(&machine.model.kubelet),
-            state: machine.model.state.clone(),
+            model: Arc::clone(&machine.start.kubelet),
+            state: machine.start.state.clone(),
             visible: free.clone(),
             residents: signed.collect(),
             free,
@@ -152,18 +153,19 @@ impl Kubelet {
     /// init containers that have ended.
     fn placement(&self, pod: &Pod, allocation: &Allocation, before: &[ZoneMemory]) -> Placement {
         let mut placement = Placement::default();
-        let ends = |container: &&ContainerAllocation| {
-            let kind = pod.containers.iter().find(|one| one.name == container.name).map(|one| one.kind);
-            kind == Some(ContainerKind::Init)
-        };
-        let all: Vec<&ContainerAllocation> = allocation.containers.iter().collect();
-        let shown: Vec<&ContainerAllocation> = all.iter().copied().filter(|one| !ends(one)).collect();
+        // Both are in the order of admission.
+        let shown = allocation.containers.iter().zip(&pod.containers);
+        let shown = shown.filter(|(_, asked)| asked.kind != ContainerKind::Init).map(|(held, _)| held);
+        let all = Holding::of(&self.model, &self.state, &allocation.containers);
+        let shown = Holding::of(&self.model, &self.state, shown);
         for (row, zone) in self.free.layout().zones().iter().enumerate() {
             for (column, name) in self.free.layout().resources().iter().enumerate() {
-                let amount = |of: &[&ContainerAllocation]| match name.kind() {
+                let amount = |holding: &Holding<'_>| match name.kind() {
                     ResourceKind::Memory => self.memory_taken(zone.0, *name, before),
-                    _ if *name == ResourceName::CPU => self.cpus_in(zone.0, of),
-                    _ => self.devices_in(zone.0, *name, of),
+                    _ if *name == ResourceName::CPU => {
+                        amount(holding.cpus_in(zone.0)).saturating_mul(ResourceName::CPU.base_units())
+                    }
+                    _ => amount(holding.devices_in(zone.0, *name)),
                 };
                 let (held, visible) = (amount(&all), amount(&shown));
                 if let (Ok(cell), true) = (u32::try_from(self.free.index(row, column)), held > 0) {
@@ -174,15 +176,6 @@ impl Kubelet {
         placement
     }
 
-    /// CPUs of a zone that containers hold together, in thousandths.
-    fn cpus_in(&self, zone: u32, containers: &[&ContainerAllocation]) -> i64 {
-        let mut cpus = CpuSet::new();
-        containers.iter().for_each(|container| cpus.insert_all(&container.cpus));
-        let of_zone = self.model.machine().cpu_zones().iter().find(|group| group.id == zone);
-        let count = of_zone.map_or(0, |group| group.cpus.count_shared(&cpus));
-        amount(count).saturating_mul(ResourceName::CPU.base_units())
-    }
-
     /// Bytes that a zone has less than before.
     fn memory_taken(&self, zone: u32, name: ResourceName, before: &[ZoneMemory]) -> i64 {
         let free = |zones: &[ZoneMemory]| {
@@ -191,18 +184,6 @@ impl Kubelet {
             table.map_or(0, |table| i64::try_from(table.free).unwrap_or(i64::MAX))
         };
         free(before).saturating_sub(free(&self.state.memory.counts.zones))
-    }
-
-    /// Devices of a zone that containers hold together.
-    fn devices_in(&self, zone: u32, name: ResourceName, containers: &[&ContainerAllocation]) -> i64 {
-        let Some(resource) = self.state.devices.resources.get(&name) else { return 0 };
-        let held = containers.iter().filter_map(|container| container.devices.get(&name)).flatten();
-        let ids: std::collections::BTreeSet<_> = held.collect();
-        let here = ids.into_iter().filter(|id| {
-            let device = resource.devices.get(*id);
-            device.and_then(|device| device.zones).is_some_and(|zones| zones.contains(zone))
-        });
-        amount(here.count())
     }
 
     /// Releases a pod's resources. Unknown pods change nothing.

@@ -1,7 +1,7 @@
 //! The machines of a simulation: nodes with NUMA zones and the settings of a kubelet.
 //!
 //! In: a shape such as `2x16+gpu`, or objects of a real cluster ([`dump`]). Out: [`Machine`]s, each with the model of
-//! its kubelet ([`model`]). Never: what happens to them.
+//! its kubelet ([`start`]). Never: what happens to them.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -14,10 +14,10 @@ use topology::request::Need;
 use topology::resource::ResourceName;
 use topology::zone::{MAX_ZONES, NodeTopology, Zone, ZoneId, ZoneResource};
 
-use self::model::{Model, Options};
+use self::start::{KubeletStart, PolicyOptions};
 
 pub mod dump;
-pub mod model;
+pub mod start;
 
 /// A node of the simulation.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ pub struct Machine {
     /// Pods that run from the start and stay.
     pub residents: Vec<PodView>,
     /// The kubelet, and what its managers have handed out to residents. Machines of one shape share it.
-    pub model: Arc<Model>,
+    pub start: Arc<KubeletStart>,
 }
 
 /// One zone of a [`Shape`].
@@ -59,7 +59,7 @@ pub struct Shape {
     /// The kubelet's managers and policies.
     pub rules: Rules,
     /// Options of those policies.
-    pub options: Options,
+    pub options: PolicyOptions,
     /// Threads of each core. A zone's last core may have fewer.
     pub threads_per_core: u8,
 }
@@ -87,7 +87,7 @@ pub enum ShapeError {
     },
     /// There is no such machine, or its kubelet does not start.
     #[error("{0}")]
-    Model(String),
+    Kubelet(String),
 }
 
 /// Memory per CPU, in MiB; far more than the pods of the benchmark request.
@@ -133,7 +133,7 @@ impl Shape {
                 cpu_manager: Manager::Static,
                 memory_manager: Manager::Static,
             },
-            options: Options::default(),
+            options: PolicyOptions::default(),
             threads_per_core: 1,
         })
     }
@@ -151,7 +151,8 @@ impl Shape {
         let topology = Arc::new(self.topology());
         let totals = self.totals(&topology);
         within("the number of threads of a core", u64::from(self.threads_per_core), 1, MAX_THREADS)?;
-        let model = Arc::new(Model::new(&topology, self.options).map_err(ShapeError::Model)?);
+        let start = KubeletStart::new(&topology, self.options).map_err(ShapeError::Kubelet)?;
+        let start = Arc::new(start);
         let machine = |number: usize| Machine {
             view: NodeView {
                 name: format!("node-{number}").into(),
@@ -161,7 +162,7 @@ impl Shape {
             },
             topology: Arc::clone(&topology),
             residents: Vec::new(),
-            model: Arc::clone(&model),
+            start: Arc::clone(&start),
         };
         Ok((0..count).map(machine).collect())
     }

@@ -208,25 +208,26 @@ impl Workload {
     /// names (see [`Workload::check`]) are left out.
     #[must_use]
     pub fn specs(&self) -> Vec<Arc<Spec>> {
-        let mut known: BTreeMap<_, Arc<Spec>> = BTreeMap::new();
-        let shared = self.arrivals.iter().map(|arrival| {
-            if let Some(pod) = &arrival.pod {
-                return Arc::clone(&pod.spec);
-            }
-            let key = (arrival.first(), &arrival.beside, &arrival.init, arrival.end == End::Finished);
-            Arc::clone(known.entry(key).or_insert_with(|| Arc::new(arrival.spec())))
-        });
-        shared.collect()
+        self.shared(|pod| &pod.spec, Arrival::spec)
     }
 
-    /// What each pod asks of its kubelet, in the order of arrivals.
+    /// What each pod asks of its kubelet, in the order of arrivals; equal pods share one value.
     #[must_use]
     pub fn requests(&self) -> Vec<Arc<PodRequest>> {
-        let request = |arrival: &Arrival| match &arrival.pod {
-            Some(pod) => Arc::clone(&pod.request),
-            None => Arc::new(arrival.request()),
-        };
-        self.arrivals.iter().map(request).collect()
+        self.shared(|pod| &pod.request, Arrival::request)
+    }
+
+    /// A value of each pod: that of a pod of a real cluster, or one made for all equal arrivals.
+    fn shared<T>(&self, of: fn(&NamedPod) -> &Arc<T>, make: fn(&Arrival) -> T) -> Vec<Arc<T>> {
+        let mut known: BTreeMap<_, Arc<T>> = BTreeMap::new();
+        let shared = self.arrivals.iter().map(|arrival| {
+            if let Some(pod) = &arrival.pod {
+                return Arc::clone(of(pod));
+            }
+            let key = (arrival.first(), &arrival.beside, &arrival.init, arrival.end == End::Finished);
+            Arc::clone(known.entry(key).or_insert_with(|| Arc::new(make(arrival))))
+        });
+        shared.collect()
     }
 
     /// The name of the pod with this number.

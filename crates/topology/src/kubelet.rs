@@ -65,10 +65,10 @@ use std::sync::Arc;
 
 use crate::cpuset::CpuSet;
 use crate::kubelet::admission::{Admission, Exact};
-use crate::kubelet::cpu_manager::{CpuState, PodCpus};
-use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices, PodDevices, Registration};
+use crate::kubelet::cpu_manager::CpuState;
+use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices, Registration};
 use crate::kubelet::machine::Machine;
-use crate::kubelet::memory_manager::{Block, MemoryState, PodMemory};
+use crate::kubelet::memory_manager::{Block, MemoryState};
 use crate::kubelet::pod::{Pod, PodUid};
 use crate::kubelet::profile::{CpuManager, KubeletProfile, MemoryManager, Refusal};
 use crate::kubelet::rejection::Rejection;
@@ -209,21 +209,15 @@ impl NodeState {
     }
 
     /// Takes over what a container is known to hold, without an admission. The managers then know it, as after a start.
-    pub fn hold(&mut self, uid: PodUid, held: ContainerAllocation) {
+    pub fn hold(&mut self, uid: &PodUid, held: ContainerAllocation) {
         let ContainerAllocation { name, cpus, memory, devices } = held;
         self.cpus.shared.remove_all(&cpus);
         memory.iter().for_each(|block| self.memory.counts.reserve(*block));
-        self.cpus.pods.push(PodCpus {
-            uid: uid.clone(),
-            containers: vec![(name.clone(), cpus)],
-            whole: None,
-        });
-        self.memory.pods.push(PodMemory {
-            uid: uid.clone(),
-            containers: vec![(name.clone(), memory)],
-            whole: None,
-        });
-        self.devices.pods.push(PodDevices { uid, containers: vec![(name, devices)] });
+        self.cpus.hold(uid, &name, cpus);
+        self.memory.hold(uid, &name, memory);
+        for (resource, ids) in devices {
+            self.devices.hold(uid, &name, resource, ids);
+        }
     }
 
     /// Whether a manager keeps what an ended pod held.

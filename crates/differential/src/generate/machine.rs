@@ -2,7 +2,8 @@
 
 use node::kubelet::machine::{Cache, Core, HugePages, MachineInfo, Node};
 
-use super::{Dice, Runner};
+use super::Dice;
+use crate::respondent::RespondentKind;
 use sim::admit::session::{Plugin, PluginDevice, Preferred};
 
 const GIB: u64 = 1 << 30;
@@ -18,9 +19,9 @@ struct Shape {
     cores_per_cache: u64,
 }
 
-pub(super) fn machine(dice: &mut Dice, runner: Runner) -> MachineInfo {
+pub(super) fn machine(dice: &mut Dice, respondent: RespondentKind) -> MachineInfo {
     let zones = match dice.between(0, 99) {
-        0 => dice.pick(&[10, 12]).min(runner.last_zone() + 1),
+        0 => dice.pick(&[10, 12]).min(respondent.last_zone() + 1),
         _ => dice.pick(&[1, 2, 2, 2, 2, 3, 4, 4, 4, 6, 8]),
     };
     let usual = dice.between(1, if zones > 4 { 5 } else { 10 });
@@ -34,9 +35,9 @@ pub(super) fn machine(dice: &mut Dice, runner: Runner) -> MachineInfo {
         cores,
     };
     let ids = thread_ids(dice, &shape);
-    let sparse = dice.percent(8) && zones * 2 <= runner.last_zone();
-    let mut topology = nodes(dice, runner, &shape, &ids, if sparse { 2 } else { 1 });
-    if runner == Runner::Kubelets {
+    let sparse = dice.percent(8) && zones * 2 <= respondent.last_zone();
+    let mut topology = nodes(dice, respondent, &shape, &ids, if sparse { 2 } else { 1 });
+    if respondent == RespondentKind::Kubelets {
         topology.iter_mut().for_each(without_zone_caches);
     }
     let sum = |size| {
@@ -92,7 +93,13 @@ fn thread_ids(dice: &mut Dice, shape: &Shape) -> Vec<Vec<Vec<u32>>> {
     ids
 }
 
-fn nodes(dice: &mut Dice, runner: Runner, shape: &Shape, ids: &[Vec<Vec<u32>>], step: u32) -> Vec<Node> {
+fn nodes(
+    dice: &mut Dice,
+    respondent: RespondentKind,
+    shape: &Shape,
+    ids: &[Vec<Vec<u32>>],
+    step: u32,
+) -> Vec<Node> {
     let memory = dice.between(2, 8);
     let uneven = dice.percent(15);
     let sizes: &[(u64, u64)] = match dice.between(0, 4) {
@@ -110,7 +117,7 @@ fn nodes(dice: &mut Dice, runner: Runner, shape: &Shape, ids: &[Vec<Vec<u32>>], 
             let cores = ids.get(at).map(|threads| cores(shape, zone, threads, &mut next_cache));
             Node {
                 node_id: u32::try_from(zone).unwrap_or(0) * step,
-                memory: runner.memory_unit() * GIB * if uneven { dice.between(1, 8) } else { memory },
+                memory: respondent.memory_unit() * GIB * if uneven { dice.between(1, 8) } else { memory },
                 hugepages: Some(
                     sizes
                         .iter()
@@ -184,17 +191,17 @@ fn distances(dice: &mut Dice, zones: u64) -> Vec<Vec<u64>> {
 }
 
 /// The resources of device plugins.
-pub(super) fn plugins(dice: &mut Dice, runner: Runner, machine: &MachineInfo) -> Vec<Plugin> {
+pub(super) fn plugins(dice: &mut Dice, respondent: RespondentKind, machine: &MachineInfo) -> Vec<Plugin> {
     let zones: Vec<u32> = machine.topology.iter().map(|node| node.node_id).collect();
     let count = dice.pick(&[0, 0, 1, 1, 2]);
     ["vendor.example/gpu", "vendor.example/nic"]
         .into_iter()
         .take(count)
-        .map(|name| plugin(dice, runner, name, &zones))
+        .map(|name| plugin(dice, respondent, name, &zones))
         .collect()
 }
 
-fn plugin(dice: &mut Dice, runner: Runner, name: &str, zones: &[u32]) -> Plugin {
+fn plugin(dice: &mut Dice, respondent: RespondentKind, name: &str, zones: &[u32]) -> Plugin {
     // One zone each, several zones some, no zones at all.
     let kind = dice.between(0, 9);
     let device = |dice: &mut Dice, at: u64| PluginDevice {
@@ -214,7 +221,7 @@ fn plugin(dice: &mut Dice, runner: Runner, name: &str, zones: &[u32]) -> Plugin 
     let mut devices: Vec<PluginDevice> = (0..count).map(|at| device(dice, at)).collect();
     let mut preferred =
         dice.pick(&[Some(Preferred::First), Some(Preferred::First), Some(Preferred::Last), None]);
-    if runner == Runner::Kubelets {
+    if respondent == RespondentKind::Kubelets {
         preferred = Some(Preferred::Own);
         // One that the kubelet can be seen to know.
         devices[0].healthy = true;

@@ -3,7 +3,8 @@
 use node::kubelet::machine::MachineInfo;
 use serde_json::{Map, Value, json};
 
-use super::{Dice, Runner};
+use super::Dice;
+use crate::respondent::RespondentKind;
 use sim::admit::session::{Plugin, Step};
 use topology::resource::ResourceName;
 
@@ -32,21 +33,21 @@ struct Sizes<'a> {
 
 pub(super) fn steps(
     dice: &mut Dice,
-    runner: Runner,
+    respondent: RespondentKind,
     machine: &MachineInfo,
     kubelet: &Value,
     devices: &[Plugin],
 ) -> Vec<Step> {
     // One resource more multiplies the kubelet's combinations by its sets of zones.
     let thorough = machine.topology.len() <= 5 && dice.percent(3);
-    let sizes = sizes(runner, machine, kubelet, devices, thorough);
+    let sizes = sizes(respondent, machine, kubelet, devices, thorough);
     let count = if thorough { dice.between(4, 12) } else { dice.between(20, 90) };
     let mut steps = Vec::new();
     let mut alive: Vec<Value> = Vec::new();
     let pressure = dice.between(2, 14) as usize;
-    let resizes = match runner {
-        Runner::Oracle => dice.pick(&[0, 0, 25]),
-        Runner::Kubelets => 0, // The rig's container runtime has no cgroups to resize.
+    let resizes = match respondent {
+        RespondentKind::Oracle => dice.pick(&[0, 0, 25]),
+        RespondentKind::Kubelets => 0, // The rig's container runtime has no cgroups to resize.
     };
     for number in 0..count {
         if !alive.is_empty() && (alive.len() > pressure || dice.percent(25)) {
@@ -60,7 +61,7 @@ pub(super) fn steps(
         }
         if dice.percent(2) {
             // A real kubelet may admit its pods before a plugin is back, or not: only the one can be made certain.
-            let late = dice.percent(30) || runner == Runner::Kubelets;
+            let late = dice.percent(30) || respondent == RespondentKind::Kubelets;
             steps.push(Step::Restart { plugins: !late });
         }
         let pod = pod(dice, &sizes, &format!("u{number}"));
@@ -105,7 +106,7 @@ fn millis(text: &str) -> u64 {
 }
 
 fn sizes<'a>(
-    runner: Runner,
+    respondent: RespondentKind,
     machine: &MachineInfo,
     kubelet: &Value,
     devices: &'a [Plugin],
@@ -127,7 +128,7 @@ fn sizes<'a>(
         aligned: aligned(zones, single) + usize::from(thorough),
         memory_managed: kubelet["memoryManagerPolicy"] == "Static",
         pod_level: kubelet["featureGates"]["PodLevelResourceManagers"] == true,
-        late_devices: runner == Runner::Oracle,
+        late_devices: respondent == RespondentKind::Oracle,
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Context as _;
+use node::kubelet::state::Checkpoint;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use sim::admit::verdict::{ContainerVerdict, DevicesVerdict, MemoryVerdict, PodVerdict};
@@ -19,7 +20,7 @@ type ByContainer<T> = BTreeMap<String, BTreeMap<String, T>>;
 /// `cpu_manager_state`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct CpuState {
+struct CpuCheckpoint {
     entries: ByContainer<String>,
     pod_entries: BTreeMap<String, PodCpus>,
 }
@@ -33,7 +34,7 @@ struct PodCpus {
 /// `memory_manager_state`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct MemoryState {
+struct MemoryCheckpoint {
     entries: ByContainer<Vec<Block>>,
     pod_entries: BTreeMap<String, PodMemory>,
 }
@@ -56,7 +57,7 @@ struct Block {
 /// `device-plugins/kubelet_internal_checkpoint`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
-struct DeviceState {
+struct DeviceCheckpoint {
     data: DeviceData,
 }
 
@@ -86,9 +87,9 @@ pub(super) fn holdings(
     uid: &str,
     containers: &[String],
 ) -> anyhow::Result<(Vec<ContainerVerdict>, PodVerdict)> {
-    let mut cpus: CpuState = read(&root.join("cpu_manager_state"))?;
-    let mut memory: MemoryState = read(&root.join("memory_manager_state"))?;
-    let devices: DeviceState = read(&root.join("device-plugins/kubelet_internal_checkpoint"))?;
+    let mut cpus: CpuCheckpoint = read(&root.join(Checkpoint::Cpu.file_name()))?;
+    let mut memory: MemoryCheckpoint = read(&root.join(Checkpoint::Memory.file_name()))?;
+    let devices: DeviceCheckpoint = read(&root.join("device-plugins/kubelet_internal_checkpoint"))?;
     let mut held_cpus = cpus.entries.remove(uid).unwrap_or_default();
     let mut held_memory = memory.entries.remove(uid).unwrap_or_default();
     let held_devices: Vec<DeviceEntry> = devices

@@ -16,7 +16,7 @@ const REASONS: [&str; 4] =
 
 /// A pod that the kubelet has admitted and that has not ended.
 #[derive(Clone, Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedPod {
     /// Its UID in the session.
     pub(super) uid: String,
     /// Its UID at the API server.
@@ -53,12 +53,12 @@ pub(super) fn uid(pod: &Value) -> &str {
 }
 
 /// A pod that was admitted, from its object as it was created.
-pub(super) fn admitted(uid: &str, pod: &Pod) -> Admitted {
+pub(super) fn admitted(uid: &str, pod: &Pod) -> AdmittedPod {
     let spec = pod.spec.clone().unwrap_or_default();
     let ends = |container: &&Container| container.restart_policy.as_deref() != Some("Always");
     let inits = spec.init_containers.iter().flatten().filter(ends);
     let created = pod.metadata.creation_timestamp.as_ref();
-    Admitted {
+    AdmittedPod {
         uid: uid.to_owned(),
         real_uid: pod.metadata.uid.clone().unwrap_or_default(),
         name: pod.metadata.name.clone().unwrap_or_default(),
@@ -103,7 +103,7 @@ pub(super) fn rejection(uid: &str, pod: &Pod) -> Option<Verdict> {
 }
 
 /// What an event of the kubelet says of a pod that was alive, if it is about its rejection.
-pub(super) fn rejection_event(pod: &Admitted, event: &Event) -> Option<RejectedPod> {
+pub(super) fn rejection_event(pod: &AdmittedPod, event: &Event) -> Option<RejectedPod> {
     let reason = event.reason.as_deref()?;
     let is_rejection = REASONS.contains(&reason) || reason.starts_with("OutOf");
     let is_about_it = event.involved_object.uid.as_ref() == Some(&pod.real_uid);

@@ -20,7 +20,7 @@ use testkit::machine::Layout;
 use testkit::oracle::Release;
 
 use super::plugin::{self, DevicePlugin};
-use super::pod::{self, Admitted};
+use super::pod::{self, AdmittedPod};
 use super::{Kubelets, checkpoints};
 
 /// How long one thing may take: far above what it takes, for a machine busy with compiling.
@@ -33,7 +33,7 @@ const REJECTIONS: &str = "kubelet_admission_rejections_total{";
 const MAX_PODS: u32 = 110;
 
 /// A kubelet with its pods.
-struct Life<'a> {
+struct SessionRun<'a> {
     session: &'a Session,
     kubelet: Kubelet,
     cri: CriServer,
@@ -41,7 +41,7 @@ struct Life<'a> {
     client: Client,
     pods: Api<Pod>,
     /// In the order of admission.
-    alive: Vec<Admitted>,
+    alive: Vec<AdmittedPod>,
     /// Counts what was done, for names and for turns.
     count: usize,
 }
@@ -50,13 +50,13 @@ struct Life<'a> {
 ///
 /// # Errors
 /// When the rig fails: no answer says anything of the kubelet then.
-pub(super) async fn live(kubelets: &Kubelets, name: &str, session: &Session) -> anyhow::Result<Vec<Value>> {
+pub(super) async fn run(kubelets: &Kubelets, name: &str, session: &Session) -> anyhow::Result<Vec<Value>> {
     plugin::check(&session.devices)?;
     let namespace: Namespace = serde_json::from_value(json!({ "metadata": { "name": name } }))?;
     Api::all(kubelets.client.clone()).create(&PostParams::default(), &namespace).await?;
     let dir = kubelets.control.process_group().dir().join(name);
     std::fs::create_dir(&dir)?;
-    let answers = match Life::start(kubelets, name, &dir, session).await? {
+    let answers = match SessionRun::start(kubelets, name, &dir, session).await? {
         Err(refused) => vec![refused],
         Ok(mut life) => {
             let answers = Box::pin(life.steps()).await;
@@ -70,7 +70,7 @@ pub(super) async fn live(kubelets: &Kubelets, name: &str, session: &Session) -> 
     Ok(answers)
 }
 
-impl<'a> Life<'a> {
+impl<'a> SessionRun<'a> {
     /// Starts the kubelet. The inner error is the answer of one that refuses.
     async fn start(
         kubelets: &Kubelets,
@@ -203,7 +203,8 @@ impl<'a> Life<'a> {
         let begun = Instant::now();
         let rejected = loop {
             let listed = events.list(&ListParams::default()).await?;
-            let of = |pod: &Admitted| listed.items.iter().find_map(|event| pod::rejection_event(pod, event));
+            let of =
+                |pod: &AdmittedPod| listed.items.iter().find_map(|event| pod::rejection_event(pod, event));
             let rejected: Vec<RejectedPod> = self.alive.iter().filter_map(of).collect();
             if rejected.len() == count {
                 break rejected;
@@ -243,9 +244,9 @@ impl<'a> Life<'a> {
     }
 
     /// Waits until the containers of a pod run, and ends its init containers meanwhile.
-    async fn started(&self, pod: &Admitted) -> anyhow::Result<()> {
+    async fn started(&self, pod: &AdmittedPod) -> anyhow::Result<()> {
         let begun = Instant::now();
-        while !self.run(pod, &pod.apps) {
+        while !self.have_started(pod, &pod.apps) {
             self.end_containers(pod, &pod.inits);
             if begun.elapsed() > PATIENCE {
                 let now = self.pods.get(&pod.name).await?;
@@ -258,7 +259,7 @@ impl<'a> Life<'a> {
     }
 
     /// Whether these containers have been started.
-    fn run(&self, pod: &Admitted, names: &[String]) -> bool {
+    fn have_started(&self, pod: &AdmittedPod, names: &[String]) -> bool {
         let snapshot = self.cri.snapshot();
         let started = |name: &String| {
             let sandbox = snapshot.pod(self.kubelet.name(), &pod.name)?;
@@ -268,7 +269,7 @@ impl<'a> Life<'a> {
     }
 
     /// Ends those of these containers that run.
-    fn end_containers(&self, pod: &Admitted, names: &[String]) {
+    fn end_containers(&self, pod: &AdmittedPod, names: &[String]) {
         let snapshot = self.cri.snapshot();
         let sandbox = snapshot.pod(self.kubelet.name(), &pod.name);
         for container in sandbox.iter().flat_map(|sandbox| &sandbox.containers) {

@@ -26,7 +26,7 @@ use topology::policy::{Manager, Policy, Rules, Scope};
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
-use super::model::{Model, Options};
+use super::start::{KubeletStart, PolicyOptions};
 use super::{MAX_MACHINES, Machine, ShapeError, check_zones};
 use crate::plural::count;
 use crate::workload::{MAX_ARRIVALS, NamedPod};
@@ -54,7 +54,7 @@ pub struct DumpOptions {
     /// Scope of all nodes, in place of the one in NRT objects.
     pub scope: Option<Scope>,
     /// Options of the kubelets' managers, which NRT objects of most exporters lack.
-    pub options: Options,
+    pub options: PolicyOptions,
     /// Threads of each core, in place of the number in NRT objects.
     pub threads_per_core: Option<u8>,
     /// Whether pods that are on no node are wanted.
@@ -296,7 +296,7 @@ impl Objects {
                     continue;
                 }
             };
-            match with_model(found, options) {
+            match with_kubelet(found, options) {
                 Ok(machine) => dump.machines.push(machine),
                 Err(problem) => impossible.push((name, problem)),
             }
@@ -378,20 +378,20 @@ impl Objects {
     }
 }
 
-/// What is known of a node, before its kubelet's model.
-struct Found {
+/// What is known of a node, before its kubelet starts.
+struct ReportedNode {
     view: NodeView,
     topology: NodeTopology,
     residents: Vec<PodView>,
 }
 
 /// A node with a report of its zones.
-fn reported(view: NodeView, topology: NodeTopology, residents: Vec<(i64, PodView)>) -> Found {
-    Found { view, topology, residents: residents.into_iter().map(|(_, pod)| pod).collect() }
+fn reported(view: NodeView, topology: NodeTopology, residents: Vec<(i64, PodView)>) -> ReportedNode {
+    ReportedNode { view, topology, residents: residents.into_iter().map(|(_, pod)| pod).collect() }
 }
 
 /// A node without a report, divided into equal zones.
-fn divided_evenly(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>) -> Found {
+fn divided_evenly(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>) -> ReportedNode {
     let zones = zones.max(1);
     let part = |amount: i64, units: i64, id: u32| {
         // Whole units; the first zones get the remainder.
@@ -438,13 +438,13 @@ fn divided_evenly(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>
 
 /// # Errors
 /// Why there can be no such machine.
-fn with_model(found: Found, options: DumpOptions) -> Result<Machine, String> {
-    let Found { view, mut topology, residents } = found;
+fn with_kubelet(found: ReportedNode, options: DumpOptions) -> Result<Machine, String> {
+    let ReportedNode { view, mut topology, residents } = found;
     topology.rules.policy = options.policy.unwrap_or(topology.rules.policy);
     topology.rules.scope = options.scope.unwrap_or(topology.rules.scope);
     topology.threads_per_core = options.threads_per_core.or(topology.threads_per_core);
-    let model = Arc::new(Model::new(&topology, options.options)?);
-    Ok(Machine { view, topology: Arc::new(topology), residents, model })
+    let start = Arc::new(KubeletStart::new(&topology, options.options)?);
+    Ok(Machine { view, topology: Arc::new(topology), residents, start })
 }
 
 fn typed<T: DeserializeOwned>(item: Value) -> Result<T, String> {

@@ -413,7 +413,7 @@ impl CpuState {
         self.reusable.as_ref().filter(|(of, _)| of == uid).map(|(_, cpus)| cpus.clone()).unwrap_or_default()
     }
 
-    fn hold(&mut self, uid: &PodUid, container: &str, cpus: CpuSet) {
+    pub(crate) fn hold(&mut self, uid: &PodUid, container: &str, cpus: CpuSet) {
         let entry = (container.into(), cpus);
         match self.pods.iter_mut().find(|pod| pod.uid == *uid) {
             Some(pod) => pod.containers.push(entry),

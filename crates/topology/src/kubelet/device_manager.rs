@@ -306,7 +306,7 @@ impl DeviceState {
         own.and_then(|(_, devices)| devices.get(&name)).cloned().unwrap_or_default()
     }
 
-    fn hold(&mut self, uid: &PodUid, container: &str, name: ResourceName, devices: DeviceIds) {
+    pub(crate) fn hold(&mut self, uid: &PodUid, container: &str, name: ResourceName, devices: DeviceIds) {
         let at = self.pods.iter().position(|pod| pod.uid == *uid).unwrap_or_else(|| {
             self.pods.push(PodDevices { uid: uid.clone(), containers: Vec::new() });
             self.pods.len() - 1

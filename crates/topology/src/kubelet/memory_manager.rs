@@ -404,7 +404,7 @@ impl MemoryState {
             })
     }
 
-    fn hold(&mut self, uid: &PodUid, container: &str, blocks: Vec<Block>) {
+    pub(crate) fn hold(&mut self, uid: &PodUid, container: &str, blocks: Vec<Block>) {
         let entry = (container.into(), blocks);
         match self.pods.iter_mut().find(|pod| pod.uid == *uid) {
             Some(pod) => pod.containers.push(entry),

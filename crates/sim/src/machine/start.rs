@@ -1,4 +1,4 @@
-//! The model of a machine's kubelet, by what a report says of its zones.
+//! The kubelet of a machine at the start of a simulation, by what a report says of its zones.
 //!
 //! In: amounts of zones, settings of a kubelet. Out: the model, and what its managers have handed out already. Never:
 //! the real ids of CPUs and devices, which reports lack: CPUs are numbered as Linux usually does, the first threads of
@@ -22,7 +22,7 @@ use topology::zone::{MAX_ZONES, NodeTopology, Zone, ZoneResource};
 
 /// Settings of a kubelet that reports do not have in the form of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct PolicyOptions {
     /// `cpuManagerPolicyOptions`.
     pub cpus: CpuOptions,
     /// `prefer-closest-numa-nodes` of `topologyManagerPolicyOptions`.
@@ -31,7 +31,7 @@ pub struct Options {
 
 /// A machine's kubelet when the simulation begins.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub struct KubeletStart {
     /// Machine and configuration.
     pub kubelet: Arc<Kubelet>,
     /// What the managers have handed out to the machine's residents.
@@ -43,12 +43,12 @@ const MAX_DEVICES: i64 = 10_000;
 /// The name under which residents hold what a report says is not available.
 const RESIDENTS: &str = "residents";
 
-impl Model {
+impl KubeletStart {
     /// The model of the kubelet that a report is about. Cost: CPUs and devices.
     ///
     /// # Errors
     /// Why there can be no such machine, or why its kubelet refuses to start.
-    pub fn new(topology: &NodeTopology, options: Options) -> Result<Self, String> {
+    pub fn new(topology: &NodeTopology, options: PolicyOptions) -> Result<Self, String> {
         check_sizes(topology)?;
         let (machine, reserved) = machine(topology).map_err(|error| error.to_string())?;
         let kubelet = Kubelet::new(Arc::new(machine), profile(topology, options, reserved))
@@ -56,7 +56,7 @@ impl Model {
         let mut state = kubelet.empty_state();
         state.devices.resources = devices(topology);
         let held = residents(topology, &kubelet, &state);
-        state.hold(RESIDENTS.into(), held);
+        state.hold(&RESIDENTS.into(), held);
         Ok(Self { kubelet: Arc::new(kubelet), state })
     }
 }
@@ -123,7 +123,7 @@ fn zones(topology: &NodeTopology) -> Vec<MachineZone> {
         let hugepages: Vec<_> =
             zone.resources.iter().filter(pages).map(|page| (page.name, bytes(page.allocatable))).collect();
         let of_pages = hugepages.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
-        let memory = zone.resources.iter().find(|resource| resource.name == ResourceName::MEMORY);
+        let memory = resource(zone, ResourceName::MEMORY);
         let memory = memory.map_or(0, |memory| bytes(memory.allocatable).saturating_add(kept(memory)));
         // A machine without memory makes no sense, and reports without a memory manager list none.
         let memory = memory.saturating_add(of_pages).max(1);
@@ -132,11 +132,10 @@ fn zones(topology: &NodeTopology) -> Vec<MachineZone> {
     topology.zones.iter().map(zone).collect()
 }
 
-fn profile(topology: &NodeTopology, options: Options, reserved: CpuSet) -> KubeletProfile {
+fn profile(topology: &NodeTopology, options: PolicyOptions, reserved: CpuSet) -> KubeletProfile {
     let rules = topology.rules;
     let memory = topology.zones.iter().filter_map(|zone| {
-        let memory = zone.resources.iter().find(|resource| resource.name == ResourceName::MEMORY)?;
-        Some((zone.id.0, ResourceName::MEMORY, kept(memory)))
+        Some((zone.id.0, ResourceName::MEMORY, kept(resource(zone, ResourceName::MEMORY)?)))
     });
     let memory: Vec<_> = memory.collect();
     KubeletProfile {
@@ -212,6 +211,10 @@ fn residents(topology: &NodeTopology, kubelet: &Kubelet, state: &NodeState) -> C
     held
 }
 
+fn resource(zone: &Zone, name: ResourceName) -> Option<&ZoneResource> {
+    zone.resources.iter().find(|resource| resource.name == name)
+}
+
 fn capacity(resource: &ZoneResource) -> i64 {
     resource.capacity.max(resource.allocatable)
 }
@@ -223,8 +226,8 @@ fn taken(resource: &ZoneResource) -> i64 {
 
 /// Whole CPUs of a zone: parts of one are not handed out.
 fn cpus(zone: &Zone, amount: impl Fn(&ZoneResource) -> i64) -> u64 {
-    let cpu = zone.resources.iter().find(|resource| resource.name == ResourceName::CPU);
-    cpu.map_or(0, |cpu| bytes(amount(cpu)) / ResourceName::CPU.base_units().unsigned_abs())
+    resource(zone, ResourceName::CPU)
+        .map_or(0, |cpu| bytes(amount(cpu)) / ResourceName::CPU.base_units().unsigned_abs())
 }
 
 /// Memory kept for the system. A kubelet keeps some, also where a report does not say so.
