@@ -93,10 +93,10 @@ fn real_kubelets_agree() {
     assert!(tally.admitted > 5 && !tally.reasons.is_empty(), "{tally:?}");
 }
 
-/// The files of a machine say what the session says.
+/// The files of a machine say what the session says. A machine is thousands of files, so only a few are written.
 #[test]
 fn machines_for_kubelets_are_found_in_their_files() {
-    for number in 0..300 {
+    for number in 0..16 {
         let session = session(RespondentKind::Kubelets, 5, number, Minor::V36);
         let folder = tempfile::tempdir().unwrap();
         let tree = Layout::reported(&session.machine).write_to(folder.path()).unwrap();
