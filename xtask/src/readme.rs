@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 const TAIL: usize = 40;
 
 /// How the commands are run.
-#[derive(clap::Args, Clone, Debug, Default)]
+#[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Args {
     /// Run the long commands too: all tests
     #[arg(long)]
@@ -38,6 +38,13 @@ pub(crate) struct Args {
     /// Only print the commands, and where each runs
     #[arg(long)]
     list: bool,
+}
+
+impl Args {
+    /// Everything, the long commands too.
+    pub(crate) fn with_tests() -> Self {
+        Self { tests: true, list: false }
+    }
 }
 
 /// A command that ran, or did not.

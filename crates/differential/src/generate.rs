@@ -1,6 +1,6 @@
 //! Random sessions: machines, configurations and pods that meet every rule of the kubelet's managers often.
 //!
-//! In: a seed, and who will answer the sessions. Out: the same sessions for the same seed. Never: a session that makes the
+//! In: a seed, and the kind of respondent. Out: the same sessions for the same seed. Never: a session that makes the
 //! kubelet itself take seconds; its merge of hints is exponential in zones and resources, so large machines get pods
 //! with few resources.
 

@@ -110,8 +110,8 @@ impl StaticPolicy {
         self.options
     }
 
-    /// Whether the CPUs that are taken are always free, and as many as were asked for. Not so on machines whose cores or
-    /// sockets have different sizes, or lie across each other: the kubelet computes with mean sizes.
+    /// Whether the CPUs that are taken are always free, and as many as were asked for. Not so on machines whose cores
+    /// or sockets have different sizes, or lie across each other: the kubelet computes with mean sizes.
     pub(crate) fn is_regular(&self) -> bool {
         self.is_regular
     }

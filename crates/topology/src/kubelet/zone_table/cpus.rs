@@ -84,8 +84,9 @@ impl CpuCounts {
         }
     }
 
-    /// Whether taking so many CPUs of a regular machine succeeds for sure; the total must be enough. CPUs that are spread over zones may
-    /// come out as too few: the kubelet goes by combinations of zones that it has overwritten meanwhile.
+    /// Whether taking so many CPUs of a regular machine succeeds for sure; the total must be enough. CPUs that are
+    /// spread over zones may come out as too few: the kubelet goes by combinations of zones that it has overwritten
+    /// meanwhile.
     pub(super) fn is_safe(&self, policy: &StaticPolicy, all: ZoneMask, near: ZoneMask, count: usize) -> bool {
         if !policy.options().has(CpuOption::DistributeAcrossNuma) {
             return true;
