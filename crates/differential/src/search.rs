@@ -9,7 +9,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use sim::admit::session::Session;
+use sim::admit::model::{Model, registration};
+use sim::admit::session::{Session, Step};
+use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::profile::Minor;
 
 use crate::compare::{Difference, compare};
@@ -134,6 +136,7 @@ impl Shared<'_> {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             let mut session = session(self.options.respondent, self.options.seed, number, self.options.minor);
             session.steps.truncate(self.options.steps);
+            session.steps.truncate(steps_that_end(&session, self.options.minor)?);
             let mut tally = Tally::default();
             let difference = run(respondent, &session, self.options.minor, &mut tally);
             let difference = difference.inspect_err(|_| {
@@ -183,6 +186,37 @@ impl Shared<'_> {
         })
     }
 }
+
+/// The steps before the first one with which a kubelet would never come to an end.
+fn steps_that_end(session: &Session, minor: Minor) -> anyhow::Result<usize> {
+    let all = session.steps.len();
+    let Ok(mut model) = Model::start(session, minor)? else { return Ok(all) };
+    for (at, step) in session.steps.iter().enumerate() {
+        let ends = match step {
+            Step::Admit { pod } => model.admit(pod, &Lowest)?.reason != ENDLESS,
+            Step::Remove { uid } => {
+                model.remove(uid);
+                true
+            }
+            // Of a pod that was rejected.
+            Step::Resize { pod } => {
+                drop(model.resize(pod));
+                true
+            }
+            Step::Restart { plugins } => {
+                let restarted = model.restart(registration(*plugins), &Lowest);
+                restarted.rejected.iter().all(|pod| pod.reason != ENDLESS)
+            }
+        };
+        if !ends {
+            return Ok(at);
+        }
+    }
+    Ok(all)
+}
+
+/// The word of the model for a pod that a kubelet never decides about.
+const ENDLESS: &str = "Endless";
 
 /// Asks the respondent and the model about one session.
 fn run(

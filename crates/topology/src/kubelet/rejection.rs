@@ -122,12 +122,13 @@ pub enum DeviceError {
 }
 
 impl Rejection {
-    /// The pod's `status.reason`.
+    /// The pod's `status.reason`; `Endless`, which no kubelet says, where it never decides.
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
             Self::TopologyAffinity | Self::PodTopologyAffinity { .. } => "TopologyAffinityError".to_owned(),
             Self::NotWholeCores { .. } | Self::TooFewCores { .. } => "SMTAlignmentError".to_owned(),
+            Self::Cpus(TakeError::Endless) => "Endless".to_owned(),
             Self::Cpus(_) | Self::Memory(_) | Self::Devices(_) => "UnexpectedAdmissionError".to_owned(),
             Self::EmptyPodSharedPool(_) => "EmptyPodSharedPoolError".to_owned(),
             Self::OutOf { resource, .. } => format!("OutOf{resource}"),

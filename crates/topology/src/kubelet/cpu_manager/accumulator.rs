@@ -38,6 +38,9 @@ pub enum TakeError {
     /// Zones gave more CPUs than they were to give.
     #[error("accounting error, too many CPUs allocated, remaining: {0}")]
     TooMany(isize),
+    /// The kubelet says nothing: it goes round for ever, and admits no pod until it is restarted.
+    #[error("a search for CPUs that never ends")]
+    Endless,
 }
 
 /// CPUs on offer, and those taken of them.

@@ -46,7 +46,7 @@ pub(crate) fn take_distributed(
         .into_iter()
         .map(|zone| ZoneShare { cpus: &zone.cpus, id: zone.id, free: acc.free().count_shared(&zone.cpus) })
         .collect();
-    let Some(split) = best_split(machine, &zones, ask) else {
+    let Some(split) = best_split(machine, &zones, ask)? else {
         return take_packed(machine, available, ask.count, strategy);
     };
     let take = |acc: &mut Accumulator<'_>, zone: usize, count: usize| {
@@ -71,7 +71,7 @@ pub(crate) fn take_distributed(
             }
         }
         if remainder == before {
-            break; // The kubelet would go round for ever.
+            return Err(TakeError::Endless);
         }
     }
     match acc.needed() {
@@ -97,20 +97,29 @@ struct Split {
 }
 
 /// The best combination of the smallest size that has one.
-fn best_split(machine: &Machine, zones: &[ZoneShare<'_>], ask: Ask) -> Option<Split> {
+///
+/// # Errors
+/// [`TakeError::Endless`] where the kubelet looks at zones that have enough CPUs but no whole group left: it goes round
+/// for ever. Zones with an odd number of free CPUs can do that, with cores of two threads that stay together.
+fn best_split(machine: &Machine, zones: &[ZoneShare<'_>], ask: Ask) -> Result<Option<Split>, TakeError> {
     let groups = machine.cpus().len().div_ceil(ask.group);
     let per_zone = groups.div_ceil(machine.cpu_zones().len()).max(1);
     let wanted = ask.count.div_ceil(ask.group);
-    (wanted.div_ceil(per_zone)..=wanted.min(zones.len())).find_map(|size| {
-        let mut search = Search { machine, zones, ask, best: f64::MAX, in_socket: false, found: None };
+    for size in wanted.div_ceil(per_zone)..=wanted.min(zones.len()) {
+        let mut search =
+            Search { machine, zones, ask, best: f64::MAX, in_socket: false, found: None, is_endless: false };
         let mut combinations = Combinations::default();
         combinations.visit(zones.len(), size, &mut |arena, combination| search.consider(arena, combination));
-        let (combination, remainder) = search.found?;
+        if search.is_endless {
+            return Err(TakeError::Endless);
+        }
+        let Some((combination, remainder)) = search.found else { continue };
         let zones = combinations.read(combination);
         let each = share(ask, &zones, search.zones, ask.bounded);
         let remainder = remainder.map(|(arena, slice)| arena.read(slice)).unwrap_or_default();
-        Some(Split { each, zones, remainder })
-    })
+        return Ok(Some(Split { each, zones, remainder }));
+    }
+    Ok(None)
 }
 
 /// CPUs that each zone of a combination gives.
@@ -130,6 +139,7 @@ struct Search<'a> {
     best: f64,
     in_socket: bool,
     found: Option<(Slice, Option<(Combinations, Slice)>)>,
+    is_endless: bool,
 }
 
 impl Search<'_> {
@@ -139,7 +149,14 @@ impl Search<'_> {
             return false;
         }
         let combination = arena.read(slice);
-        let Some((balance, remainder)) = self.rate(&combination) else { return true };
+        let rated = match self.rate(&combination) {
+            Ok(rated) => rated,
+            Err(GoesRound) => {
+                self.is_endless = true;
+                return false;
+            }
+        };
+        let Some((balance, remainder)) = rated else { return true };
         let in_socket = self.ask.by_socket && self.is_in_one_socket(&combination);
         let better =
             if self.ask.by_socket && in_socket != self.in_socket { in_socket } else { balance < self.best };
@@ -153,45 +170,50 @@ impl Search<'_> {
 
     /// How balanced the zones are after this combination gives its CPUs, and which zones give the remainder. `None`:
     /// the combination cannot give them.
-    fn rate(&self, combination: &[usize]) -> Option<(f64, Option<(Combinations, Slice)>)> {
+    fn rate(&self, combination: &[usize]) -> Result<Option<Rated>, GoesRound> {
         let Ask { count, group, .. } = self.ask;
         let free = |zone: &usize| self.zones[*zone].free;
         if combination.iter().map(free).sum::<usize>() < count
             || combination.iter().map(|zone| free(zone) / group).sum::<usize>() * group < count
         {
-            return None;
+            return Ok(None);
         }
         let each = share(self.ask, combination, self.zones, self.ask.by_socket);
         if combination.iter().any(|zone| free(zone) < each) {
-            return None;
+            return Ok(None);
         }
         let mut after: Vec<usize> = self.zones.iter().map(|zone| zone.free).collect();
         combination.iter().for_each(|zone| after[*zone] -= each);
         let remainder = count - each * combination.len();
         if remainder == 0 {
-            return Some((deviation(&after), None));
+            return Ok(Some((deviation(&after), None)));
         }
         let givers: Vec<usize> = combination.iter().copied().filter(|zone| after[*zone] >= group).collect();
-        let (mut best, mut found) = (f64::MAX, None);
+        let (mut best, mut found, mut goes_round) = (f64::MAX, None, false);
         for size in (1..=givers.len()).rev() {
             let mut subsets = Combinations::default();
             let mut of_size = None;
             subsets.visit(givers.len(), size, &mut |arena, slice| {
                 let subset: Vec<usize> = arena.read(slice).into_iter().map(|at| givers[at]).collect();
-                if let Some(balance) = balance_after(&after, &subset, remainder, group)
-                    && balance < best
-                {
-                    best = balance;
-                    of_size = Some(slice);
+                match balance_after(&after, &subset, remainder, group) {
+                    Ok(Some(balance)) if balance < best => {
+                        best = balance;
+                        of_size = Some(slice);
+                    }
+                    Ok(_) => {}
+                    Err(GoesRound) => goes_round = true,
                 }
-                true
+                !goes_round
             });
+            if goes_round {
+                return Err(GoesRound);
+            }
             if let Some(slice) = of_size {
                 subsets.translate(&givers);
                 found = Some((subsets, slice));
             }
         }
-        Some((best, found))
+        Ok(Some((best, found)))
     }
 
     fn is_in_one_socket(&self, combination: &[usize]) -> bool {
@@ -200,10 +222,21 @@ impl Search<'_> {
     }
 }
 
-/// The balance after `subset` has given the remainder, group by group; `None` if it cannot.
-fn balance_after(free: &[usize], subset: &[usize], remainder: usize, group: usize) -> Option<f64> {
+/// The kubelet looks for a whole group in zones that have none, without an end.
+struct GoesRound;
+
+/// How balanced zones are, and which give the remainder.
+type Rated = (f64, Option<(Combinations, Slice)>);
+
+/// The balance after `subset` has given the remainder, group by group; `None` if it has not so many CPUs.
+fn balance_after(
+    free: &[usize],
+    subset: &[usize],
+    remainder: usize,
+    group: usize,
+) -> Result<Option<f64>, GoesRound> {
     if subset.iter().map(|zone| free[*zone]).sum::<usize>() < remainder {
-        return None;
+        return Ok(None);
     }
     let (mut after, mut left) = (free.to_vec(), remainder);
     while left > 0 {
@@ -215,10 +248,10 @@ fn balance_after(free: &[usize], subset: &[usize], remainder: usize, group: usiz
             }
         }
         if left == before {
-            return None; // The kubelet would go round for ever.
+            return Err(GoesRound);
         }
     }
-    Some(deviation(&after))
+    Ok(Some(deviation(&after)))
 }
 
 /// The standard deviation, mean and result rounded to thousandths (kubelet `standardDeviation`).
