@@ -24,13 +24,13 @@ use crate::gotool::output;
 use crate::tree::root;
 use commands::{Command, How, Page};
 
-/// The longest time of a command.
-const PATIENCE: Duration = Duration::from_secs(3600);
+/// The longest time of a command: that of all tests on a machine that does something else too.
+const PATIENCE: Duration = Duration::from_secs(2 * 3600);
 /// The last lines of a command that failed.
 const TAIL: usize = 40;
 
 /// How the commands are run.
-#[derive(clap::Args, Clone, Debug)]
+#[derive(clap::Args, Clone, Debug, Default)]
 pub(crate) struct Args {
     /// Run the long commands too: all tests
     #[arg(long)]
@@ -38,13 +38,6 @@ pub(crate) struct Args {
     /// Only print the commands, and where each runs
     #[arg(long)]
     list: bool,
-}
-
-impl Args {
-    /// Everything, the long commands too.
-    pub(crate) fn with_tests() -> Self {
-        Self { tests: true, list: false }
-    }
 }
 
 /// A command that ran, or did not.

@@ -162,7 +162,7 @@ const SEARCH: &str = "-p sim --lib -- --ignored search";
 /// The model of the kubelet beside the kubelet's own packages.
 const DIFFERENTIAL: &str = "-p differential --release --lib -- the_kubelets_own_packages_agree";
 
-/// The commands of README and quick start, which are no test: `cargo xtask readme --tests`.
+/// The commands of README and quick start, which are no test: `cargo xtask readme`.
 const README: &str = "readme";
 
 /// How one ended.
@@ -201,7 +201,7 @@ impl Long {
         println!("\n=== {}: {}", self.name, self.command());
         let began = Instant::now();
         if self.name == README {
-            let result = crate::readme::report(&crate::readme::Args::with_tests());
+            let result = crate::readme::report(&crate::readme::Args::default());
             let result = result.inspect_err(|error| eprintln!("error: {error:#}"));
             return Row {
                 name: self.name,
@@ -247,7 +247,7 @@ impl Long {
 
     fn command(&self) -> String {
         if self.name == README {
-            return "cargo xtask readme --tests".to_owned();
+            return "cargo xtask readme".to_owned();
         }
         let variables = self.variables.iter().map(|(name, value)| format!("{name}={value} "));
         format!("{}cargo xtask test {}", variables.collect::<String>(), self.test)
