@@ -27,9 +27,11 @@ use topology::resource::{ResourceName, ResourceNameError};
 
 use crate::nrt::zone_name::ZoneNameError;
 
+mod kubelet;
 mod node;
 mod pod;
 
+pub use kubelet::kubelet_report;
 pub use node::{node_topology, wire_zones};
 pub use pod::{charged_request, pod_request, whole_pod_request};
 
@@ -60,6 +62,15 @@ pub enum Problem {
     /// Text that is no resource name.
     #[error(transparent)]
     ResourceName(#[from] ResourceNameError),
+    /// Text that is no list of CPUs.
+    #[error(transparent)]
+    Cpus(#[from] topology::cpuset::CpuSetError),
+    /// Text that says no cores.
+    #[error(transparent)]
+    Siblings(#[from] topology::siblings::SiblingsError),
+    /// Text that says nothing of what containers hold.
+    #[error(transparent)]
+    Holdings(#[from] topology::placement::holdings::HoldingsError),
     /// An amount below zero.
     #[error("{0} is negative; amounts start at 0")]
     Negative(Quantity),

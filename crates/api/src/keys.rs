@@ -18,17 +18,29 @@ pub const ATTRIBUTE_MEMORY_MANAGER: &str = "memoryManagerPolicy";
 pub const ATTRIBUTE_POLICY_OPTIONS: &str = "topologyManagerPolicyOptions";
 /// Node attribute: CPU manager policy options, as `name=value` joined by commas, by name. Written by us.
 pub const ATTRIBUTE_CPU_MANAGER_OPTIONS: &str = "cpuManagerPolicyOptions";
-/// Node attribute: the CPUs the kubelet keeps for the system, as a Linux CPU list. Written by us.
+/// Node attribute: the CPUs the kubelet keeps for the system, as a Linux CPU list, whether it was told which or has
+/// chosen them. Written by us.
 pub const ATTRIBUTE_RESERVED_CPUS: &str = "reservedSystemCPUs";
 /// Node attribute: the memory the kubelet keeps for the system in each zone, as its flag has it:
 /// `0:memory=1Gi,hugepages-2Mi=4Mi;1:memory=1Gi`. Written by us.
 pub const ATTRIBUTE_RESERVED_MEMORY: &str = "reservedMemory";
 /// Node attribute: hardware threads of a core, such as `2`. Absent when cores differ. Written by us.
 pub const ATTRIBUTE_THREADS_PER_CORE: &str = "threadsPerCore";
+/// Node attribute: the hardware threads of each core ([`topology::siblings`] describes the text). Written by us.
+pub const ATTRIBUTE_THREAD_SIBLINGS: &str = "threadSiblings";
+/// Node attribute: feature gates of the kubelet that change what its managers do and are set, as `name=true` joined by
+/// commas, by name. Written by us.
+pub const ATTRIBUTE_FEATURE_GATES: &str = "kubeletFeatureGates";
 /// Node attribute: the kubelet's version, such as `v1.36.3`. Written by us.
 pub const ATTRIBUTE_KUBELET_VERSION: &str = "kubeletVersion";
 /// Node attribute: devices that are close to no zone, as `name:allocatable:available` joined by commas. Written by us.
 pub const ATTRIBUTE_UNALIGNED_DEVICES: &str = "unalignedDevices";
+/// Node attribute: devices that are close to several zones, as `name@zones:allocatable:available` joined by semicolons,
+/// zones as ids with commas. Written by us.
+pub const ATTRIBUTE_DEVICE_GROUPS: &str = "deviceGroups";
+/// Node attribute: what each container holds by ids ([`topology::placement::holdings`] describes the text). Written by
+/// us.
+pub const ATTRIBUTE_HOLDINGS: &str = "containerHoldings";
 /// Node attribute: where containers sit when some span zones ([`topology::placement`] describes the text). Written by
 /// us.
 pub const ATTRIBUTE_MULTI_ZONE_PLACEMENTS: &str = "multiNUMAPlacements";
@@ -45,9 +57,18 @@ pub const ATTRIBUTE_PLACEMENT_METADATA: &str = "topology.node.k8s.io/numaplaceme
 pub const ZONE_ATTRIBUTE_PLACEMENT: &str = "topology.node.k8s.io/numaplacement-vector";
 /// Zone attribute: the zone's online CPUs, as a Linux CPU list. Written by us.
 pub const ZONE_ATTRIBUTE_CPUS: &str = "cpus";
-/// Zone attribute: the zone's CPUs by last-level cache, as Linux CPU lists joined by semicolons. Absent where the whole
-/// zone shares one cache or the kernel does not say. Written by us.
+/// Zone attribute: the zone's CPUs by last-level cache, as Linux CPU lists joined by semicolons. Absent where
+/// no socket has several caches, or the kernel does not say. Written by us.
 pub const ZONE_ATTRIBUTE_CACHES: &str = "lastLevelCaches";
+/// Zone attribute: the id of the zone's socket, or `id:cpus` joined by semicolons where it has several, CPUs as a Linux
+/// list. Written by us.
+pub const ZONE_ATTRIBUTE_SOCKETS: &str = "sockets";
+/// Zone attribute: CPUs of the zone that no container holds and that are not reserved, as a Linux CPU list, empty if
+/// there are none. Absent where the CPU manager hands out none. Written by us.
+pub const ZONE_ATTRIBUTE_FREE_CPUS: &str = "freeCPUs";
+/// Zone attribute: the zones that the zone's memory is handed out with, itself included, as ids with commas. Absent
+/// where it is handed out alone. Written by us.
+pub const ZONE_ATTRIBUTE_MEMORY_GROUP: &str = "memoryGroup";
 /// Node attribute: pod fingerprint. Written by RTE, NFD and us.
 pub const ATTRIBUTE_FINGERPRINT: &str = "nodeTopologyPodsFingerprint";
 /// Node attribute: which pods the fingerprint covers. Written by RTE and us; absent means all.

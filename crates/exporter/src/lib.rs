@@ -12,6 +12,7 @@
 pub mod args;
 pub mod compat;
 pub mod configuration;
+pub mod holdings;
 pub mod metrics;
 pub mod object;
 pub mod placements;

@@ -17,12 +17,13 @@ use api::nrt::{self, Amount, Attribute, NodeResourceTopology};
 use topology::fingerprint::Fingerprint;
 
 mod change;
+mod ended;
 mod write;
 
 pub use change::Change;
 
 /// Attributes that exporters write about a node: set by us, and removed when an earlier exporter left them.
-pub const OWNED_ATTRIBUTES: [&str; 18] = [
+pub const OWNED_ATTRIBUTES: [&str; 22] = [
     keys::ATTRIBUTE_FINGERPRINT,
     keys::ATTRIBUTE_FINGERPRINT_METHOD,
     keys::ATTRIBUTE_PLACEMENT_METADATA,
@@ -36,10 +37,14 @@ pub const OWNED_ATTRIBUTES: [&str; 18] = [
     keys::ATTRIBUTE_RESERVED_CPUS,
     keys::ATTRIBUTE_RESERVED_MEMORY,
     keys::ATTRIBUTE_THREADS_PER_CORE,
+    keys::ATTRIBUTE_THREAD_SIBLINGS,
+    keys::ATTRIBUTE_FEATURE_GATES,
     keys::ATTRIBUTE_KUBELET_VERSION,
     keys::ATTRIBUTE_PERFORMANCE_CORES,
     keys::ATTRIBUTE_EFFICIENCY_CORES,
     keys::ATTRIBUTE_UNALIGNED_DEVICES,
+    keys::ATTRIBUTE_DEVICE_GROUPS,
+    keys::ATTRIBUTE_HOLDINGS,
     keys::ATTRIBUTE_MULTI_ZONE_PLACEMENTS,
 ];
 

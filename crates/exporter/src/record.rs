@@ -66,11 +66,11 @@ pub struct Args {
 /// When something that the exporter needs cannot be read, or the folder cannot be written.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let place = Place::new(&args.out, MANIFEST, args.force)?;
-    let (name, sources) = args.node.sources_in(&Environment::real()).map_err(|problems| {
+    let (name, mut sources) = args.node.sources_in(&Environment::real()).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow::Error::msg(problems.join("; "))
     })?;
-    let (files, notes) = collect(&name, &sources).await?;
+    let (files, notes) = collect(&name, &mut sources).await?;
     let written = place.write(&files)?;
     // The recording itself says whether it is one.
     let summary = replay(&name, &elsewhere(&written.path(), &sources)).await.context("the recording")?;
@@ -88,8 +88,9 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything a recording has, and notes about what is left out.
-async fn collect(name: &str, sources: &Sources) -> anyhow::Result<(Files, Vec<String>)> {
+/// Everything a recording has, and notes about what is left out. Checkpoints are there together or not at all: part of
+/// them would say that containers hold less.
+async fn collect(name: &str, sources: &mut Sources) -> anyhow::Result<(Files, Vec<String>)> {
     let (mut files, mut notes) = (Files::default(), Vec::new());
     // In the order of a scan, pods last.
     let machine = Sysfs::new(&sources.sysfs).record()?;
@@ -106,17 +107,18 @@ async fn collect(name: &str, sources: &Sources) -> anyhow::Result<(Files, Vec<St
     for call in [Call::Allocatable, Call::List] {
         files.put(call.file_name(), client.recording(call).await?);
     }
-    for checkpoint in Checkpoint::ALL {
-        let Some(root) = &sources.kubelet_root else { break };
-        match checkpoint.recording(root) {
-            Ok(Some(text)) => files.put(checkpoint.file_name(), text),
-            Ok(None) => {}
-            Err(error) => {
-                let (file, error) = (checkpoint.file_name(), runtime::client::chain(&error));
-                notes.push(format!("without {file}, which no report needs: {error}"));
-            }
+    let found = match sources.kubelet_root.as_deref().map(checkpoints) {
+        Some(Ok(found)) => found,
+        Some(Err(note)) => {
+            notes.push(note);
+            Vec::new()
         }
+        None => Vec::new(),
+    };
+    if found.is_empty() {
+        sources.kubelet_root = None;
     }
+    found.into_iter().for_each(|(file, text)| files.put(file, text));
     let manifest = json!({
         "format": FORMAT,
         "version": env!("CARGO_PKG_VERSION"),
@@ -127,12 +129,25 @@ async fn collect(name: &str, sources: &Sources) -> anyhow::Result<(Files, Vec<St
     Ok((files, notes))
 }
 
+/// The checkpoints that the kubelet's managers have written, or a note why none is recorded.
+fn checkpoints(root: &Path) -> Result<Vec<(&'static str, String)>, String> {
+    let mut found = Vec::new();
+    for checkpoint in Checkpoint::ALL {
+        let recording = checkpoint.recording(root).map_err(|error| {
+            let error = runtime::client::chain(&error);
+            format!("without checkpoints, so reports name containers by their pods' names: {error}")
+        });
+        found.extend(recording?.map(|text| (checkpoint.file_name(), text)));
+    }
+    Ok(found)
+}
+
 /// The sources of a scan of the recording.
 fn elsewhere(dir: &Path, sources: &Sources) -> Sources {
     Sources {
         podresources: PodResourcesAddress::Folder(dir.to_owned()),
         sysfs: dir.join(MACHINE),
-        kubelet_root: None,
+        kubelet_root: sources.kubelet_root.as_ref().map(|_| dir.to_owned()),
         kubelet_config: KubeletConfigSource::File { path: dir.join(CONFIGURATION), drop_ins: None },
         policy: sources.policy,
         scope: sources.scope,
@@ -162,6 +177,7 @@ async fn replay(name: &str, sources: &Sources) -> anyhow::Result<String> {
 /// The flags with which the exporter reads the recording in this folder.
 fn flags(name: &str, sources: &Sources, dir: &Path) -> Vec<String> {
     let path = |name: &str| dir.join(name).display().to_string();
+    let root = sources.kubelet_root.as_ref().map(|_| dir.display().to_string()).unwrap_or_default();
     let mut flags = vec![
         "--oneshot".to_owned(),
         "--dry-run".to_owned(),
@@ -169,7 +185,7 @@ fn flags(name: &str, sources: &Sources, dir: &Path) -> Vec<String> {
         format!("--podresources-socket=fake://{}", dir.display()),
         format!("--sysfs={}", path(MACHINE)),
         format!("--kubelet-config-file={}", path(CONFIGURATION)),
-        "--kubelet-state-dir=".to_owned(),
+        format!("--kubelet-state-dir={root}"),
     ];
     flags.extend(sources.policy.map(|policy| format!("--topology-manager-policy={}", policy.as_str())));
     flags.extend(sources.scope.map(|scope| format!("--topology-manager-scope={}", scope.as_str())));

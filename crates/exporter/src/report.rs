@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::convert::wire_zones;
 use api::keys;
 use api::nrt::{self, Attribute, attribute};
+use node::kubelet::state::holdings::Holdings;
 use node::kubelet::{Configuration, ReservedCpus};
 use node::podresources::{Allocatable, ContainerResources, Devices, PodResources};
 use node::sysfs::{Layout, Machine};
@@ -20,14 +21,24 @@ use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::policy::{DEFAULT_MAX_NUMA_NODES, Manager, Policy, Rules, Scope};
 use topology::quantity::{Format, Quantity};
 use topology::resource::ResourceName;
+use topology::siblings;
 use topology::zone::{MAX_ZONES, ZoneId};
 
 use crate::configuration::KubeletSettings;
+use crate::holdings::{Described, describe, device_groups};
 use crate::object::Content;
 use crate::placements::{Placements, placements};
 use crate::settings::{Accounting, ContainerName};
 use crate::stability::ListedPods;
 use crate::zones::{Remark, zones};
+
+/// Feature gates of the kubelet's managers, by name (kubelet 1.34 to 1.37).
+const MANAGER_GATES: [&str; 4] = [
+    "InPlacePodVerticalScalingExclusiveCPUs",
+    "InPlacePodVerticalScalingExclusiveMemory",
+    "PodLevelResourceManagers",
+    "PodLevelResources",
+];
 
 /// The inputs of one scan.
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +47,16 @@ pub struct NodeSnapshot<'a> {
     pub machine: &'a Machine,
     /// Cores and caches.
     pub layout: &'a Layout,
+    /// CPUs by socket.
+    pub sockets: &'a BTreeMap<u32, CpuSet>,
     /// CPUs by kind of core, on machines whose cores differ.
     pub core_kinds: &'a BTreeMap<String, CpuSet>,
     /// The kubelet's settings for alignment.
     pub kubelet: &'a KubeletSettings,
     /// What the kubelet can hand out.
     pub allocatable: &'a Allocatable,
+    /// What containers hold by the checkpoints of its managers, at the moment of the list; `None`: not visible.
+    pub checkpoints: Option<&'a Holdings>,
 }
 
 /// The results of one scan.
@@ -89,12 +104,16 @@ pub fn report(
     if let Some(namespace) = &accounting.namespace {
         pods.retain(|pod| pod.namespace == *namespace);
     }
+    let described = is_whole(accounting).then(|| {
+        let memory_manager = snapshot.kubelet.rules.memory_manager;
+        describe(snapshot.machine, snapshot.allocatable, memory_manager, snapshot.checkpoints, &pods)
+    });
     let (mut zones, remarks) = zones(snapshot.machine, snapshot.allocatable, &pods);
     for zone in &mut zones {
         zone.resources.retain(|resource| !accounting.exclude.contains(resource.name.as_str()));
     }
     let mut zones = wire_zones(&zones);
-    describe_zones(&mut zones, snapshot, &placements);
+    describe_zones(&mut zones, snapshot, &placements, described.as_ref());
     let mut attributes = Vec::new();
     if let (Some(fingerprint), Some(method)) = (fingerprint, accounting.fingerprint) {
         add(&mut attributes, keys::ATTRIBUTE_FINGERPRINT, &fingerprint.to_string());
@@ -104,9 +123,19 @@ pub fn report(
     describe_node(&mut attributes, snapshot);
     let unaligned = unaligned(&snapshot.allocatable.devices, &pods, &accounting.exclude);
     add(&mut attributes, keys::ATTRIBUTE_UNALIGNED_DEVICES, &unaligned);
+    let groups = device_groups(&snapshot.allocatable.devices, &pods, &accounting.exclude);
+    add(&mut attributes, keys::ATTRIBUTE_DEVICE_GROUPS, &groups);
+    if let Some(described) = &described {
+        add(&mut attributes, keys::ATTRIBUTE_HOLDINGS, &described.containers.encode());
+    }
     let topology_policy = accounting.topology_policies.then(|| legacy_policy(snapshot.kubelet.rules));
     let content = Content { zones, attributes, fingerprint, topology_policy };
     Ok(Report { content, listed, fingerprinted, remarks })
+}
+
+/// Whether all pods are accounted for: what containers hold by ids says so of the whole node, or is left out.
+fn is_whole(accounting: &Accounting) -> bool {
+    accounting.namespace.is_none() && accounting.exclude_pods.is_empty() && accounting.reference.is_none()
 }
 
 /// Removes what is not accounted for: excluded pods, and CPUs of the shared pool.
@@ -153,7 +182,7 @@ fn add(attributes: &mut Vec<Attribute>, name: &str, value: &str) {
 
 fn describe_node(
     attributes: &mut Vec<Attribute>,
-    NodeSnapshot { layout, core_kinds, kubelet, .. }: NodeSnapshot<'_>,
+    NodeSnapshot { machine, layout, core_kinds, kubelet, allocatable, .. }: NodeSnapshot<'_>,
 ) {
     let mut add = |name, value: &str| add(attributes, name, value);
     let manager = |manager, off, on| match manager {
@@ -172,12 +201,14 @@ fn describe_node(
         }
         add(keys::ATTRIBUTE_POLICY_OPTIONS, &options(&configuration.topology_manager_options));
         add(keys::ATTRIBUTE_CPU_MANAGER_OPTIONS, &options(&configuration.cpu_manager_options));
-        if let ReservedCpus::Listed(cpus) = &configuration.reserved_cpus {
-            add(keys::ATTRIBUTE_RESERVED_CPUS, &cpus.to_string());
-        }
+    }
+    add(keys::ATTRIBUTE_RESERVED_CPUS, &reserved_cpus(kubelet, machine, allocatable));
+    if let Some(configuration) = &kubelet.configuration {
         add(keys::ATTRIBUTE_RESERVED_MEMORY, &reserved_memory(configuration));
+        add(keys::ATTRIBUTE_FEATURE_GATES, &feature_gates(configuration));
     }
     add(keys::ATTRIBUTE_THREADS_PER_CORE, &threads_per_core(layout));
+    add(keys::ATTRIBUTE_THREAD_SIBLINGS, &siblings::encode(&layout.cores));
     for kind in [keys::ATTRIBUTE_PERFORMANCE_CORES, keys::ATTRIBUTE_EFFICIENCY_CORES] {
         add(kind, &core_kinds.get(kind).map(CpuSet::to_string).unwrap_or_default());
     }
@@ -186,6 +217,23 @@ fn describe_node(
 /// `full-pcpus-only=true,strict-cpu-reservation=true`.
 fn options(options: &BTreeMap<String, String>) -> String {
     options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// The CPUs that the policy `static` hands out to no container, whether they were named or are so many; without it those
+/// that were named.
+fn reserved_cpus(kubelet: &KubeletSettings, machine: &Machine, allocatable: &Allocatable) -> String {
+    let named = kubelet.configuration.as_ref().map(|configuration| &configuration.reserved_cpus);
+    match named {
+        _ if !allocatable.cpus.is_empty() => machine.cpus.difference(&allocatable.cpus).to_string(),
+        Some(ReservedCpus::Listed(cpus)) => cpus.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Feature gates that change what the kubelet's managers do, where they are set.
+fn feature_gates(configuration: &Configuration) -> String {
+    let set = |name: &&str| configuration.feature_gates.get(*name).map(|on| format!("{name}={on}"));
+    MANAGER_GATES.iter().filter_map(set).collect::<Vec<_>>().join(",")
 }
 
 /// `0:memory=1Gi;1:memory=1Gi`, as the kubelet's flag has it.
@@ -211,19 +259,40 @@ fn threads_per_core(layout: &Layout) -> String {
 
 fn describe_zones(
     zones: &mut [nrt::Zone],
-    NodeSnapshot { machine, layout, .. }: NodeSnapshot<'_>,
+    NodeSnapshot { machine, layout, sockets, .. }: NodeSnapshot<'_>,
     placements: &Placements,
+    described: Option<&Described>,
 ) {
     for (zone, kernel) in zones.iter_mut().zip(&machine.zones) {
         if let Some(vector) = placements.zones.get(&kernel.id) {
             add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_PLACEMENT, vector);
         }
         add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_CPUS, &kernel.cpus.to_string());
-        let caches: Vec<_> = layout.caches.iter().map(|cache| cache.intersection(&kernel.cpus)).collect();
-        let caches: Vec<_> = caches.iter().filter(|cache| !cache.is_empty()).map(CpuSet::to_string).collect();
-        if caches.len() > 1 {
-            add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_CACHES, &caches.join(";"));
+        // The kubelet's cAdvisor counts caches where a socket has several.
+        if layout.caches.len() > sockets.len().max(1) {
+            let caches = layout.caches.iter().map(|cache| cache.intersection(&kernel.cpus));
+            let caches = caches.filter(|cache| !cache.is_empty()).map(|cache| cache.to_string());
+            add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_CACHES, &caches.collect::<Vec<_>>().join(";"));
         }
+        add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_SOCKETS, &sockets_of(&kernel.cpus, sockets));
+        let Some(described) = described else { continue };
+        if let Some(free) = described.free_cpus.get(&kernel.id) {
+            // None free is not the same as nothing known.
+            attribute::insert(&mut zone.attributes, keys::ZONE_ATTRIBUTE_FREE_CPUS, free.to_string());
+        }
+        if let Some(group) = described.memory_groups.get(&kernel.id) {
+            add(&mut zone.attributes, keys::ZONE_ATTRIBUTE_MEMORY_GROUP, &group.to_string());
+        }
+    }
+}
+
+/// `0`, or `0:0-7;1:8-15` where the zone has several sockets.
+fn sockets_of(cpus: &CpuSet, sockets: &BTreeMap<u32, CpuSet>) -> String {
+    let own = sockets.iter().map(|(id, socket)| (id, socket.intersection(cpus)));
+    let own: Vec<_> = own.filter(|(_, cpus)| !cpus.is_empty()).collect();
+    match own.as_slice() {
+        [(id, _)] => id.to_string(),
+        own => own.iter().map(|(id, cpus)| format!("{id}:{cpus}")).collect::<Vec<_>>().join(";"),
     }
 }
 

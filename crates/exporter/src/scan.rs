@@ -8,15 +8,18 @@
 //! clients.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use node::podresources::{self, Allocatable, Client};
+use node::kubelet::state::holdings::Holdings;
+use node::podresources::{self, Allocatable, Client, PodResources};
 use node::sysfs::{self, Layout, Machine, Sysfs};
 use runtime::token_bucket::TokenBucket;
 use topology::cpuset::CpuSet;
 use tracing::{debug, warn};
 
 use crate::configuration::{self, KubeletSettings, Reader};
+use crate::holdings::agree;
 use crate::metrics::Metrics;
 use crate::report::{NodeSnapshot, Report, TooManyZones, report};
 use crate::settings::{Accounting, Sources};
@@ -24,6 +27,9 @@ use crate::zones::Remark;
 
 /// Deadline of one call to the kubelet; the same as in RTE.
 pub(crate) const KUBELET_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Most calls for one list of pods: the kubelet is changing what it hands out while it is asked.
+const LISTS: usize = 3;
 
 /// Remarks that are logged at once, and the time after which one more is: a kubelet may contradict the kernel in
 /// thousands of ways, or in another way at each scan.
@@ -34,6 +40,7 @@ const REMARKS: (u32, Duration) = (20, Duration::from_secs(60));
 pub struct Scanner {
     podresources: Client,
     sysfs: Sysfs,
+    kubelet_root: Option<PathBuf>,
     configuration: Reader,
     accounting: Accounting,
     metrics: Metrics,
@@ -48,6 +55,7 @@ pub struct Scanner {
 struct CachedInputs {
     machine: Machine,
     layout: Layout,
+    sockets: BTreeMap<u32, CpuSet>,
     core_kinds: BTreeMap<String, CpuSet>,
     kubelet: KubeletSettings,
 }
@@ -96,6 +104,7 @@ impl Scanner {
         Ok(Self {
             podresources: Client::at(&sources.podresources, KUBELET_DEADLINE)?,
             sysfs: Sysfs::new(&sources.sysfs),
+            kubelet_root: sources.kubelet_root.clone(),
             configuration: Reader::new(sources),
             accounting: accounting.clone(),
             metrics,
@@ -139,9 +148,11 @@ impl Scanner {
             None => client.allocatable().await.map_err(counted)?,
         };
         let allocatable = self.allocatable.insert(allocatable);
-        let pods = client.list().await.map_err(counted)?;
-        let CachedInputs { machine, layout, core_kinds, kubelet } = inputs;
-        let snapshot = NodeSnapshot { machine, layout, core_kinds, kubelet, allocatable };
+        let (pods, checkpoints) = listed(client, self.kubelet_root.as_deref()).await.map_err(counted)?;
+        let CachedInputs { machine, layout, sockets, core_kinds, kubelet } = inputs;
+        let checkpoints = checkpoints.as_ref();
+        let snapshot =
+            NodeSnapshot { machine, layout, sockets, core_kinds, kubelet, allocatable, checkpoints };
         let report = report(snapshot, pods, &self.accounting)?;
         log_remarks(report.remarks.difference(&self.remarks), &mut self.lines, Instant::now());
         self.remarks.clone_from(&report.remarks);
@@ -159,12 +170,44 @@ impl Scanner {
         let machine = self.sysfs.machine()?;
         // Only optional attributes need these; zones do not.
         let layout = self.optional(self.sysfs.layout());
+        let sockets = self.optional(self.sysfs.sockets());
         let core_kinds = self.optional(self.sysfs.core_kinds());
         let kubelet = self.configuration.read().await?;
         let (zones, cpus) = (machine.zones.len(), &machine.cpus);
         debug!(zones, %cpus, rules = ?kubelet.rules, "read the machine and the kubelet's rules");
-        Ok(CachedInputs { machine, layout, core_kinds, kubelet })
+        Ok(CachedInputs { machine, layout, sockets, core_kinds, kubelet })
     }
+}
+
+/// The listed pods, and what the checkpoints of the same moment say, where they are visible. They are of the same moment
+/// if they are equal before and after the list, and have what it has.
+async fn listed(
+    client: &Client,
+    kubelet_root: Option<&Path>,
+) -> Result<(Vec<PodResources>, Option<Holdings>), podresources::Error> {
+    let Some(root) = kubelet_root else { return Ok((client.list().await?, None)) };
+    let mut before = checkpoints(root);
+    for _ in 1..LISTS {
+        let pods = client.list().await?;
+        let after = checkpoints(root);
+        match after {
+            Some(after) if before.as_ref() == Some(&after) && agree(&after, &pods) => {
+                return Ok((pods, Some(after)));
+            }
+            Some(after) => before = Some(after),
+            None => return Ok((pods, None)),
+        }
+    }
+    Ok((client.list().await?, None))
+}
+
+/// What the checkpoints say; `None`, with a line in the log, if they cannot be read.
+fn checkpoints(root: &Path) -> Option<Holdings> {
+    let read = Holdings::read(root);
+    let told = read.inspect_err(|error| {
+        debug!(error = runtime::client::chain(error), "checkpoints of the kubelet's managers not used");
+    });
+    told.ok()
 }
 
 /// Logs remarks as far as the limit allows; the number of those logged.

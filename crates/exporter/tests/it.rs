@@ -18,6 +18,8 @@ mod devices;
 mod faults;
 #[path = "it/garbage.rs"]
 mod garbage;
+#[path = "it/holdings.rs"]
+mod holdings;
 #[path = "it/modes.rs"]
 mod modes;
 #[path = "it/outage.rs"]

@@ -151,7 +151,7 @@ impl Shape {
         let topology = Arc::new(self.topology());
         let totals = self.totals(&topology);
         within("the number of threads of a core", u64::from(self.threads_per_core), 1, MAX_THREADS)?;
-        let start = KubeletStart::new(&topology, self.options).map_err(ShapeError::Kubelet)?;
+        let start = KubeletStart::new(&topology, self.options, None).map_err(ShapeError::Kubelet)?;
         let start = Arc::new(start);
         let machine = |number: usize| Machine {
             view: NodeView {

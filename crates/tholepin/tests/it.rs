@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
 
+#[path = "it/admit.rs"]
+mod admit;
 #[path = "it/attack.rs"]
 mod attack;
 #[path = "it/bad_input.rs"]

@@ -56,6 +56,7 @@ pub mod memory_manager;
 pub mod pod;
 pub mod profile;
 pub mod rejection;
+pub mod report;
 pub mod resize;
 pub mod topology_manager;
 mod totals;

@@ -56,4 +56,5 @@ pub mod reason;
 pub mod request;
 pub mod resource;
 pub mod score;
+pub mod siblings;
 pub mod zone;

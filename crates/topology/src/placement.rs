@@ -1,8 +1,8 @@
 //! The NUMA zones of each container, as text for attributes of an NRT object.
 //!
 //! In: containers, as hashes of their names, and their zones. Out: the peers' form, for containers that sit in one zone
-//! each ([`vectors`], on numbers written in [`leb89`]); our own form, for containers over any zones ([`spread`]); and
-//! the placements read back from either. Never: a name (readers bring the names and hash them), a text that its reader
+//! each ([`vectors`], on numbers written in [`leb89`]); our own form, for containers over any zones ([`spread`]); what
+//! containers hold by ids ([`holdings`]); and the same read back. Never: a name (readers bring the names and hash them), a text that its reader
 //! would understand differently, or a panic, whatever the text.
 //!
 //! # Example
@@ -20,6 +20,7 @@
 //! # Ok::<(), topology::placement::vectors::VectorError>(())
 //! ```
 
+pub mod holdings;
 pub mod leb89;
 pub mod spread;
 pub mod vectors;
@@ -37,6 +38,16 @@ impl ContainerHash {
     pub fn of(namespace: &str, pod: &str, container: &str) -> Self {
         let mut digest = Xxh64::new(0);
         for part in [namespace, "\0", pod, "\0", container] {
+            digest.update(part.as_bytes());
+        }
+        Self(digest.digest())
+    }
+
+    /// Hashes a pod's UID and a container's name: XXH64 (seed 0) over UID, NUL, container. No two pods ever share a UID.
+    #[must_use]
+    pub fn of_uid(uid: &str, container: &str) -> Self {
+        let mut digest = Xxh64::new(0);
+        for part in [uid, "\0", container] {
             digest.update(part.as_bytes());
         }
         Self(digest.digest())

@@ -471,3 +471,59 @@ proptest! {
         prop_assert_eq!(warnings, vec![]);
     }
 }
+
+/// What our exporter says by ids, and what each attribute that makes no sense is refused with.
+#[test]
+fn kubelets_are_read_whole_or_not_at_all() {
+    let object = |changes: &[(&str, &str)]| {
+        let mut node = vec![
+            ("threadSiblings", "0-1+2"),
+            ("containerHoldings", "v1 uid ef46db3751d8e999"),
+            ("cpuManagerPolicyOptions", "full-pcpus-only=true,align-by-socket=false"),
+            ("topologyManagerPolicyOptions", "max-allowable-numa-nodes=16,prefer-closest-numa-nodes=true"),
+            ("reservedSystemCPUs", "0"),
+            ("kubeletVersion", "v1.35.4"),
+            ("kubeletFeatureGates", "PodLevelResourceManagers=false"),
+            ("deviceGroups", "v.io/gpu@0,1:4:3"),
+        ];
+        let mut zone = vec![("cpus", "0-3"), ("sockets", "1"), ("freeCPUs", "1,3"), ("memoryGroup", "0,1")];
+        for (name, value) in changes {
+            for list in [&mut node, &mut zone] {
+                list.iter_mut().filter(|(known, _)| known == name).for_each(|pair| pair.1 = value);
+                list.retain(|(_, value)| *value != "-");
+            }
+        }
+        let mut value = attributes(&node);
+        value["zones"] =
+            json!([{"name": "node-0", "type": "Node", "attributes": attributes(&zone)["attributes"]}]);
+        kubelet_report(&nrt(value)).map_err(|error| error.to_string())
+    };
+    let report = object(&[]).unwrap().unwrap();
+    let cpu = |id, core| topology::kubelet::machine::Cpu { id, core, socket: 1, zone: 0, cache: 1 };
+    assert_eq!(report.cpus, [cpu(0, 0), cpu(1, 1), cpu(2, 0), cpu(3, 1)]);
+    let options: Vec<_> = report.cpu_options.iter().map(topology::policy::CpuOption::as_str).collect();
+    assert_eq!((options.as_slice(), report.prefer_closest), (&["full-pcpus-only"][..], true));
+    assert_eq!(report.minor, Some(topology::kubelet::profile::Minor::V35));
+    let texts = [report.reserved_cpus, report.free_cpus].map(|cpus| cpus.to_string());
+    assert_eq!(texts, ["0", "1,3"]);
+    assert_eq!((report.memory_groups[0].to_string().as_str(), report.device_groups[0].available), ("0,1", 3));
+    for another in ["threadSiblings", "containerHoldings"] {
+        assert_eq!(object(&[(another, "-")]), Ok(None), "no object of ours");
+    }
+    assert_eq!(object(&[("kubeletVersion", "v1.99.0")]).unwrap().unwrap().minor, None);
+    for (name, value, wanted) in [
+        ("threadSiblings", "0+", "attributes.threadSiblings: \"0+\" is no run of cores"),
+        ("containerHoldings", "v2", "attributes.containerHoldings: holdings \"v2\": expected"),
+        ("cpuManagerPolicyOptions", "new=true", "attributes.cpuManagerPolicyOptions: unknown value \"new\""),
+        ("cpuManagerPolicyOptions", "x", "attributes.cpuManagerPolicyOptions: unknown value \"x\""),
+        ("reservedSystemCPUs", "3-1", "attributes.reservedSystemCPUs: CPU range 3-1 runs backwards"),
+        ("deviceGroups", "v.io/gpu@0,1:3:4", "attributes.deviceGroups: unknown value"),
+        ("cpus", "x", "zones[0].attributes.cpus: \"x\" in a CPU list"),
+        ("sockets", "0:0-1;x", "zones[0].attributes.sockets: unknown value"),
+        ("freeCPUs", "a", "zones[0].attributes.freeCPUs: \"a\" in a CPU list"),
+        ("memoryGroup", "64", "zones[0].attributes.memoryGroup: unknown value"),
+    ] {
+        let error = object(&[(name, value)]).unwrap_err();
+        assert!(error.starts_with(wanted), "{error}");
+    }
+}

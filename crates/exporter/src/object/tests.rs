@@ -309,6 +309,34 @@ fn a_namespace_can_own_it_and_there_is_one_owner() {
     assert_eq!(patched["metadata"]["ownerReferences"], owners);
 }
 
+#[test]
+fn ended_containers_are_forgotten_with_the_next_change() {
+    use topology::cpuset::CpuSet;
+    use topology::placement::ContainerHash;
+    use topology::placement::holdings::{Holding, Holdings, Key};
+    let with = |available, held: &[(u64, &str)], free: &str| {
+        let holding = |cpus| Holding { cpus: CpuSet::parse(cpus).unwrap(), ..Holding::default() };
+        let held = held.iter().map(|(hash, cpus)| (ContainerHash(*hash), holding(cpus))).collect();
+        let mut content = content(available);
+        content.attributes.push(attribute("containerHoldings", &Holdings::new(Key::Uid, held).encode()));
+        content.zones[0].attributes.push(attribute("freeCPUs", free));
+        content
+    };
+    let stored = stored_object(&with(22, &[(1, "4"), (2, "5-6")], "7-8"));
+    let changes = |content: &Content| patch(content, &stored, &owner("u1")) != Value::Null;
+    for (what, content, wanted) in [
+        ("nothing", with(22, &[(1, "4"), (2, "5-6")], "7-8"), false),
+        ("one is forgotten", with(22, &[(1, "4")], "5-8"), false),
+        ("all are forgotten", with(22, &[], "4-8"), false),
+        ("one is forgotten, and a number changes", with(23, &[(1, "4")], "5-8"), true),
+        ("one comes", with(22, &[(1, "4"), (2, "5-6"), (3, "7")], "8"), true),
+        ("one has other CPUs", with(22, &[(1, "4"), (2, "5")], "6-8"), true),
+        ("free CPUs differ", with(22, &[(1, "4"), (2, "5-6")], "8"), true),
+    ] {
+        assert_eq!(changes(&content), wanted, "{what}");
+    }
+}
+
 fn patch_of(write: Option<Write>) -> Value {
     match write {
         Some(Write::Patch(change)) => change.merge,

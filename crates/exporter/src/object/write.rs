@@ -21,7 +21,8 @@ const ANNOTATIONS: [&str; 4] = [
 type Annotations = BTreeMap<&'static str, Option<String>>;
 
 impl Content {
-    /// The write to make when the server holds `stored` (`None`: no such object); `None` when nothing differs.
+    /// The write to make when the server holds `stored` (`None`: no such object); `None` when nothing differs, or only
+    /// containers that have ended are forgotten.
     ///
     /// An apply cannot remove fields that it never owned, such as those left by another exporter. Where they have to be
     /// removed, the write is a patch whatever the mode; both need the same permission.
@@ -37,6 +38,9 @@ impl Content {
             return Some(if mode == Mode::Apply { Write::Apply(object) } else { Write::Create(object) });
         };
         let patch = self.patch(context, stored)?;
+        if self.with_ended(stored).is_some_and(|content| content.patch(context, stored).is_none()) {
+            return None;
+        }
         Some(match mode {
             Mode::Update => Write::Replace(Box::new(self.replacement(context, stored))),
             Mode::Apply if !self.removes_something(context, stored) => {

@@ -1,7 +1,11 @@
-use api::convert::node_topology;
+use api::convert::{kubelet_report, node_topology};
 use api::nrt::NodeResourceTopology;
+use node::kubelet::machine::of_kernel;
 use node::podresources::MemoryBlock;
 use node::sysfs::{self, Hugepages};
+use topology::kubelet::machine::Cpu;
+use topology::placement::ContainerHash;
+use topology::placement::holdings::Holdings;
 use topology::resource::ResourceName;
 use topology::zone::ZoneId;
 
@@ -49,7 +53,9 @@ fn snapshot<'a>(
     allocatable: &'a Allocatable,
 ) -> NodeSnapshot<'a> {
     static ALIKE: BTreeMap<String, CpuSet> = BTreeMap::new();
-    NodeSnapshot { machine, layout, core_kinds: &ALIKE, kubelet, allocatable }
+    static SOCKETS: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    let (sockets, core_kinds) = (&SOCKETS, &ALIKE);
+    NodeSnapshot { machine, layout, sockets, core_kinds, kubelet, allocatable, checkpoints: None }
 }
 
 fn accounting() -> Accounting {
@@ -124,7 +130,80 @@ fn what_the_machine_is_like() {
     assert_eq!(value(&report, "threadsPerCore"), "2");
     let zone = |index: usize, name| attribute::get(&report.content.zones[index].attributes, name);
     assert_eq!((zone(0, "cpus"), zone(1, "cpus")), (Some("0-7"), Some("8-15")));
-    assert_eq!((zone(0, "lastLevelCaches"), zone(1, "lastLevelCaches")), (Some("0-3;4-7"), None));
+    assert_eq!((zone(0, "lastLevelCaches"), zone(1, "lastLevelCaches")), (Some("0-3;4-7"), Some("8-15")));
+    assert_eq!(value(&report, "threadSiblings"), "0-14:2+1");
+    assert_eq!(value(&report, "reservedSystemCPUs"), "0", "those that the kubelet does not hand out");
+}
+
+/// Zones of these CPUs, cores of these threads, caches, sockets.
+type Shape<'a> = (&'a [&'a str], &'a [&'a str], &'a [&'a str], &'a [(u32, &'a str)]);
+
+#[test]
+fn the_machine_is_read_back_id_by_id() {
+    const ONE: &[&str] = &["0", "1", "2", "3"];
+    let table: [Shape<'_>; 6] = [
+        (&["0-3"], ONE, &[], &[(0, "0-3")]),
+        (&["0-1,4-5", "2-3,6-7"], &["0,4", "1,5", "2,6", "3,7"], &["0-1,4-5", "2-3,6-7"], &[(0, "0-7")]),
+        // A cache for each socket is none of its own.
+        (&["0-1", "2-3"], &["0-1", "2-3"], &["0-1", "2-3"], &[(0, "0-1"), (7, "2-3")]),
+        // CPUs that alternate, an offline thread, a zone without CPUs, sockets that are no zones.
+        (&["0,2,4,6", "1,3,5", ""], &["0,4", "1,5", "2,6", "3"], &[], &[(1, "1,3,5"), (0, "0,2,4,6")]),
+        (&["0-7"], &["0-1", "2-3", "4-5", "6-7"], &["0-3", "4-5", "6-7"], &[(0, "0-3"), (1, "4-7")]),
+        (&["0-1", "2-3", "4-7"], &["0-1", "2-3", "4-5", "6-7"], &["0-3", "4-7"], &[(0, "0-3"), (1, "4-7")]),
+    ];
+    for (zones, cores, caches, sockets) in table {
+        let zone = |(id, cpus): (u32, &&str)| sysfs::Zone {
+            id: ZoneId(2 * id),
+            cpus: set(cpus),
+            memory_bytes: 1 << 30,
+            hugepages: vec![],
+            distances: vec![],
+        };
+        let machine = Machine {
+            cpus: zones.iter().fold(CpuSet::new(), |all, cpus| all.union(&set(cpus))),
+            zones: (0..).zip(zones).map(zone).collect(),
+        };
+        let sets = |lists: &[&str]| lists.iter().map(|list| set(list)).collect::<Vec<_>>();
+        let layout = Layout { cores: sets(cores), caches: sets(caches) };
+        let sockets: BTreeMap<u32, CpuSet> = sockets.iter().map(|(id, cpus)| (*id, set(cpus))).collect();
+        let allocatable = Allocatable { cpus: machine.cpus.difference(&set("0")), ..Allocatable::default() };
+        let kubelet = known(RULES);
+        let snapshot =
+            NodeSnapshot { sockets: &sockets, ..snapshot(&machine, &layout, &kubelet, &allocatable) };
+        let content = report(snapshot, vec![], &accounting()).unwrap().content;
+        let (zones, attributes) = (content.zones, content.attributes);
+        let object = NodeResourceTopology { zones, attributes, ..NodeResourceTopology::default() };
+        let read = kubelet_report(&object).unwrap().unwrap();
+        let wanted = of_kernel(&machine, &layout, &sockets).unwrap();
+        let by_id = |cpu: &Cpu| wanted.cpu(cpu.id) == Some(*cpu);
+        assert!(read.cpus.iter().all(by_id), "{:?}, wanted {wanted:?}", read.cpus);
+        assert_eq!(read.cpus.len(), wanted.cpus().len());
+        assert_eq!((read.reserved_cpus, read.free_cpus), (set("0"), allocatable.cpus.clone()));
+    }
+}
+
+#[test]
+fn zones_name_their_sockets() {
+    let sockets = BTreeMap::from([(0, set("0-7")), (1, set("8-11,16")), (3, set("12-15"))]);
+    for (cpus, wanted) in [("0-3", "0"), ("4-7", "0"), ("8-15", "1:8-11;3:12-15"), ("", ""), ("17", "")] {
+        assert_eq!(sockets_of(&set(cpus), &sockets), wanted, "{cpus}");
+    }
+}
+
+#[test]
+fn what_containers_hold_is_said_of_the_whole_node_or_not_at_all() {
+    let pods = [pod("ns/a", "1-2", &[]), pod("ns/b", "8-15", &[])];
+    let zone = |report: &Report, index: usize| {
+        attribute::get(&report.content.zones[index].attributes, "freeCPUs").map(str::to_owned)
+    };
+    let all = look(&[], &pods, &accounting());
+    let holdings = Holdings::decode(value(&all, "containerHoldings")).unwrap();
+    let hash = |pod: &str| ContainerHash::of("ns", pod, "c");
+    assert!(holdings.are_of([hash("a"), hash("b")]));
+    assert_eq!(holdings.of(hash("b")).map(|held| held.cpus.to_string()).as_deref(), Some("8-15"));
+    assert_eq!((zone(&all, 0), zone(&all, 1)), (Some("3-7".to_owned()), Some(String::new())));
+    let one = look(&[], &pods, &Accounting { namespace: Some("ns".to_owned()), ..accounting() });
+    assert_eq!((value(&one, "containerHoldings"), zone(&one, 0)), ("-", None));
 }
 
 #[test]
@@ -151,6 +230,7 @@ fn what_the_kubelet_is_told() {
     let text = "kind: KubeletConfiguration\ncpuManagerPolicy: static\nmemoryManagerPolicy: Static\n\
         topologyManagerPolicy: restricted\nreservedSystemCPUs: 0,8\n\
         cpuManagerPolicyOptions: {full-pcpus-only: 'true'}\n\
+        featureGates: {PodLevelResourceManagers: true, Other: true}\n\
         topologyManagerPolicyOptions: {max-allowable-numa-nodes: '16', prefer-closest-numa-nodes: 'true'}\n\
         reservedMemory: [{numaNode: 0, limits: {memory: 1Gi, hugepages-2Mi: 4Mi}}, {numaNode: 4, limits: {memory: 512Mi}}]";
     let configuration = Configuration::parse(text, std::path::Path::new("config.yaml")).unwrap();
@@ -165,6 +245,7 @@ fn what_the_kubelet_is_told() {
         ("topologyManagerPolicyOptions", "max-allowable-numa-nodes=16,prefer-closest-numa-nodes=true"),
         ("cpuManagerPolicyOptions", "full-pcpus-only=true"),
         ("reservedSystemCPUs", "0,8"),
+        ("kubeletFeatureGates", "PodLevelResourceManagers=true"),
         ("reservedMemory", "0:memory=1Gi,hugepages-2Mi=4Mi;4:memory=512Mi"),
     ] {
         assert_eq!(value(&report, name), wanted, "{name}");

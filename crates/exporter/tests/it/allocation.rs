@@ -51,6 +51,8 @@ async fn the_object_follows_the_pods() {
             "reservedSystemCPUs=0",
             "reservedMemory=0:memory=256Mi;3:memory=256Mi;7:memory=256Mi",
             "threadsPerCore=1",
+            "threadSiblings=0-15",
+            "containerHoldings=v1 uid ef46db3751d8e999",
             &format!("kubeletVersion={version}"),
         ]
     );

@@ -3,10 +3,14 @@
 //! In: MachineInfo as JSON, which the kubelet's cAdvisor serves on `/spec`. Out: a [`Machine`] for the model of the
 //! kubelet's admission. The same from the kernel's files, by [`of_sysfs`].
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use topology::cpuset::CpuSet;
 use topology::kubelet::machine::{Cpu, Machine, MachineError, MachineZone};
 use topology::resource::{ResourceName, ResourceNameError};
+
+use crate::sysfs::{self, Layout, Sysfs};
 
 /// cAdvisor's MachineInfo, as far as resource managers read it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +92,7 @@ pub enum MachineInfoError {
     Name(#[from] ResourceNameError),
     /// The kernel's files.
     #[error(transparent)]
-    Sysfs(#[from] crate::sysfs::Error),
+    Sysfs(#[from] sysfs::Error),
     /// A core has no threads.
     #[error("core {core} of zone {zone} has no thread")]
     NoThread {
@@ -136,8 +140,19 @@ impl MachineInfo {
 ///
 /// # Errors
 /// When a file cannot be read, or what the files say makes no machine.
-pub fn of_sysfs(sysfs: &crate::sysfs::Sysfs) -> Result<Machine, MachineInfoError> {
-    let (kernel, layout, sockets) = (sysfs.machine()?, sysfs.layout()?, sysfs.sockets()?);
+pub fn of_sysfs(sysfs: &Sysfs) -> Result<Machine, MachineInfoError> {
+    of_kernel(&sysfs.machine()?, &sysfs.layout()?, &sysfs.sockets()?)
+}
+
+/// The machine of which the kernel says this. Cost: CPUs x cores.
+///
+/// # Errors
+/// When what it says makes no machine.
+pub fn of_kernel(
+    kernel: &sysfs::Machine,
+    layout: &Layout,
+    sockets: &BTreeMap<u32, CpuSet>,
+) -> Result<Machine, MachineInfoError> {
     let position = |groups: &[CpuSet], cpu| {
         (0_u32..).zip(groups).find(|(_, group)| group.contains(cpu)).map(|(at, _)| at)
     };

@@ -1,7 +1,10 @@
-//! The checkpoints of the kubelet's CPU and memory managers, for people who compare them with the kubelet's answers.
+//! The checkpoints of the kubelet's managers, for people who compare them with the kubelet's answers, and for readers of
+//! what containers hold ([`holdings`]).
 //!
 //! In: the kubelet's root directory. Out: the fields that are known here, as JSON. Never: another field, or a decision:
 //! the checkpoints say what was handed out last, and not what has been released since.
+
+pub mod holdings;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +20,8 @@ pub enum Checkpoint {
     Cpu,
     /// The memory manager's `memory_manager_state`: policy, zones, blocks by pod and container.
     Memory,
+    /// The device manager's `device-plugins/kubelet_internal_checkpoint`: devices by pod and container.
+    Devices,
 }
 
 /// Why a checkpoint cannot be recorded.
@@ -51,6 +56,7 @@ const CPU: Shape = Shape::Fields(&[
     ("policyName", Shape::Plain),
     ("defaultCpuSet", Shape::Plain),
     ("entries", Shape::ByName(&Shape::ByName(&Shape::Plain))),
+    ("podEntries", Shape::ByName(&Shape::Fields(&[("cpuSet", Shape::Plain)]))),
     ("checksum", Shape::Plain),
 ]);
 
@@ -58,7 +64,21 @@ const MEMORY: Shape = Shape::Fields(&[
     ("policyName", Shape::Plain),
     ("machineState", Shape::ByName(&ZONE)),
     ("entries", Shape::ByName(&Shape::ByName(&Shape::List(&BLOCK)))),
+    ("podEntries", Shape::ByName(&Shape::Fields(&[("memoryBlocks", Shape::List(&BLOCK))]))),
     ("checksum", Shape::Plain),
+]);
+
+/// Without what plugins tell containers (`AllocResp`), which may have secrets.
+const DEVICES: Shape = Shape::Fields(&[
+    ("Data", Shape::Fields(&[("PodDeviceEntries", Shape::List(&DEVICE_ENTRY))])),
+    ("Checksum", Shape::Plain),
+]);
+
+const DEVICE_ENTRY: Shape = Shape::Fields(&[
+    ("PodUID", Shape::Plain),
+    ("ContainerName", Shape::Plain),
+    ("ResourceName", Shape::Plain),
+    ("DeviceIDs", Shape::ByName(&Shape::List(&Shape::Plain))),
 ]);
 
 const ZONE: Shape = Shape::Fields(&[
@@ -82,15 +102,16 @@ const BLOCK: Shape = Shape::Fields(&[
 ]);
 
 impl Checkpoint {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Cpu, Self::Memory];
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::Devices];
 
-    /// The name of the file in the kubelet's root directory.
+    /// The file below the kubelet's root directory.
     #[must_use]
     pub fn file_name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu_manager_state",
             Self::Memory => "memory_manager_state",
+            Self::Devices => "device-plugins/kubelet_internal_checkpoint",
         }
     }
 
@@ -99,17 +120,31 @@ impl Checkpoint {
     /// # Errors
     /// When the file cannot be read, or a field has another type.
     pub fn recording(self, root: &Path) -> Result<Option<String>, Error> {
-        let path = root.join(self.file_name());
-        let Some(text) = file::read_if_there(&path)? else { return Ok(None) };
-        let failed = |reason: String| Error::Content { path: path.clone(), reason };
-        let value: Value = serde_json::from_str(&text)
-            .map_err(|error| failed(format!("not JSON: line {} column {}", error.line(), error.column())))?;
         let shape = match self {
             Self::Cpu => &CPU,
             Self::Memory => &MEMORY,
+            Self::Devices => &DEVICES,
         };
-        let kept = shape.of(&Field::root(&value)).map_err(|error| failed(error.to_string()))?;
-        Ok(Some(format!("{kept:#}\n")))
+        let kept = read(&root.join(self.file_name()), |checkpoint| Ok(shape.of(checkpoint)?))?;
+        Ok(kept.map(|kept| format!("{kept:#}\n")))
+    }
+}
+
+/// Reads a checkpoint; `None` if there is none.
+fn read<T>(path: &Path, parse: impl FnOnce(&Field) -> Result<T, Wrong>) -> Result<Option<T>, Error> {
+    let Some(text) = file::read_if_there(path)? else { return Ok(None) };
+    let failed = |reason: String| Error::Content { path: path.to_owned(), reason };
+    let value: Value = serde_json::from_str(&text)
+        .map_err(|error| failed(format!("not JSON: line {} column {}", error.line(), error.column())))?;
+    parse(&Field::root(&value)).map(Some).map_err(|wrong| failed(wrong.0))
+}
+
+/// The words for a field that makes no sense.
+struct Wrong(String);
+
+impl From<Mismatch> for Wrong {
+    fn from(mismatch: Mismatch) -> Self {
+        Self(mismatch.to_string())
     }
 }
 
@@ -142,6 +177,7 @@ mod tests {
 
     fn check(checkpoint: Checkpoint, text: &str, wanted: Result<&str, &str>) {
         let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("device-plugins")).unwrap();
         std::fs::write(dir.path().join(checkpoint.file_name()), text).unwrap();
         let kept = checkpoint.recording(dir.path()).map_err(|error| error.to_string());
         let kept = kept.map(|text| serde_json::from_str::<Value>(&text.unwrap()).unwrap().to_string());
@@ -162,6 +198,9 @@ mod tests {
         check(Checkpoint::Memory, memory, Ok(memory));
         let more = memory.replace(r#""cells""#, r#""more":{"a":1},"cells""#);
         check(Checkpoint::Memory, &more, Ok(memory));
+        let devices = r#"{"Checksum":1,"Data":{"PodDeviceEntries":[{"ContainerName":"c","DeviceIDs":{"0":["a"]},"PodUID":"u","ResourceName":"v.com/d"}]}}"#;
+        let more = devices.replace(r#""PodUID""#, r#""AllocResp":"c2VjcmV0","PodUID""#);
+        check(Checkpoint::Devices, &more, Ok(devices));
     }
 
     #[test]

@@ -20,14 +20,18 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use topology::kubelet::Kubelet;
 use topology::kubelet::device_manager::Lowest;
-use topology::kubelet::profile::Minor;
+use topology::kubelet::profile::{Minor, Refusal};
 
 use super::model::{Model, registration};
 use super::session::{Plugin, Session, Step};
 use super::verdict::{ContainerVerdict, Verdict};
+use crate::machine::dump::{Dump, DumpOptions};
 
 /// The greatest size of a machine's, devices' or session's file.
 const MAX_BYTES: u64 = 64 << 20;
+
+/// Most nodes that an error names.
+const MAX_NAMED: usize = 5;
 
 /// The exit code for files that cannot be read.
 const WRONG_INPUT: u8 = 2;
@@ -37,11 +41,19 @@ const WRONG_INPUT: u8 = 2;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     tholepin admit --sysfs /sys --kubelet-config /var/lib/kubelet/config.yaml --pods pods.yaml\n  \
-    tholepin admit --machine machine.json --kubelet-config kubelet.yaml --devices devices.json --pods - -o json\n\n\
+    tholepin admit --machine machine.json --kubelet-config kubelet.yaml --devices devices.json --pods - -o json\n  \
+    kubectl get nodes,pods,noderesourcetopologies -A -o yaml >dump.yaml\n  \
+    tholepin admit --from dump.yaml --node worker-1 --pods pods.yaml\n\n\
     A machine file is what the kubelet's cAdvisor reports (MachineInfo). A devices file is a list such as\n  \
     [{\"resource\": \"vendor.com/nic\", \"devices\": [{\"id\": \"d0\", \"nodes\": [0]}]}].\n\n\
     The exit code is 0 if all pods are admitted, 1 if one is rejected or the kubelet refuses to start, 2 for wrong input.")]
 pub struct Args {
+    /// A node of a cluster with what its pods hold: a dump as kubectl prints it, or the folder of a must-gather
+    #[arg(long, value_name = "PATH", requires = "node", conflicts_with_all = ["sysfs", "machine", "kubelet_config", "kubelet_version", "devices", "session"])]
+    pub from: Option<PathBuf>,
+    /// The node of --from
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub node: Option<String>,
     /// The machine: a directory where its sysfs is, or a copy
     #[arg(long, value_name = "DIR", conflicts_with = "machine")]
     pub sysfs: Option<PathBuf>,
@@ -105,7 +117,11 @@ pub(super) fn answer(args: &Args) -> anyhow::Result<(String, bool)> {
     let results = match &args.session {
         Some(file) => replay(file, args.kubelet_version)?,
         None => {
-            let Some(mut model) = start(args)? else { return Ok((String::new(), true)) };
+            let model = match &args.from {
+                Some(dump) => of_dump(dump, args.node.as_deref().unwrap_or_default())?,
+                None => start(args)?,
+            };
+            let Some(mut model) = model else { return Ok((String::new(), true)) };
             let pods = read_pods(args.pods.as_deref().unwrap_or(Path::new("-")))?;
             pods.iter()
                 .enumerate()
@@ -146,11 +162,29 @@ fn start(args: &Args) -> anyhow::Result<Option<Model>> {
             let file = args.devices.as_deref().unwrap_or(Path::new("devices"));
             Ok(Some(Model::new(kubelet, &devices).with_context(|| format!("{}", file.display()))?))
         }
-        Err(refusal) => {
-            stderr::line(format_args!("the kubelet refuses to start: {refusal}"));
-            Ok(None)
-        }
+        Err(refusal) => Ok(refused(&refusal)),
     }
+}
+
+/// The kubelet of a node of a dump; `None` if it refuses to start, which standard error says.
+fn of_dump(path: &Path, node: &str) -> anyhow::Result<Option<Model>> {
+    let dump = Dump::read(path, DumpOptions::default())?;
+    dump.notes.iter().for_each(|note| stderr::line(format_args!("note: {note}")));
+    let Some(machine) = dump.machines.iter().find(|machine| &*machine.view.name == node) else {
+        let names: Vec<_> = dump.machines.iter().take(MAX_NAMED).map(|machine| &*machine.view.name).collect();
+        let more = if dump.machines.len() > MAX_NAMED { ", and more" } else { "" };
+        bail!("{}: no node {node:?} with a report; there are {}{more}", path.display(), names.join(", "));
+    };
+    if !machine.start.has_ids {
+        stderr::line(format_args!("note: the report of {node} has no ids: those of CPUs are made up"));
+    }
+    Ok(Model::of(machine).map_or_else(|refusal| refused(&refusal), Some))
+}
+
+/// Standard error says why the kubelet does not start.
+fn refused(refusal: &Refusal) -> Option<Model> {
+    stderr::line(format_args!("the kubelet refuses to start: {refusal}"));
+    None
 }
 
 /// Reads a document. An error names the file, and the field by its path.

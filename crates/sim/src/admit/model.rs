@@ -16,10 +16,13 @@ use topology::kubelet::device_manager::{
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::memory_manager::Block;
 use topology::kubelet::pod::{Pod, PodUid};
-use topology::kubelet::profile::Minor;
+use topology::kubelet::profile::{KubeletProfile, Minor, Refusal};
 use topology::kubelet::resize::{PendingReason, ResizeQueue, resize};
 use topology::kubelet::{Allocation, Kubelet, NodeState, admit};
 use topology::resource::ResourceName;
+
+use crate::machine::Machine;
+use crate::machine::start::KubeletStart;
 
 use super::session::{Plugin, Preferred, Session};
 use super::verdict::{
@@ -99,6 +102,29 @@ impl Model {
             state.devices.resources.insert(ResourceName::new(&plugin.resource)?, resource(plugin));
         }
         Ok(Self { kubelet, state, pods: Vec::new(), resizes: ResizeQueue::default() })
+    }
+
+    /// The kubelet of a node in a dump, whose pods hold what its report says. Their totals are taken from the node's.
+    ///
+    /// # Errors
+    /// [`Refusal`] if the kubelet does not start.
+    pub fn of(machine: &Machine) -> Result<Self, Refusal> {
+        let KubeletStart { kubelet, state, .. } = &*machine.start;
+        let mut left: BTreeMap<ResourceName, i64> =
+            machine.view.allocatable.iter().map(|need| (need.name, need.amount)).collect();
+        let mut take = |name, amount| {
+            if let Some(left) = left.get_mut(&name) {
+                *left = left.saturating_sub(amount);
+            }
+        };
+        for pod in &machine.residents {
+            take(ResourceName::PODS, 1);
+            pod.spec.needs.totals.iter().for_each(|need| take(need.name, need.amount));
+        }
+        let allocatable = Some(left.into_iter().map(|(name, amount)| (name, amount.max(0))).collect());
+        let profile = KubeletProfile { allocatable, ..kubelet.profile().clone() };
+        let kubelet = Kubelet::new(Arc::new(kubelet.machine().clone()), profile)?;
+        Ok(Self { kubelet, state: state.clone(), pods: Vec::new(), resizes: ResizeQueue::default() })
     }
 
     /// Admits a pod.

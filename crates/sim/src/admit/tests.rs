@@ -195,3 +195,52 @@ fn kubelets_that_refuse_say_so() {
         assert_eq!(files.try_run(&[]).unwrap(), (String::new(), true), "{from} -> {to}");
     }
 }
+
+/// A node whose report names ids: CPU 0 is reserved, a pod holds 1 and 5, a finished init container 2.
+const DUMP: &str = r#"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: worker, uid: n1}, status: {allocatable: {cpu: "7", memory: 8Gi, pods: "3"}}}
+- {apiVersion: v1, kind: Pod, metadata: {name: p, namespace: d, uid: u}, spec: {nodeName: worker, containers: [{name: c, resources: {limits: {cpu: "2", memory: 1Gi}}}]}}
+- apiVersion: topology.node.k8s.io/v1alpha2
+  kind: NodeResourceTopology
+  metadata: {name: worker}
+  attributes:
+  - {name: topologyManagerPolicy, value: single-numa-node}
+  - {name: cpuManagerPolicy, value: static}
+  - {name: memoryManagerPolicy, value: None}
+  - {name: reservedSystemCPUs, value: "0"}
+  - {name: threadSiblings, value: "0-3+4"}
+  - {name: containerHoldings, value: "v1 uid ef46db3751d8e999"}
+  zones:
+  - name: node-0
+    type: Node
+    attributes: [{name: cpus, value: 0-7}, {name: sockets, value: "0"}, {name: freeCPUs, value: "3-4,6-7"}]
+    resources: [{name: cpu, capacity: "8", allocatable: "7", available: "5"}]
+"#;
+
+#[test]
+fn a_node_of_a_cluster_answers_with_what_its_pods_hold() {
+    let files = Files::new(&[pod("a", "cpu: 2"), pod("b", "cpu: 3"), pod("c", "cpu: 1")]);
+    std::fs::write(files.path("dump"), DUMP).unwrap();
+    let run = |node: &str| {
+        let (dump, pods) = (files.path("dump"), files.path("pods"));
+        let line =
+            ["admit", "--from", dump.to_str().unwrap(), "--node", node, "--pods", pods.to_str().unwrap()];
+        answer(&Line::parse_from(line).args)
+    };
+    let (text, rejected) = run("worker").unwrap();
+    assert!(rejected);
+    let lines: Vec<String> =
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    let wanted = [
+        "POD CONTAINER CPUS MEMORY DEVICES",
+        "default/a main 3,7",
+        "default/b rejected: TopologyAffinityError",
+        "default/c main 4",
+    ];
+    assert_eq!(lines, wanted, "whole cores first, and 2 is not free");
+    let error = run("other").unwrap_err().to_string();
+    assert!(error.ends_with("no node \"other\" with a report; there are worker"), "{error}");
+}

@@ -6,6 +6,7 @@ use node::kubelet::Configuration;
 use node::kubelet::machine::{MachineInfo, of_sysfs};
 use node::kubelet::profile::profile;
 use node::kubelet::state::Checkpoint;
+use node::kubelet::state::holdings::Holdings as Holders;
 use node::sysfs::Sysfs;
 use runtime::yaml::{self, Mode};
 use topology::cpuset::CpuSet;
@@ -13,8 +14,10 @@ use topology::fingerprint::Fingerprint;
 use topology::kubelet::Kubelet;
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::profile::Minor;
+use topology::placement::holdings::Holdings;
 use topology::placement::{leb89, spread};
 use topology::quantity::Quantity;
+use topology::siblings;
 
 use super::Target;
 use crate::admit::model::{Model, registration};
@@ -124,6 +127,40 @@ pub(super) const TARGETS: &[Target] = &[
         },
     },
     Target {
+        name: "what containers hold",
+        seeds: &[
+            "v1 uid 02cb1a9a3ba95d4a a3Fk_=4-7 b-4Zq=8@0,1+vendor.com/nic@1*2",
+            "v1 name ef46db3751d8e999",
+        ],
+        read: |text| match Holdings::decode(text) {
+            Ok(holdings) => holdings.encode() == text || panic!("{text} is not canonical"),
+            Err(_) => false,
+        },
+    },
+    Target {
+        name: "threads of cores",
+        seeds: &["0-63+64", "0-126:2+1;200+1+2+3"],
+        read: |text| match siblings::decode(text) {
+            Ok(cores) => {
+                let again = siblings::decode(&siblings::encode(&cores)).unwrap();
+                let by_first = |mut cores: Vec<CpuSet>| {
+                    cores.sort_by_key(CpuSet::first);
+                    cores
+                };
+                by_first(again) == by_first(cores) || panic!("{text} is read as other cores")
+            }
+            Err(_) => false,
+        },
+    },
+    Target {
+        name: "kubelet of a report",
+        seeds: &[REPORT],
+        read: |text| {
+            let object = serde_json::from_str(text).ok();
+            object.is_some_and(|object| api::convert::kubelet_report(&object).is_ok())
+        },
+    },
+    Target {
         name: "zone name",
         seeds: &["node-0", "node-63"],
         read: |text| api::nrt::zone_name::parse(text).is_ok(),
@@ -177,6 +214,16 @@ pub(super) const TARGETS: &[Target] = &[
         read: |text| api::schedulerconfig::SchedulerConfig::parse(text).is_ok(),
     },
     Target { name: "workload", seeds: &[WORKLOAD], read: |text| Workload::parse("workload", text).is_ok() },
+    Target {
+        name: "kubelet_internal_checkpoint",
+        seeds: &[DEVICE_STATE],
+        read: |text| {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir(folder.path().join("device-plugins")).unwrap();
+            std::fs::write(folder.path().join("device-plugins/kubelet_internal_checkpoint"), text).unwrap();
+            Holders::read(folder.path()).is_ok()
+        },
+    },
     Target { name: "cpu_manager_state", seeds: &[CPU_STATE], read: |text| checkpoint(Checkpoint::Cpu, text) },
     Target {
         name: "memory_manager_state",
@@ -187,6 +234,16 @@ pub(super) const TARGETS: &[Target] = &[
 ];
 
 const WORKLOAD: &str = "arrivals:\n- {at_ms: 50, cpus: 2}\n- {at_ms: 10, cpus: 4, life_ms: 7, end: forced}\n";
+
+const DEVICE_STATE: &str = r#"{"Checksum": 1, "Data": {"RegisteredDevices": {"v.com/d": ["a", "b"]}, "PodDeviceEntries": [
+ {"PodUID": "u", "ContainerName": "main", "ResourceName": "v.com/d", "DeviceIDs": {"0": ["a"], "-1": ["b"]}, "AllocResp": ""}]}}"#;
+
+const REPORT: &str = r#"{"metadata": {"name": "n"}, "attributes": [{"name": "threadSiblings", "value": "0-1+2"},
+ {"name": "containerHoldings", "value": "v1 uid ef46db3751d8e999"}, {"name": "cpuManagerPolicyOptions", "value": "full-pcpus-only=true"},
+ {"name": "reservedSystemCPUs", "value": "0"}, {"name": "kubeletVersion", "value": "v1.36.3"},
+ {"name": "deviceGroups", "value": "v.io/gpu@0,1:4:3"}], "zones": [{"name": "node-0", "type": "Node", "attributes": [
+ {"name": "cpus", "value": "0-3"}, {"name": "sockets", "value": "0:0-1;1:2-3"}, {"name": "freeCPUs", "value": "1-3"},
+ {"name": "lastLevelCaches", "value": "0-1;2-3"}, {"name": "memoryGroup", "value": "0,1"}]}]}"#;
 
 const CPU_STATE: &str =
     r#"{"policyName": "static", "defaultCpuSet": "0,2-3", "entries": {"uid": {"main": "1"}}, "checksum": 1}"#;
@@ -251,7 +308,8 @@ fn session(text: &str) -> bool {
 fn checkpoint(checkpoint: Checkpoint, text: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(checkpoint.file_name()), text).unwrap();
-    checkpoint.recording(folder.path()).is_ok()
+    let (recorded, held) = (checkpoint.recording(folder.path()), Holders::read(folder.path()));
+    recorded.is_ok() && held.is_ok()
 }
 
 fn sysfs(text: &str) -> bool {

@@ -121,6 +121,15 @@ impl ZoneMask {
         })
     }
 
+    /// Reads ids with commas, ascending, as [`ZoneMask`] is shown; nothing is no zone. `None` for another text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let ids = text.split(',').filter(|_| !text.is_empty());
+        let zone = |id: &str| id.parse().ok().filter(|id| *id < MAX_ZONE_ID);
+        let zones: Self = ids.map(zone).collect::<Option<Vec<u32>>>()?.into_iter().collect();
+        (zones.to_string() == text).then_some(zones)
+    }
+
     /// The masks of `size` zones within this one, narrowest first. Their number is a binomial coefficient.
     pub fn subsets(self, size: u32) -> impl Iterator<Item = Self> {
         let zones: SmallVec<[u32; 8]> = self.iter().collect();

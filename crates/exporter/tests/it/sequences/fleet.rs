@@ -168,7 +168,9 @@ impl Post<'_> {
             if let Some(nrt) =
                 nrt.filter(|nrt| same && wanted(&pods) && fingerprint(nrt) == signed.to_string())
             {
-                return match truth::difference(self.layout, &allocatable, &pods, &nrt) {
+                let difference = truth::difference(self.layout, &allocatable, &pods, &nrt)
+                    .or_else(|| truth::holdings_differ(self.layout, &allocatable, &pods, &nrt));
+                return match difference {
                     None => Ok((nrt, pods)),
                     Some(difference) => Err(format!("{difference}\n  kubelet: {pods:?}")),
                 };

@@ -7,6 +7,7 @@ use node::podresources::{Allocatable, PodResources};
 use testkit::machine::Layout;
 use topology::admit::{self, Scratch};
 use topology::cpuset::CpuSet;
+use topology::placement::holdings::Holdings;
 use topology::policy::Policy;
 use topology::reason::{Constraint, Misfit};
 use topology::request::PodNeeds;
@@ -67,6 +68,41 @@ pub(super) fn difference(
         return Some(format!("{}; {}", missing.join(", "), extra.join(", ")));
     }
     None
+}
+
+/// How what containers hold by ids differs from what the kubelet says: containers that have ended may hold something
+/// for a while, no other may.
+pub(super) fn holdings_differ(
+    layout: &Layout,
+    allocatable: &Allocatable,
+    pods: &[PodResources],
+    nrt: &NodeResourceTopology,
+) -> Option<String> {
+    let text = attribute::get(&nrt.attributes, api::keys::ATTRIBUTE_HOLDINGS)?;
+    let holdings = match Holdings::decode(text) {
+        Ok(holdings) => holdings,
+        Err(error) => return Some(error.to_string()),
+    };
+    let mut held = CpuSet::new();
+    for one in holdings.iter() {
+        if !held.is_disjoint(&one.cpus) {
+            return Some(format!("CPUs {} are held twice: {text}", held.intersection(&one.cpus)));
+        }
+        held.insert_all(&one.cpus);
+    }
+    for (pod, container) in pods.iter().flat_map(|pod| pod.containers.iter().map(move |c| (pod, c))) {
+        let cpus = &container.cpus;
+        if !cpus.is_empty() && !holdings.iter().any(|one| one.cpus == *cpus) {
+            return Some(format!("{} holds CPUs {cpus}, published is {text}", pod.name));
+        }
+    }
+    layout.zones.iter().zip(&nrt.zones).find_map(|(zone, published)| {
+        let cpus = CpuSet::from_ids(zone.cpus.iter().copied()).unwrap().intersection(&allocatable.cpus);
+        let wanted = (!cpus.is_empty()).then(|| cpus.difference(&held).to_string());
+        let free = attribute::get(&published.attributes, api::keys::ZONE_ATTRIBUTE_FREE_CPUS);
+        (free != wanted.as_deref())
+            .then(|| format!("zone {}: {free:?} free, {wanted:?} wanted: {text}", zone.id))
+    })
 }
 
 /// How the object differs from what the kubelet says of devices without a zone.

@@ -369,3 +369,76 @@ proptest! {
         }
     }
 }
+
+/// A node whose report says what is where: threads that are neighbours, a socket of two zones, a group of zones, a
+/// device of two zones.
+const BY_IDS: &str = r#"
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: worker, uid: n1}, status: {allocatable: {cpu: "7", memory: 4Gi, pods: "110"}}}
+- apiVersion: topology.node.k8s.io/v1alpha2
+  kind: NodeResourceTopology
+  metadata: {name: worker}
+  attributes:
+  - {name: topologyManagerPolicy, value: restricted}
+  - {name: cpuManagerPolicy, value: static}
+  - {name: memoryManagerPolicy, value: Static}
+  - {name: cpuManagerPolicyOptions, value: full-pcpus-only=true}
+  - {name: kubeletVersion, value: v1.35.4}
+  - {name: reservedSystemCPUs, value: "7"}
+  - {name: threadSiblings, value: "0-6:2+1"}
+  - {name: deviceGroups, value: "v.io/gpu@0,1:2:1"}
+  - {name: containerHoldings, value: "v1 uid ef46db3751d8e999"}
+  zones:
+  - name: node-0
+    type: Node
+    attributes: [{name: cpus, value: 0-3}, {name: sockets, value: "4"}, {name: freeCPUs, value: "0-1"}, {name: memoryGroup, value: "0,1"}]
+    resources:
+    - {name: cpu, capacity: "4", allocatable: "4", available: "4"}
+    - {name: memory, capacity: 2Gi, allocatable: 2000Mi, available: "0"}
+    - {name: v.io/gpu, capacity: "3", allocatable: "3", available: "1"}
+  - name: node-1
+    type: Node
+    attributes: [{name: cpus, value: 4-7}, {name: sockets, value: "4"}, {name: freeCPUs, value: 4-6}, {name: memoryGroup, value: "0,1"}]
+    resources:
+    - {name: cpu, capacity: "4", allocatable: "3", available: "3"}
+    - {name: memory, capacity: 2Gi, allocatable: 2000Mi, available: 1000Mi}
+    - {name: v.io/gpu, capacity: "2", allocatable: "2", available: "1"}
+"#;
+
+#[test]
+fn reports_with_ids_make_the_kubelet_that_is_there() {
+    use topology::kubelet::hint::ZoneMask;
+    use topology::kubelet::profile::{CpuManager, Minor};
+    use topology::policy::CpuOption;
+    let dump = read(BY_IDS, DumpOptions::default());
+    let [machine] = &dump.machines[..] else { panic!("{:?}", dump.notes) };
+    let (kubelet, state) = (&machine.start.kubelet, &machine.start.state);
+    let core = |id| kubelet.machine().cpu(id).map(|cpu| (cpu.core, cpu.socket, cpu.zone));
+    assert_eq!((core(3), core(4)), (Some((2, 4, 0)), Some((4, 4, 1))));
+    assert_eq!(kubelet.profile().minor, Minor::V35);
+    assert_eq!(kubelet.reserved_cpus().to_string(), "7");
+    let CpuManager::Static { options, .. } = &kubelet.profile().cpu_manager else { panic!("static") };
+    assert!(options.has(CpuOption::FullPcpusOnly));
+    // A finished init container holds 2-3, although 4 CPUs are said to be available.
+    assert_eq!(state.cpus.shared.to_string(), "0-1,4-7");
+    let group: ZoneMask = [0, 1].into_iter().collect();
+    assert!(state.memory.counts.zones.iter().all(|zone| zone.group == group));
+    assert_eq!(state.memory.counts.free(group, ResourceName::MEMORY), 1000 << 20);
+    let gpus = &state.devices.resources[&ResourceName::new("v.io/gpu").unwrap()];
+    let listed = |zones: &[u32]| {
+        let zones: ZoneMask = zones.iter().copied().collect();
+        gpus.devices.values().filter(|device| device.zones == Some(zones)).count()
+    };
+    assert_eq!((listed(&[0]), listed(&[1]), listed(&[0, 1])), (1, 0, 2));
+    let held = state.devices.pods.iter().flat_map(|pod| &pod.containers).flat_map(|(_, held)| held.values());
+    assert_eq!(held.map(std::collections::BTreeSet::len).sum::<usize>(), 2, "one of each kind");
+
+    let other = DumpOptions { threads_per_core: Some(1), ..DumpOptions::default() };
+    let other = read(BY_IDS, other);
+    let core = |id| other.machines[0].start.kubelet.machine().cpu(id).map(|cpu| cpu.core);
+    assert_eq!(core(3), Some(3), "another machine has other ids");
+    let broken = read(&BY_IDS.replace("0-6:2+1", "0-"), DumpOptions::default());
+    assert!(broken.notes.iter().any(|note| note.contains("invalid field")), "{:?}", broken.notes);
+}
