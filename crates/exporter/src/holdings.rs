@@ -5,8 +5,8 @@
 //! the CPUs that are free and the zones whose memory goes together. Never: an opinion; a container that has ended but
 //! whose CPUs no manager has taken back still holds them.
 //!
-//! Podresources knows pods by name, and leaves out finished init containers, whose CPUs look free then. Checkpoints know
-//! pods by UID, and leave out nothing.
+//! Podresources knows pods by name, and leaves out finished init containers, whose CPUs look free then. Checkpoints
+//! know pods by UID, and leave out nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,7 +123,7 @@ fn blocks(container: &ContainerResources) -> Vec<ZoneMask> {
     container.memory.iter().map(|block| mask(&block.zones)).filter(|zones| !zones.is_empty()).collect()
 }
 
-/// Devices without a zone are left out: they are where they are, whoever holds them.
+/// Devices without a zone are left out: no alignment depends on them.
 fn counts(
     devices: impl Iterator<Item = (ResourceName, ZoneMask)>,
 ) -> BTreeMap<(ResourceName, ZoneMask), u32> {

@@ -219,8 +219,8 @@ fn options(options: &BTreeMap<String, String>) -> String {
     options.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
 }
 
-/// The CPUs that the policy `static` hands out to no container, whether they were named or are so many; without it those
-/// that were named.
+/// The CPUs that the policy `static` hands out to no container, whether they were named or are so many; without it
+/// those that were named.
 fn reserved_cpus(kubelet: &KubeletSettings, machine: &Machine, allocatable: &Allocatable) -> String {
     let named = kubelet.configuration.as_ref().map(|configuration| &configuration.reserved_cpus);
     match named {

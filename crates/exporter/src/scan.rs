@@ -179,8 +179,8 @@ impl Scanner {
     }
 }
 
-/// The listed pods, and what the checkpoints of the same moment say, where they are visible. They are of the same moment
-/// if they are equal before and after the list, and have what it has.
+/// The listed pods, and what the checkpoints of the same moment say, where they are visible. They are of the same
+/// moment if they are equal before and after the list, and have what it has.
 async fn listed(
     client: &Client,
     kubelet_root: Option<&Path>,

@@ -2,8 +2,8 @@
 //!
 //! In: containers, as hashes of their names, and their zones. Out: the peers' form, for containers that sit in one zone
 //! each ([`vectors`], on numbers written in [`leb89`]); our own form, for containers over any zones ([`spread`]); what
-//! containers hold by ids ([`holdings`]); and the same read back. Never: a name (readers bring the names and hash them), a text that its reader
-//! would understand differently, or a panic, whatever the text.
+//! containers hold by ids ([`holdings`]); and the same read back. Never: a name (readers bring the names and hash
+//! them), a text that its reader would understand differently, or a panic, whatever the text.
 //!
 //! # Example
 //! ```
@@ -43,7 +43,7 @@ impl ContainerHash {
         Self(digest.digest())
     }
 
-    /// Hashes a pod's UID and a container's name: XXH64 (seed 0) over UID, NUL, container. No two pods ever share a UID.
+    /// Hashes a pod's UID and a container's name: XXH64 (seed 0) over UID, NUL, container. No two pods share a UID.
     #[must_use]
     pub fn of_uid(uid: &str, container: &str) -> Self {
         let mut digest = Xxh64::new(0);

@@ -1,7 +1,7 @@
 //! The kubelet behind an NRT object of ours: the attributes that other exporters do not write.
 //!
-//! In: an object. Out: [`KubeletReport`], or `None` where the object is another exporter's, or filtered by pods. Never: a
-//! part of it: one attribute that makes no sense refuses the whole, and amounts of zones serve as before.
+//! In: an object. Out: [`KubeletReport`], or `None` where the object is another exporter's, or filtered by pods. Never:
+//! a part of it: one attribute that makes no sense refuses the whole, and amounts of zones serve as before.
 
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 //! In: the content, the stored object. Out: the content with the stored object's word on what containers hold, where
 //! only ended containers are missing in ours. Never: a change of a number.
 //!
-//! A manager forgets an ended container at the next admission, or after 10 s. To say so alone would be a third write for
-//! each pod, and readers that know the pods of the node learn nothing from it.
+//! A manager forgets an ended container at the next admission, or after 10 s. To say so alone would be a third write
+//! for each pod, and readers that know the pods of the node learn nothing from it.
 
 use api::nrt::attribute;
 use topology::placement::holdings::Holdings;

@@ -1,5 +1,5 @@
-//! The checkpoints of the kubelet's managers, for people who compare them with the kubelet's answers, and for readers of
-//! what containers hold ([`holdings`]).
+//! The checkpoints of the kubelet's managers, for people who compare them with the kubelet's answers, and for readers
+//! of what containers hold ([`holdings`]).
 //!
 //! In: the kubelet's root directory. Out: the fields that are known here, as JSON. Never: another field, or a decision:
 //! the checkpoints say what was handed out last, and not what has been released since.

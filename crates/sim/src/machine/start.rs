@@ -2,8 +2,8 @@
 //!
 //! In: amounts of zones, settings of a kubelet; what tholepin's exporter says by ids, if the report is its. Out: the
 //! model, and what its managers have handed out already. Never: the real ids of devices, which reports lack. Without
-//! ids of CPUs, they are numbered as Linux usually does, the first threads of all cores before the second ones, and each
-//! zone is a socket.
+//! ids of CPUs, they are numbered as Linux usually does, the first threads of all cores before the second ones, and
+//! each zone is a socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -22,7 +22,7 @@ pub struct KubeletReport {
     pub prefer_closest: bool,
     /// Whether resources of whole pods are managed (feature gate `PodLevelResourceManagers`).
     pub pod_level_managers: bool,
-    /// CPUs that are handed out to nobody.
+    /// CPUs that are handed out to no container.
     pub reserved_cpus: CpuSet,
     /// All CPUs, with core, cache, socket and zone.
     pub cpus: Vec<Cpu>,
