@@ -4,9 +4,10 @@
 //! [`MAX_CPU`](crate::cpuset::MAX_CPU), so no text can make the answer large.
 //!
 //! # Form
-//! Runs, joined by `;`. A run is `FIRST-LAST:STRIDE+OFFSET+OFFSET..`: there is a core at FIRST, and at every STRIDE CPUs
-//! up to LAST, and each has the CPU there and those OFFSETs after it. A stride of 1 is left out; so are LAST and STRIDE
-//! of one core. Two threads whose ids are 64 apart are `0-63+64`, neighbours `0-126:2+1`, no hyper-threading `0-127`.
+//! Runs, joined by `;`. A run is `FIRST-LAST:STRIDE+OFFSET+OFFSET..`: there is a core at FIRST, and at every STRIDE
+//! CPUs up to LAST, and each has the CPU there and those OFFSETs after it. A stride of 1 is left out; so are LAST and
+//! STRIDE of one core. Two threads whose ids are 64 apart are `0-63+64`, neighbours `0-126:2+1`, no hyper-threading
+//! `0-127`.
 //!
 //! # Example
 //! ```

@@ -170,7 +170,8 @@ impl Holdings {
         self.key == other.key && other.containers.iter().all(here)
     }
 
-    /// What a container holds; `None` if it holds nothing, or another one has the same short hash. Cost: log containers.
+    /// What a container holds; `None` if it holds nothing, or another one has the same short hash. Cost: log
+    /// containers.
     #[must_use]
     pub fn of(&self, container: ContainerHash) -> Option<&Holding> {
         let hash = short(container);
