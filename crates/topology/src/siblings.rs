@@ -1,7 +1,7 @@
 //! The hardware threads of each core, as short text.
 //!
 //! In: cores, as sets of CPUs. Out: one line of text, and back. Never: a CPU in two cores, or an id above
-//! [`MAX_CPU`](crate::cpuset::MAX_CPU), so no text can make the answer large.
+//! [`MAX_CPU`], so no text can make the answer large.
 //!
 //! # Form
 //! Runs, joined by `;`. A run is `FIRST-LAST:STRIDE+OFFSET+OFFSET..`: there is a core at FIRST, and at every STRIDE

@@ -416,3 +416,39 @@ fn only_what_has_a_place_is_exclusive() {
         assert_eq!(all.fingerprinted.len(), 1, "{what}");
     }
 }
+
+/// 128 CPUs in two zones, 110 pods with a CPU each, all at their own ids: what is said by ids stays small.
+#[test]
+fn ids_of_a_full_node_take_at_most_a_kilobyte_and_a_half() {
+    use node::kubelet::state::holdings::Holding;
+    let zone = |id: u32| sysfs::Zone {
+        id: ZoneId(id),
+        cpus: set(["0-31,64-95", "32-63,96-127"][id as usize]),
+        memory_bytes: 1 << 38,
+        hugepages: vec![],
+        distances: vec![(ZoneId(0), 10), (ZoneId(1), 21)],
+    };
+    let machine = Machine { cpus: set("0-127"), zones: vec![zone(0), zone(1)] };
+    let cores = (0..64).map(|cpu| CpuSet::from_ids([cpu, cpu + 64]).unwrap()).collect();
+    let layout = Layout { cores, caches: vec![] };
+    let sockets = BTreeMap::from([(0, machine.zones[0].cpus.clone()), (1, machine.zones[1].cpus.clone())]);
+    let allocatable = Allocatable { cpus: set("2-63,66-127"), ..Allocatable::default() };
+    let cpus: Vec<u32> = allocatable.cpus.iter().take(110).collect();
+    let held = |(pod, cpu): (usize, &u32)| {
+        let uid = format!("00000000-0000-4000-8000-{pod:012}");
+        ((uid, "main".to_owned()), Holding { cpus: CpuSet::from_ids([*cpu]).unwrap(), ..Holding::default() })
+    };
+    let containers = cpus.iter().enumerate().map(held).collect();
+    let checkpoints = node::kubelet::state::holdings::Holdings { shared_cpus: CpuSet::new(), containers };
+    let kubelet = known(RULES);
+    let snapshot = snapshot(&machine, &layout, &kubelet, &allocatable);
+    let snapshot = NodeSnapshot { sockets: &sockets, checkpoints: Some(&checkpoints), ..snapshot };
+    let content = report(snapshot, vec![], &accounting()).unwrap().content;
+    let new = ["threadSiblings", "containerHoldings", "sockets", "freeCPUs", "memoryGroup", "deviceGroups"];
+    let all = content.attributes.iter().chain(content.zones.iter().flat_map(|zone| &zone.attributes));
+    let added = all.filter(|attribute| new.contains(&attribute.name.as_str()));
+    // A comma each.
+    let bytes: usize = added.map(|attribute| serde_json::to_vec(attribute).unwrap().len() + 1).sum();
+    println!("ids: {bytes} bytes");
+    assert!(bytes <= 1_536, "{bytes} bytes");
+}
