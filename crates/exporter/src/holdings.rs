@@ -10,20 +10,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use node::kubelet::state::holdings as checkpoint;
+use node::kubelet::state::assignments::Assignments;
 use node::podresources::{Allocatable, ContainerResources, Devices, PodResources};
 use node::sysfs::Machine;
 use topology::cpuset::CpuSet;
 use topology::kubelet::hint::ZoneMask;
 use topology::placement::ContainerHash;
-use topology::placement::holdings::{HeldDevices, Holding, Holdings, Key};
+use topology::placement::holdings::{HashKey, HeldDeviceGroup, Holding, Holdings};
 use topology::policy::Manager;
 use topology::resource::ResourceName;
 use topology::zone::ZoneId;
 
+use crate::zones::device_ids;
+
 /// What containers hold, as attributes have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Described {
+pub struct HoldingAttributes {
     /// By container.
     pub containers: Holdings,
     /// CPUs by zone that are neither reserved nor held; each zone with CPUs that could be handed out has an entry.
@@ -44,16 +46,16 @@ struct Held {
 
 /// Describes what containers hold. Cost: a pass over their resources, and a sort.
 #[must_use]
-pub fn describe(
+pub fn holding_attributes(
     machine: &Machine,
     allocatable: &Allocatable,
     memory_manager: Manager,
-    checkpoints: Option<&checkpoint::Holdings>,
+    checkpoints: Option<&Assignments>,
     pods: &[PodResources],
-) -> Described {
+) -> HoldingAttributes {
     let (key, held) = match checkpoints {
-        Some(checkpoints) => (Key::Uid, by_uid(checkpoints)),
-        None => (Key::Name, by_name(pods)),
+        Some(checkpoints) => (HashKey::Uid, by_uid(checkpoints)),
+        None => (HashKey::Name, by_name(pods)),
     };
     let all = held.iter().fold(CpuSet::new(), |all, held| all.union(&held.cpus));
     let free = allocatable.cpus.difference(&all);
@@ -65,13 +67,13 @@ pub fn describe(
         .collect();
     let memory_groups = memory_groups(&held);
     let containers = held.into_iter().map(|held| (held.container, held.holding(machine, memory_manager)));
-    Described { containers: Holdings::new(key, containers.collect()), free_cpus, memory_groups }
+    HoldingAttributes { containers: Holdings::new(key, containers.collect()), free_cpus, memory_groups }
 }
 
 /// Whether checkpoints that were read beside a list can be of the same moment: exclusive CPUs of listed containers are
 /// in both.
 #[must_use]
-pub fn agree(checkpoints: &checkpoint::Holdings, pods: &[PodResources]) -> bool {
+pub fn agree(checkpoints: &Assignments, pods: &[PodResources]) -> bool {
     let written = checkpoints.containers.values().fold(CpuSet::new(), |all, held| all.union(&held.cpus));
     pods.iter().flat_map(|pod| &pod.containers).all(|container| container.cpus.is_subset(&written))
 }
@@ -79,9 +81,8 @@ pub fn agree(checkpoints: &checkpoint::Holdings, pods: &[PodResources]) -> bool 
 /// Devices close to several zones: `NAME@ZONES:ALLOCATABLE:AVAILABLE`, by name and zones, joined by `;`.
 #[must_use]
 pub fn device_groups(offered: &[Devices], pods: &[PodResources], exclude: &BTreeSet<String>) -> String {
-    let held = pods.iter().flat_map(|pod| &pod.containers).flat_map(|container| &container.devices);
-    let held: BTreeSet<(ResourceName, &str)> =
-        held.flat_map(|devices| devices.ids.iter().map(|id| (devices.resource, id.as_str()))).collect();
+    let held =
+        device_ids(pods.iter().flat_map(|pod| &pod.containers).flat_map(|container| &container.devices));
     let mut groups: BTreeMap<(ResourceName, ZoneMask), (usize, usize)> = BTreeMap::new();
     for ((name, id), zones) in zones_of_devices(offered) {
         if zones.len() > 1 && !exclude.contains(name.as_str()) {
@@ -96,7 +97,7 @@ pub fn device_groups(offered: &[Devices], pods: &[PodResources], exclude: &BTree
     texts.collect::<Vec<_>>().join(";")
 }
 
-fn by_uid(checkpoints: &checkpoint::Holdings) -> Vec<Held> {
+fn by_uid(checkpoints: &Assignments) -> Vec<Held> {
     let held = checkpoints.containers.iter().map(|((uid, container), held)| Held {
         container: ContainerHash::of_uid(uid, container),
         cpus: held.cpus.clone(),
@@ -148,7 +149,7 @@ fn zones_of_devices(entries: &[Devices]) -> BTreeMap<(ResourceName, &str), ZoneM
 }
 
 fn mask(zones: &[ZoneId]) -> ZoneMask {
-    zones.iter().map(|zone| zone.0).filter(|id| *id < topology::kubelet::hint::MAX_ZONE_ID).collect()
+    zones.iter().map(|zone| zone.0).collect()
 }
 
 /// By zone the largest set of zones that a block with it has, if they are several.
@@ -183,7 +184,7 @@ impl Held {
             cpus: self.cpus,
             memory: (!goes_without_saying).then_some(memory),
             devices: devices
-                .map(|((resource, zones), count)| HeldDevices { resource, zones, count })
+                .map(|((resource, zones), count)| HeldDeviceGroup { resource, zones, count })
                 .collect(),
         }
     }

@@ -12,12 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::convert::wire_zones;
 use api::keys;
 use api::nrt::{self, Attribute, attribute};
-use node::kubelet::state::holdings::Holdings;
+use node::kubelet::state::assignments::Assignments;
 use node::kubelet::{Configuration, ReservedCpus};
 use node::podresources::{Allocatable, ContainerResources, Devices, PodResources};
 use node::sysfs::{Layout, Machine};
 use topology::cpuset::CpuSet;
 use topology::fingerprint::{Fingerprint, Method, PodHash};
+use topology::kubelet::profile::POD_LEVEL_MANAGERS;
 use topology::policy::{DEFAULT_MAX_NUMA_NODES, Manager, Policy, Rules, Scope};
 use topology::quantity::{Format, Quantity};
 use topology::resource::ResourceName;
@@ -25,18 +26,18 @@ use topology::siblings;
 use topology::zone::{MAX_ZONES, ZoneId};
 
 use crate::configuration::KubeletSettings;
-use crate::holdings::{Described, describe, device_groups};
+use crate::holdings::{HoldingAttributes, device_groups, holding_attributes};
 use crate::object::Content;
 use crate::placements::{Placements, placements};
 use crate::settings::{Accounting, ContainerName};
 use crate::stability::ListedPods;
-use crate::zones::{Remark, zones};
+use crate::zones::{Remark, device_ids, zones};
 
 /// Feature gates of the kubelet's managers, by name (kubelet 1.34 to 1.37).
 const MANAGER_GATES: [&str; 4] = [
     "InPlacePodVerticalScalingExclusiveCPUs",
     "InPlacePodVerticalScalingExclusiveMemory",
-    "PodLevelResourceManagers",
+    POD_LEVEL_MANAGERS,
     "PodLevelResources",
 ];
 
@@ -56,7 +57,7 @@ pub struct NodeSnapshot<'a> {
     /// What the kubelet can hand out.
     pub allocatable: &'a Allocatable,
     /// What containers hold by the checkpoints of its managers, at the moment of the list; `None`: not visible.
-    pub checkpoints: Option<&'a Holdings>,
+    pub checkpoints: Option<&'a Assignments>,
 }
 
 /// The results of one scan.
@@ -106,7 +107,13 @@ pub fn report(
     }
     let described = is_whole(accounting).then(|| {
         let memory_manager = snapshot.kubelet.rules.memory_manager;
-        describe(snapshot.machine, snapshot.allocatable, memory_manager, snapshot.checkpoints, &pods)
+        holding_attributes(
+            snapshot.machine,
+            snapshot.allocatable,
+            memory_manager,
+            snapshot.checkpoints,
+            &pods,
+        )
     });
     let (mut zones, remarks) = zones(snapshot.machine, snapshot.allocatable, &pods);
     for zone in &mut zones {
@@ -261,7 +268,7 @@ fn describe_zones(
     zones: &mut [nrt::Zone],
     NodeSnapshot { machine, layout, sockets, .. }: NodeSnapshot<'_>,
     placements: &Placements,
-    described: Option<&Described>,
+    described: Option<&HoldingAttributes>,
 ) {
     for (zone, kernel) in zones.iter_mut().zip(&machine.zones) {
         if let Some(vector) = placements.zones.get(&kernel.id) {
@@ -299,9 +306,8 @@ fn sockets_of(cpus: &CpuSet, sockets: &BTreeMap<u32, CpuSet>) -> String {
 /// Devices without a zone, which the zones cannot show: `name:allocatable:available,...`, by name.
 fn unaligned(offered: &[Devices], pods: &[PodResources], exclude: &BTreeSet<String>) -> String {
     let without_zone = |devices: &&Devices| devices.zones.is_empty();
-    let held = pods.iter().flat_map(|pod| &pod.containers).flat_map(|container| &container.devices);
-    let held: BTreeSet<_> =
-        held.flat_map(|devices| devices.ids.iter().map(|id| (devices.resource, id.as_str()))).collect();
+    let held =
+        device_ids(pods.iter().flat_map(|pod| &pod.containers).flat_map(|container| &container.devices));
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     let mut known = BTreeSet::new();
     for devices in offered.iter().filter(without_zone) {

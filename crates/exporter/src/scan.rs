@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use node::kubelet::state::holdings::Holdings;
+use node::kubelet::state::assignments::Assignments;
 use node::podresources::{self, Allocatable, Client, PodResources};
 use node::sysfs::{self, Layout, Machine, Sysfs};
 use runtime::token_bucket::TokenBucket;
@@ -184,7 +184,7 @@ impl Scanner {
 async fn listed(
     client: &Client,
     kubelet_root: Option<&Path>,
-) -> Result<(Vec<PodResources>, Option<Holdings>), podresources::Error> {
+) -> Result<(Vec<PodResources>, Option<Assignments>), podresources::Error> {
     let Some(root) = kubelet_root else { return Ok((client.list().await?, None)) };
     let mut before = checkpoints(root);
     for _ in 1..LISTS {
@@ -202,8 +202,8 @@ async fn listed(
 }
 
 /// What the checkpoints say; `None`, with a line in the log, if they cannot be read.
-fn checkpoints(root: &Path) -> Option<Holdings> {
-    let read = Holdings::read(root);
+fn checkpoints(root: &Path) -> Option<Assignments> {
+    let read = Assignments::read(root);
     let told = read.inspect_err(|error| {
         debug!(error = runtime::client::chain(error), "checkpoints of the kubelet's managers not used");
     });

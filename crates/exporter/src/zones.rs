@@ -238,14 +238,20 @@ fn fill(
     left
 }
 
+/// Devices by resource and id, each once.
+pub(crate) fn device_ids<'a>(
+    entries: impl Iterator<Item = &'a Devices>,
+) -> BTreeSet<(ResourceName, &'a str)> {
+    entries.flat_map(|entry| entry.ids.iter().map(|id| (entry.resource, id.as_str()))).collect()
+}
+
 fn add_devices<'a>(
     tables: &mut Tables,
     allocatable: &[Devices],
     held: impl Iterator<Item = &'a Devices>,
     remarks: &mut BTreeSet<Remark>,
 ) {
-    let held: BTreeSet<(ResourceName, &str)> =
-        held.flat_map(|entry| entry.ids.iter().map(|id| (entry.resource, id.as_str()))).collect();
+    let held = device_ids(held);
     // The kubelet lists a device once per zone, possibly in several entries: a set counts it once in each.
     let offered: BTreeSet<(ZoneId, ResourceName, &str)> = allocatable
         .iter()

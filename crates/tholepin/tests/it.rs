@@ -32,6 +32,8 @@ mod status;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use testkit::cluster::ClusterNode;
+
 /// The binary under this name, in a directory of its own.
 struct Installed {
     program: PathBuf,
@@ -45,6 +47,19 @@ impl Installed {
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tholepin"), &program).unwrap();
         Self { program, _dir: dir }
     }
+}
+
+/// The flags with which an exporter reads a node of the rig.
+fn exporter_flags(node: &ClusterNode) -> String {
+    let kubelet = node.kubelet();
+    format!(
+        "--hostname={} --podresources-socket=unix://{} --sysfs={} --kubelet-config-file={} --kubelet-state-dir={}",
+        node.name(),
+        node.podresources_socket().display(),
+        kubelet.machine().sys().display(),
+        kubelet.config_file().display(),
+        kubelet.root_dir().display(),
+    )
 }
 
 /// Exit code and both outputs, with nothing of our environment.

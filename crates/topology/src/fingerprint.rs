@@ -112,17 +112,20 @@ pub fn check_version(version: &str) -> Result<(), FingerprintError> {
     Ok(())
 }
 
+/// XXH64 (seed 0) over hashes in their order, as little-endian bytes.
+pub(crate) fn digest(hashes: impl IntoIterator<Item = u64>) -> u64 {
+    let mut digest = Xxh64::new(0);
+    hashes.into_iter().for_each(|hash| digest.update(&hash.to_le_bytes()));
+    digest.digest()
+}
+
 impl Fingerprint {
     /// Signs a multiset of pods: a pod that is listed twice counts twice. Sorts `pods` in place and allocates nothing,
     /// so a scheduler can try many subsets. Cost: a sort, then 8 bytes hashed per pod.
     #[must_use]
     pub fn of(pods: &mut [PodHash]) -> Self {
         pods.sort_unstable();
-        let mut digest = Xxh64::new(0);
-        for pod in pods {
-            digest.update(&pod.0.to_le_bytes());
-        }
-        Self(digest.digest())
+        Self(digest(pods.iter().map(|pod| pod.0)))
     }
 
     /// Signs pods given as (namespace, name). Allocates; cost: as [`Fingerprint::of`], and a hash per name.

@@ -36,20 +36,18 @@ impl ContainerHash {
     /// Hashes a container's namespace, pod and name.
     #[must_use]
     pub fn of(namespace: &str, pod: &str, container: &str) -> Self {
-        let mut digest = Xxh64::new(0);
-        for part in [namespace, "\0", pod, "\0", container] {
-            digest.update(part.as_bytes());
-        }
-        Self(digest.digest())
+        Self::over(&[namespace, "\0", pod, "\0", container])
     }
 
     /// Hashes a pod's UID and a container's name: XXH64 (seed 0) over UID, NUL, container. No two pods share a UID.
     #[must_use]
     pub fn of_uid(uid: &str, container: &str) -> Self {
+        Self::over(&[uid, "\0", container])
+    }
+
+    fn over(parts: &[&str]) -> Self {
         let mut digest = Xxh64::new(0);
-        for part in [uid, "\0", container] {
-            digest.update(part.as_bytes());
-        }
+        parts.iter().for_each(|part| digest.update(part.as_bytes()));
         Self(digest.digest())
     }
 }

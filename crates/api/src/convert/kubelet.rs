@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use topology::cpuset::CpuSet;
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::machine::Cpu;
-use topology::kubelet::profile::CpuOptions;
-use topology::kubelet::report::{KubeletReport, ReportedDevices};
+use topology::kubelet::profile::{CpuOptions, POD_LEVEL_MANAGERS};
+use topology::kubelet::report::{KubeletReport, ReportedDeviceGroup};
 use topology::placement::holdings::Holdings;
 use topology::policy::{CpuOption, PREFER_CLOSEST_NUMA_NODES};
 use topology::resource::ResourceName;
@@ -19,11 +19,8 @@ use super::{ConvertError, Problem};
 use crate::keys;
 use crate::nrt::{self, NodeResourceTopology, attribute, zone_name};
 
-/// The feature gate of resource managers for whole pods.
-const POD_LEVEL_MANAGERS: &str = "PodLevelResourceManagers";
-
 /// The attribute of a zone or node that is read.
-struct At<'a> {
+struct AttributeText<'a> {
     path: String,
     text: &'a str,
 }
@@ -77,21 +74,21 @@ pub fn kubelet_report(nrt: &NodeResourceTopology) -> Result<Option<KubeletReport
     }))
 }
 
-fn of_node<'a>(nrt: &'a NodeResourceTopology, name: &str) -> Option<At<'a>> {
+fn of_node<'a>(nrt: &'a NodeResourceTopology, name: &str) -> Option<AttributeText<'a>> {
     let text = attribute::get(&nrt.attributes, name)?;
-    Some(At { path: format!("attributes.{name}"), text })
+    Some(AttributeText { path: format!("attributes.{name}"), text })
 }
 
-fn of_zone<'a>(i: usize, zone: &'a nrt::Zone, name: &str) -> Option<At<'a>> {
+fn of_zone<'a>(i: usize, zone: &'a nrt::Zone, name: &str) -> Option<AttributeText<'a>> {
     let text = attribute::get(&zone.attributes, name)?;
-    Some(At { path: format!("zones[{i}].attributes.{name}"), text })
+    Some(AttributeText { path: format!("zones[{i}].attributes.{name}"), text })
 }
 
 fn node_zones(nrt: &NodeResourceTopology) -> impl Iterator<Item = (usize, &nrt::Zone)> {
     nrt.zones.iter().enumerate().filter(|(_, zone)| zone.kind == nrt::ZONE_TYPE_NODE)
 }
 
-impl At<'_> {
+impl AttributeText<'_> {
     fn wrong(&self, allowed: &'static str) -> ConvertError {
         Problem::unknown(self.text, allowed).at(self.path.clone())
     }
@@ -106,7 +103,7 @@ impl At<'_> {
 }
 
 /// `name=true,other=false`.
-fn switches(at: Option<At<'_>>) -> Result<Vec<(&str, bool)>, ConvertError> {
+fn switches(at: Option<AttributeText<'_>>) -> Result<Vec<(&str, bool)>, ConvertError> {
     let Some(at) = at else { return Ok(Vec::new()) };
     let pair = |pair| -> Option<_> {
         let (name, value) = str::split_once(pair, '=')?;
@@ -118,7 +115,7 @@ fn switches(at: Option<At<'_>>) -> Result<Vec<(&str, bool)>, ConvertError> {
 }
 
 /// `name@zones:allocatable:available`, joined by `;`.
-fn device_groups(at: Option<At<'_>>) -> Result<Vec<ReportedDevices>, ConvertError> {
+fn device_groups(at: Option<AttributeText<'_>>) -> Result<Vec<ReportedDeviceGroup>, ConvertError> {
     let Some(at) = at else { return Ok(Vec::new()) };
     let group = |text: &str| {
         let (resource, rest) = text.split_once('@')?;
@@ -127,7 +124,7 @@ fn device_groups(at: Option<At<'_>>) -> Result<Vec<ReportedDevices>, ConvertErro
         let mut count = || parts.next()?.parse().ok();
         let (allocatable, available) = (count()?, count()?);
         let known = available <= allocatable && parts.next().is_none();
-        known.then_some(ReportedDevices {
+        known.then_some(ReportedDeviceGroup {
             resource: ResourceName::new(resource).ok()?,
             zones,
             allocatable,
@@ -139,7 +136,7 @@ fn device_groups(at: Option<At<'_>>) -> Result<Vec<ReportedDevices>, ConvertErro
 }
 
 /// All CPUs. Cost: CPUs x log CPUs.
-fn cpus(nrt: &NodeResourceTopology, siblings: &At<'_>) -> Result<Vec<Cpu>, ConvertError> {
+fn cpus(nrt: &NodeResourceTopology, siblings: &AttributeText<'_>) -> Result<Vec<Cpu>, ConvertError> {
     let cores =
         siblings::decode(siblings.text).map_err(|error| Problem::from(error).at(siblings.path.clone()))?;
     let cores: BTreeMap<u32, u32> = cores
@@ -162,7 +159,7 @@ fn cpus(nrt: &NodeResourceTopology, siblings: &At<'_>) -> Result<Vec<Cpu>, Conve
         }
         if let Some(at) = of_zone(i, zone, keys::ZONE_ATTRIBUTE_CACHES) {
             for list in at.text.split(';') {
-                caches.push(At { path: at.path.clone(), text: list }.cpus()?);
+                caches.push(AttributeText { path: at.path.clone(), text: list }.cpus()?);
             }
         }
     }
@@ -176,7 +173,7 @@ fn cpus(nrt: &NodeResourceTopology, siblings: &At<'_>) -> Result<Vec<Cpu>, Conve
 }
 
 /// `0`, or `0:0-7;1:8-15`.
-fn sockets(at: Option<At<'_>>, cpus: &CpuSet) -> Result<Vec<(u32, CpuSet)>, ConvertError> {
+fn sockets(at: Option<AttributeText<'_>>, cpus: &CpuSet) -> Result<Vec<(u32, CpuSet)>, ConvertError> {
     let Some(at) = at else { return Ok(Vec::new()) };
     if let Ok(socket) = at.text.parse() {
         return Ok(vec![(socket, cpus.clone())]);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use node::kubelet::state::holdings::{Block, Holding, Holdings};
+use node::kubelet::state::assignments::{Assignment, Assignments, Block};
 use sim::admit::verdict::{ContainerVerdict, DevicesVerdict, MemoryVerdict, PodVerdict};
 
 /// The holdings of a pod: of its containers in the given order, and of the whole.
@@ -18,11 +18,11 @@ pub(super) fn holdings(
     uid: &str,
     containers: &[String],
 ) -> anyhow::Result<(Vec<ContainerVerdict>, PodVerdict)> {
-    let mut held = Holdings::read(root)?;
+    let mut held = Assignments::read(root)?;
     let mut take =
         |container: &str| held.containers.remove(&(uid.to_owned(), container.to_owned())).unwrap_or_default();
     let containers = containers.iter().map(|name| {
-        let Holding { cpus, memory, devices } = take(name);
+        let Assignment { cpus, memory, devices } = take(name);
         let mut by_resource = BTreeMap::<String, Vec<String>>::new();
         for (resource, id) in devices.into_keys() {
             by_resource.entry(resource.to_string()).or_default().push(id);
@@ -36,7 +36,7 @@ pub(super) fn holdings(
         }
     });
     let containers = containers.collect();
-    let Holding { cpus, memory, .. } = take("");
+    let Assignment { cpus, memory, .. } = take("");
     Ok((containers, PodVerdict { cpus: cpus.to_string(), memory: blocks(memory) }))
 }
 

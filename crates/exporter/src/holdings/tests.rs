@@ -1,4 +1,4 @@
-use node::kubelet::state::holdings::Block;
+use node::kubelet::state::assignments::{Assignment, Assignments, Block};
 use node::podresources::MemoryBlock;
 use node::sysfs;
 
@@ -56,7 +56,7 @@ fn listed(name: &str, cpus: &str, memory: &[&[u32]], held: &[(&str, &str, &[u32]
 
 /// What is written of the only container.
 fn entry(memory_manager: Manager, pod: PodResources) -> String {
-    let described = describe(&machine(), &allocatable(), memory_manager, None, &[pod]);
+    let described = holding_attributes(&machine(), &allocatable(), memory_manager, None, &[pod]);
     let text = described.containers.encode();
     text.split(' ').nth(3).and_then(|entry| entry.split_once('=')).map_or("-", |(_, held)| held).to_owned()
 }
@@ -87,19 +87,18 @@ fn what_goes_without_saying_is_not_written() {
 #[test]
 fn free_cpus_are_neither_reserved_nor_held() {
     let pods = [listed("a", "1-3", &[], &[]), listed("b", "8-15", &[], &[])];
-    let described = describe(&machine(), &allocatable(), Manager::Off, None, &pods);
+    let described = holding_attributes(&machine(), &allocatable(), Manager::Off, None, &pods);
     assert_eq!(described.free_cpus, BTreeMap::from([(ZoneId(0), set("4-7")), (ZoneId(4), set(""))]));
-    let nothing = describe(&machine(), &Allocatable::default(), Manager::Off, None, &[]);
+    let nothing = holding_attributes(&machine(), &Allocatable::default(), Manager::Off, None, &[]);
     assert_eq!(nothing.free_cpus, BTreeMap::new(), "no CPU is ever handed out");
 }
 
 #[test]
 fn checkpoints_count_what_podresources_leaves_out() {
     let block = |zones: &[u32]| Block { resource: ResourceName::MEMORY, zones: mask(zones), bytes: 1 };
-    let held =
-        |cpus, memory: Vec<Block>| checkpoint::Holding { cpus: set(cpus), memory, ..Default::default() };
+    let held = |cpus, memory: Vec<Block>| Assignment { cpus: set(cpus), memory, ..Default::default() };
     let container = |uid: &str, name: &str| (uid.to_owned(), name.to_owned());
-    let checkpoints = checkpoint::Holdings {
+    let checkpoints = Assignments {
         shared_cpus: set("0,6-15"),
         containers: BTreeMap::from([
             (container("u", "init"), held("2-5", vec![])),
@@ -108,7 +107,8 @@ fn checkpoints_count_what_podresources_leaves_out() {
     };
     let pods = [listed("p", "1", &[&[0, 4]], &[])];
     assert!(agree(&checkpoints, &pods));
-    let described = describe(&machine(), &allocatable(), Manager::Static, Some(&checkpoints), &pods);
+    let described =
+        holding_attributes(&machine(), &allocatable(), Manager::Static, Some(&checkpoints), &pods);
     assert_eq!(described.free_cpus[&ZoneId(0)], set("6-7"), "without those of the finished init container");
     let both = mask(&[0, 4]);
     assert_eq!(described.memory_groups, BTreeMap::from([(ZoneId(0), both), (ZoneId(4), both)]));
@@ -116,12 +116,12 @@ fn checkpoints_count_what_podresources_leaves_out() {
     let wanted = Holding { cpus: set("2-5"), memory: Some(ZoneMask::EMPTY), devices: vec![] };
     assert_eq!(described.containers.of(init), Some(&wanted), "its memory is given back");
     assert!(described.containers.are_of([init, ContainerHash::of_uid("u", "main")]));
-    assert_eq!(described.containers.key(), Key::Uid);
+    assert_eq!(described.containers.key(), HashKey::Uid);
 }
 
 #[test]
 fn checkpoints_of_another_moment_are_told() {
-    let none = checkpoint::Holdings::default();
+    let none = Assignments::default();
     assert!(agree(&none, &[listed("p", "", &[&[0]], &[])]));
     assert!(!agree(&none, &[listed("p", "2", &[], &[])]));
 }

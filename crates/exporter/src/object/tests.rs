@@ -313,12 +313,12 @@ fn a_namespace_can_own_it_and_there_is_one_owner() {
 fn ended_containers_are_forgotten_with_the_next_change() {
     use topology::cpuset::CpuSet;
     use topology::placement::ContainerHash;
-    use topology::placement::holdings::{Holding, Holdings, Key};
+    use topology::placement::holdings::{HashKey, Holding, Holdings};
     let with = |available, held: &[(u64, &str)], free: &str| {
         let holding = |cpus| Holding { cpus: CpuSet::parse(cpus).unwrap(), ..Holding::default() };
         let held = held.iter().map(|(hash, cpus)| (ContainerHash(*hash), holding(cpus))).collect();
         let mut content = content(available);
-        content.attributes.push(attribute("containerHoldings", &Holdings::new(Key::Uid, held).encode()));
+        content.attributes.push(attribute("containerHoldings", &Holdings::new(HashKey::Uid, held).encode()));
         content.zones[0].attributes.push(attribute("freeCPUs", free));
         content
     };

@@ -420,7 +420,7 @@ fn only_what_has_a_place_is_exclusive() {
 /// 128 CPUs in two zones, 110 pods with a CPU each, all at their own ids: what is said by ids stays small.
 #[test]
 fn ids_of_a_full_node_take_at_most_a_kilobyte_and_a_half() {
-    use node::kubelet::state::holdings::Holding;
+    use node::kubelet::state::assignments::{Assignment, Assignments};
     let zone = |id: u32| sysfs::Zone {
         id: ZoneId(id),
         cpus: set(["0-31,64-95", "32-63,96-127"][id as usize]),
@@ -436,10 +436,13 @@ fn ids_of_a_full_node_take_at_most_a_kilobyte_and_a_half() {
     let cpus: Vec<u32> = allocatable.cpus.iter().take(110).collect();
     let held = |(pod, cpu): (usize, &u32)| {
         let uid = format!("00000000-0000-4000-8000-{pod:012}");
-        ((uid, "main".to_owned()), Holding { cpus: CpuSet::from_ids([*cpu]).unwrap(), ..Holding::default() })
+        (
+            (uid, "main".to_owned()),
+            Assignment { cpus: CpuSet::from_ids([*cpu]).unwrap(), ..Assignment::default() },
+        )
     };
     let containers = cpus.iter().enumerate().map(held).collect();
-    let checkpoints = node::kubelet::state::holdings::Holdings { shared_cpus: CpuSet::new(), containers };
+    let checkpoints = Assignments { shared_cpus: CpuSet::new(), containers };
     let kubelet = known(RULES);
     let snapshot = snapshot(&machine, &layout, &kubelet, &allocatable);
     let snapshot = NodeSnapshot { sockets: &sockets, checkpoints: Some(&checkpoints), ..snapshot };

@@ -5,7 +5,7 @@ use kube::api::DeleteParams;
 use testkit::machine::Machine;
 use topology::cpuset::CpuSet;
 use topology::placement::ContainerHash;
-use topology::placement::holdings::{Holdings, Key};
+use topology::placement::holdings::{HashKey, Holdings};
 
 use super::*;
 
@@ -58,7 +58,7 @@ async fn ids_are_those_of_the_kubelet() {
     let held = holdings(&nrt);
     let by_uid = |container: &str| ContainerHash::of_uid(&uid, container);
     let cpus = |held: &Holdings, hash| held.of(hash).map(|held| held.cpus.clone()).unwrap_or_default();
-    assert_eq!(held.key(), Key::Uid);
+    assert_eq!(held.key(), HashKey::Uid);
     assert_eq!((cpus(&held, by_uid("init")), cpus(&held, by_uid(&app))), (of_init.clone(), of_app.clone()));
     assert!(held.are_of([by_uid("init"), by_uid(&app)]));
     let all = CpuSet::parse("1-15").unwrap();
@@ -74,7 +74,7 @@ async fn ids_are_those_of_the_kubelet() {
     narrow.retain(|flag| !flag.starts_with("--kubelet-state-dir"));
     narrow.push("--kubelet-state-dir=".to_owned());
     let _exporter = Exporter::start(&narrow);
-    let by_name = |held: &Holdings| held.key() == Key::Name;
+    let by_name = |held: &Holdings| held.key() == HashKey::Name;
     let nrt = until("an object by name", async || {
         raw(&client).get("node-0").await.ok().map(valid).filter(|nrt| by_name(&holdings(nrt)))
     });

@@ -9,15 +9,13 @@ use std::collections::BTreeMap;
 
 use topology::kubelet::machine::Machine;
 use topology::kubelet::profile::{
-    CpuManager, CpuOptions, KubeletProfile, MaxNumaNodes, MemoryManager, Minor, Refusal, ReservedCpus, Stage,
+    CpuManager, CpuOptions, KubeletProfile, MaxNumaNodes, MemoryManager, Minor, POD_LEVEL_MANAGERS, Refusal,
+    ReservedCpus, Stage,
 };
 use topology::policy::{CpuOption, MAX_ALLOWABLE_NUMA_NODES, Manager, PREFER_CLOSEST_NUMA_NODES, Policy};
 use topology::resource::{ResourceKind, ResourceName};
 
 use super::config::{self, Configuration};
-
-/// The feature gate of resource managers for whole pods.
-const POD_LEVEL_MANAGERS: &str = "PodLevelResourceManagers";
 
 /// The profile of a kubelet with this configuration on this machine.
 ///

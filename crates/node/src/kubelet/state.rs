@@ -1,10 +1,10 @@
 //! The checkpoints of the kubelet's managers, for people who compare them with the kubelet's answers, and for readers
-//! of what containers hold ([`holdings`]).
+//! of what containers hold ([`assignments`]).
 //!
 //! In: the kubelet's root directory. Out: the fields that are known here, as JSON. Never: another field, or a decision:
 //! the checkpoints say what was handed out last, and not what has been released since.
 
-pub mod holdings;
+pub mod assignments;
 
 use std::path::{Path, PathBuf};
 
@@ -131,18 +131,18 @@ impl Checkpoint {
 }
 
 /// Reads a checkpoint; `None` if there is none.
-fn read<T>(path: &Path, parse: impl FnOnce(&Field) -> Result<T, Wrong>) -> Result<Option<T>, Error> {
+fn read<T>(path: &Path, parse: impl FnOnce(&Field) -> Result<T, FieldError>) -> Result<Option<T>, Error> {
     let Some(text) = file::read_if_there(path)? else { return Ok(None) };
     let failed = |reason: String| Error::Content { path: path.to_owned(), reason };
     let value: Value = serde_json::from_str(&text)
         .map_err(|error| failed(format!("not JSON: line {} column {}", error.line(), error.column())))?;
-    parse(&Field::root(&value)).map(Some).map_err(|wrong| failed(wrong.0))
+    parse(&Field::root(&value)).map(Some).map_err(|error| failed(error.0))
 }
 
 /// The words for a field that makes no sense.
-struct Wrong(String);
+struct FieldError(String);
 
-impl From<Mismatch> for Wrong {
+impl From<Mismatch> for FieldError {
     fn from(mismatch: Mismatch) -> Self {
         Self(mismatch.to_string())
     }

@@ -6,7 +6,7 @@ use node::kubelet::Configuration;
 use node::kubelet::machine::{MachineInfo, of_sysfs};
 use node::kubelet::profile::profile;
 use node::kubelet::state::Checkpoint;
-use node::kubelet::state::holdings::Holdings as Holders;
+use node::kubelet::state::assignments::Assignments;
 use node::sysfs::Sysfs;
 use runtime::yaml::{self, Mode};
 use topology::cpuset::CpuSet;
@@ -217,12 +217,7 @@ pub(super) const TARGETS: &[Target] = &[
     Target {
         name: "kubelet_internal_checkpoint",
         seeds: &[DEVICE_STATE],
-        read: |text| {
-            let folder = tempfile::tempdir().unwrap();
-            std::fs::create_dir(folder.path().join("device-plugins")).unwrap();
-            std::fs::write(folder.path().join("device-plugins/kubelet_internal_checkpoint"), text).unwrap();
-            Holders::read(folder.path()).is_ok()
-        },
+        read: |text| checkpoint(Checkpoint::Devices, text),
     },
     Target { name: "cpu_manager_state", seeds: &[CPU_STATE], read: |text| checkpoint(Checkpoint::Cpu, text) },
     Target {
@@ -307,8 +302,10 @@ fn session(text: &str) -> bool {
 
 fn checkpoint(checkpoint: Checkpoint, text: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join(checkpoint.file_name()), text).unwrap();
-    let (recorded, held) = (checkpoint.recording(folder.path()), Holders::read(folder.path()));
+    let file = folder.path().join(checkpoint.file_name());
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(file, text).unwrap();
+    let (recorded, held) = (checkpoint.recording(folder.path()), Assignments::read(folder.path()));
     recorded.is_ok() && held.is_ok()
 }
 

@@ -16,7 +16,7 @@ use topology::kubelet::memory_manager::Block;
 use topology::kubelet::profile::{
     CpuManager, CpuOptions, KubeletProfile, MaxNumaNodes, MemoryManager, ReservedCpus,
 };
-use topology::kubelet::report::{KubeletReport, ReportedDevices};
+use topology::kubelet::report::{KubeletReport, ReportedDeviceGroup};
 use topology::kubelet::{ContainerAllocation, Kubelet, NodeState};
 use topology::policy::Manager;
 use topology::resource::{ResourceKind, ResourceName};
@@ -188,7 +188,7 @@ fn profile(
 }
 
 /// What plugins list: devices of one zone each, but for those that a report names with several.
-fn devices(topology: &NodeTopology, groups: &[ReportedDevices]) -> BTreeMap<ResourceName, Resource> {
+fn devices(topology: &NodeTopology, groups: &[ReportedDeviceGroup]) -> BTreeMap<ResourceName, Resource> {
     let mut resources = BTreeMap::<ResourceName, Resource>::new();
     let mut list = |name, zones: ZoneMask, count: i64| {
         let listed = resources
@@ -215,10 +215,10 @@ fn device_resources(zone: &Zone) -> impl Iterator<Item = &ZoneResource> {
 
 /// Devices of a zone that are close to other zones too.
 fn in_groups(
-    groups: &[ReportedDevices],
+    groups: &[ReportedDeviceGroup],
     zone: &Zone,
     resource: &ZoneResource,
-    count: impl Fn(&ReportedDevices) -> u32,
+    count: impl Fn(&ReportedDeviceGroup) -> u32,
 ) -> i64 {
     let here =
         groups.iter().filter(|group| group.resource == resource.name && group.zones.contains(zone.id.0));
@@ -229,7 +229,7 @@ fn in_groups(
 /// what.
 fn residents(
     topology: &NodeTopology,
-    device_groups: &[ReportedDevices],
+    device_groups: &[ReportedDeviceGroup],
     memory_groups: &[ZoneMask],
 ) -> ContainerAllocation {
     let mut held = ContainerAllocation { name: RESIDENTS.into(), ..ContainerAllocation::default() };
@@ -239,7 +239,7 @@ fn residents(
             held.devices.entry(name).or_default().extend(ids);
         }
     };
-    let gone = |group: &ReportedDevices| group.allocatable.saturating_sub(group.available);
+    let gone = |group: &ReportedDeviceGroup| group.allocatable.saturating_sub(group.available);
     for zone in &topology.zones {
         for resource in device_resources(zone) {
             let alone = taken(resource) - in_groups(device_groups, zone, resource, gone);

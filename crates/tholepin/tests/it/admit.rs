@@ -15,7 +15,7 @@ use testkit::load;
 use testkit::machine::Machine;
 use topology::policy::Policy;
 
-use super::{Installed, run_async};
+use super::{Installed, exporter_flags, run_async};
 
 /// Far above what a kubelet takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,14 +50,7 @@ async fn kubelets_do_what_their_reports_say() {
     let kubelet = node.kubelet();
     let installed = Installed::under("tholepin");
     let folder = installed.program.parent().unwrap();
-    let flags = format!(
-        "--hostname={} --podresources-socket=unix://{} --sysfs={} --kubelet-config-file={} --kubelet-state-dir={}",
-        node.name(),
-        node.podresources_socket().display(),
-        kubelet.machine().sys().display(),
-        kubelet.config_file().display(),
-        kubelet.root_dir().display(),
-    );
+    let flags = exporter_flags(node);
     let (mut admitted, mut rejected) = (0, 0);
     for (at, (cpus, init)) in PODS.into_iter().enumerate() {
         let name = format!("p{at}");

@@ -13,7 +13,7 @@ use testkit::kubelet::KubeletOptions;
 use testkit::load;
 use testkit::machine::Machine;
 
-use super::{Installed, run_async, told};
+use super::{Installed, exporter_flags, run_async, told};
 
 /// Far above what a kubelet takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,15 +34,7 @@ async fn the_exporter_prints_the_object_of_the_node_elsewhere() {
 
     let installed = Installed::under("tholepin");
     let folder = installed.program.parent().unwrap();
-    let kubelet = node.kubelet();
-    let flags = format!(
-        "--hostname={} --podresources-socket=unix://{} --sysfs={} --kubelet-config-file={} --kubelet-state-dir={}",
-        node.name(),
-        node.podresources_socket().display(),
-        kubelet.machine().sys().display(),
-        kubelet.config_file().display(),
-        kubelet.root_dir().display(),
-    );
+    let flags = exporter_flags(node);
     let run = async |words: &str| run_async(&installed.program, words, &[]).await;
     let (code, there, stderr) = run(&format!("exporter --oneshot --dry-run {flags}")).await;
     assert_eq!(code, 0, "{stderr}");

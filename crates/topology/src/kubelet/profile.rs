@@ -109,6 +109,9 @@ pub enum CpuManager {
     },
 }
 
+/// The feature gate of [`KubeletProfile::pod_level_managers`].
+pub const POD_LEVEL_MANAGERS: &str = "PodLevelResourceManagers";
+
 /// CPUs that the kubelet keeps for the system.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReservedCpus {

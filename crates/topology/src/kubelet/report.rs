@@ -31,14 +31,14 @@ pub struct KubeletReport {
     /// Sets of zones whose memory is handed out together.
     pub memory_groups: Vec<ZoneMask>,
     /// Devices that are close to several zones.
-    pub device_groups: Vec<ReportedDevices>,
+    pub device_groups: Vec<ReportedDeviceGroup>,
     /// What containers hold. Those of ended pods may be among them.
     pub holdings: Holdings,
 }
 
 /// Devices of one resource that are close to the same zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReportedDevices {
+pub struct ReportedDeviceGroup {
     /// The resource.
     pub resource: ResourceName,
     /// The zones.

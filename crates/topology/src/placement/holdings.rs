@@ -21,11 +21,11 @@
 //! ```
 //! use topology::cpuset::CpuSet;
 //! use topology::placement::ContainerHash;
-//! use topology::placement::holdings::{Holding, Holdings, Key};
+//! use topology::placement::holdings::{Holding, Holdings, HashKey};
 //!
 //! let container = ContainerHash::of_uid("8f3c1f0a", "main");
 //! let holding = Holding { cpus: CpuSet::parse("4-7")?, ..Holding::default() };
-//! let holdings = Holdings::new(Key::Uid, vec![(container, holding.clone())]);
+//! let holdings = Holdings::new(HashKey::Uid, vec![(container, holding.clone())]);
 //! let read = Holdings::decode(&holdings.encode())?;
 //! assert_eq!(read, holdings);
 //! assert_eq!(read.of(container), Some(&holding));
@@ -34,10 +34,9 @@
 
 use std::fmt::Write as _;
 
-use xxhash_rust::xxh64::Xxh64;
-
 use super::{ContainerHash, shorten};
 use crate::cpuset::CpuSet;
+use crate::fingerprint::digest;
 use crate::kubelet::hint::ZoneMask;
 use crate::resource::ResourceName;
 
@@ -52,7 +51,7 @@ const WIDTH: usize = 5;
 
 /// Of which names hashes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Key {
+pub enum HashKey {
     /// A pod's UID and a container's name; an empty name stands for the pod as a whole, under pod-level managers.
     Uid,
     /// A pod's namespace and name, and a container's name.
@@ -67,12 +66,12 @@ pub struct Holding {
     /// The zones of its memory; `None`: those of its CPUs, or no memory is pinned on this node.
     pub memory: Option<ZoneMask>,
     /// Devices by resource and zones, ascending; empty: all are close to the one zone of its CPUs.
-    pub devices: Vec<HeldDevices>,
+    pub devices: Vec<HeldDeviceGroup>,
 }
 
 /// Devices of one resource that are close to the same zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HeldDevices {
+pub struct HeldDeviceGroup {
     /// The resource.
     pub resource: ResourceName,
     /// The zones that the devices are close to.
@@ -84,7 +83,7 @@ pub struct HeldDevices {
 /// What the containers of a node hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holdings {
-    key: Key,
+    key: HashKey,
     fingerprint: u64,
     /// By the lowest 30 bits of the hash, ascending. Two containers may share them.
     containers: Vec<(u32, Holding)>,
@@ -107,7 +106,7 @@ pub enum HoldingsError {
     Order(String),
 }
 
-impl Key {
+impl HashKey {
     /// The word in the text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -125,7 +124,7 @@ impl Key {
 impl Holdings {
     /// The holdings of these containers, in any order.
     #[must_use]
-    pub fn new(key: Key, containers: Vec<(ContainerHash, Holding)>) -> Self {
+    pub fn new(key: HashKey, containers: Vec<(ContainerHash, Holding)>) -> Self {
         let fingerprint = fingerprint(containers.iter().map(|(hash, _)| *hash));
         let mut containers: Vec<_> =
             containers.into_iter().map(|(hash, holding)| (short(hash), holding)).collect();
@@ -135,7 +134,7 @@ impl Holdings {
 
     /// Of which names the hashes are.
     #[must_use]
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> HashKey {
         self.key
     }
 
@@ -214,7 +213,7 @@ impl Holdings {
         if parts.next() != Some(VERSION) {
             return Err(head());
         }
-        let key = parts.next().and_then(Key::parse).ok_or_else(head)?;
+        let key = parts.next().and_then(HashKey::parse).ok_or_else(head)?;
         let fingerprint = parts.next().and_then(|hex| u64::from_str_radix(hex, 16).ok()).ok_or_else(head)?;
         let containers = parts.map(|entry| parse(entry).ok_or_else(|| HoldingsError::Entry(shorten(entry))));
         let holdings = Self { key, fingerprint, containers: containers.collect::<Result<_, _>>()? };
@@ -235,7 +234,7 @@ impl Holding {
         if let Some(zones) = self.memory {
             let _ = write!(text, "@{zones}");
         }
-        for HeldDevices { resource, zones, count } in &self.devices {
+        for HeldDeviceGroup { resource, zones, count } in &self.devices {
             let _ = write!(text, "+{resource}@{zones}*{count}");
         }
         text
@@ -257,11 +256,9 @@ fn digit(hash: u32, place: usize) -> char {
 }
 
 fn fingerprint(containers: impl IntoIterator<Item = ContainerHash>) -> u64 {
-    let mut hashes: Vec<_> = containers.into_iter().collect();
+    let mut hashes: Vec<_> = containers.into_iter().map(|container| container.0).collect();
     hashes.sort_unstable();
-    let mut digest = Xxh64::new(0);
-    hashes.iter().for_each(|hash| digest.update(&hash.0.to_le_bytes()));
-    digest.digest()
+    digest(hashes)
 }
 
 fn parse(entry: &str) -> Option<(u32, Holding)> {
@@ -281,7 +278,7 @@ fn parse(entry: &str) -> Option<(u32, Holding)> {
         let (resource, rest) = part.split_once('@')?;
         let (near, count) = rest.split_once('*')?;
         let count = count.parse().ok().filter(|count| *count > 0)?;
-        Some(HeldDevices {
+        Some(HeldDeviceGroup {
             resource: ResourceName::new(resource).ok()?,
             zones: ZoneMask::parse(near)?,
             count,
@@ -305,8 +302,8 @@ mod tests {
         ids.iter().copied().collect()
     }
 
-    fn held(name: &str, ids: &[u32], count: u32) -> HeldDevices {
-        HeldDevices { resource: ResourceName::new(name).unwrap(), zones: mask(ids), count }
+    fn held(name: &str, ids: &[u32], count: u32) -> HeldDeviceGroup {
+        HeldDeviceGroup { resource: ResourceName::new(name).unwrap(), zones: mask(ids), count }
     }
 
     #[test]
@@ -320,10 +317,10 @@ mod tests {
             Holding { devices: vec![held(nic, &[], 1), held(nic, &[0, 3], 4)], ..Holding::default() };
         for (key, containers, text) in [
             // XXH64 of no bytes, as its specification has it.
-            (Key::Uid, vec![], "v1 uid ef46db3751d8e999"),
-            (Key::Name, vec![(5, usual.clone())], "v1 name 89be0b2dd5c2593d AAAAF=4-7"),
+            (HashKey::Uid, vec![], "v1 uid ef46db3751d8e999"),
+            (HashKey::Name, vec![(5, usual.clone())], "v1 name 89be0b2dd5c2593d AAAAF=4-7"),
             (
-                Key::Uid,
+                HashKey::Uid,
                 vec![(u64::MAX, spread), (64, released), (0, only_devices)],
                 "v1 uid c171fb0ee767422c AAAAA=+vendor.com/nic@*1+vendor.com/nic@0,3*4 AAABA=2@ \
                  _____=8@0,1+vendor.com/nic@1*2",
@@ -376,17 +373,17 @@ mod tests {
         let holding = |cpus| Holding { cpus: set(cpus), ..Holding::default() };
         let twins = [ContainerHash(7), ContainerHash(7 + (1 << 40))];
         let all = vec![(twins[0], holding("1")), (twins[1], holding("2")), (ContainerHash(8), holding("3"))];
-        let holdings = Holdings::decode(&Holdings::new(Key::Uid, all).encode()).unwrap();
+        let holdings = Holdings::decode(&Holdings::new(HashKey::Uid, all).encode()).unwrap();
         assert_eq!(twins.map(|twin| holdings.of(twin)), [None, None]);
         assert_eq!(holdings.of(ContainerHash(8)), Some(&holding("3")));
         assert_eq!(holdings.of(ContainerHash(9)), None);
         assert!(holdings.are_of([ContainerHash(8), twins[1], twins[0]]));
         assert!(!holdings.are_of([ContainerHash(8), twins[0], twins[0]]), "the whole hash counts");
         let fewer = vec![(twins[1], holding("2")), (ContainerHash(8), holding("3"))];
-        assert!(holdings.contains(&Holdings::new(Key::Uid, fewer.clone())));
-        assert!(!holdings.contains(&Holdings::new(Key::Name, fewer)));
-        assert!(!holdings.contains(&Holdings::new(Key::Uid, vec![(twins[1], holding("3"))])));
-        assert!(!Holdings::new(Key::Uid, vec![]).contains(&holdings));
+        assert!(holdings.contains(&Holdings::new(HashKey::Uid, fewer.clone())));
+        assert!(!holdings.contains(&Holdings::new(HashKey::Name, fewer)));
+        assert!(!holdings.contains(&Holdings::new(HashKey::Uid, vec![(twins[1], holding("3"))])));
+        assert!(!Holdings::new(HashKey::Uid, vec![]).contains(&holdings));
     }
 
     /// 128 CPUs, four of them reserved, 110 pods with a CPU each: no list of holdings is longer on such a node.
@@ -396,7 +393,7 @@ mod tests {
             let hash = ContainerHash::of_uid(&format!("00000000-0000-4000-8000-{pod:012}"), "main");
             (hash, Holding { cpus: CpuSet::from_ids([pod + 18]).unwrap(), ..Holding::default() })
         };
-        let text = Holdings::new(Key::Uid, (0..110).map(one).collect()).encode();
+        let text = Holdings::new(HashKey::Uid, (0..110).map(one).collect()).encode();
         assert!(text.len() <= 1_150, "{} bytes", text.len());
     }
 
@@ -410,7 +407,11 @@ mod tests {
             let mask = |ids: std::collections::BTreeSet<u32>| ids.into_iter().collect::<ZoneMask>();
             let mut devices: Vec<_> = devices
                 .into_iter()
-                .map(|((name, ids), count)| HeldDevices { resource: names[name], zones: mask(ids), count })
+                .map(|((name, ids), count)| HeldDeviceGroup {
+                    resource: names[name],
+                    zones: mask(ids),
+                    count,
+                })
                 .collect();
             devices.sort_unstable();
             Holding { cpus: CpuSet::from_ids(cpus).unwrap(), memory: memory.map(mask), devices }
@@ -424,7 +425,7 @@ mod tests {
             by_uid in any::<bool>(),
         ) {
             let containers = containers.into_iter().map(|(hash, held)| (ContainerHash(hash), held)).collect();
-            let holdings = Holdings::new(if by_uid { Key::Uid } else { Key::Name }, containers);
+            let holdings = Holdings::new(if by_uid { HashKey::Uid } else { HashKey::Name }, containers);
             prop_assert_eq!(Holdings::decode(&holdings.encode()), Ok(holdings));
         }
 

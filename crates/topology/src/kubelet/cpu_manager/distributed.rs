@@ -151,7 +151,7 @@ impl Search<'_> {
         let combination = arena.read(slice);
         let rated = match self.rate(&combination) {
             Ok(rated) => rated,
-            Err(GoesRound) => {
+            Err(Endless) => {
                 self.is_endless = true;
                 return false;
             }
@@ -170,7 +170,7 @@ impl Search<'_> {
 
     /// How balanced the zones are after this combination gives its CPUs, and which zones give the remainder. `None`:
     /// the combination cannot give them.
-    fn rate(&self, combination: &[usize]) -> Result<Option<Rated>, GoesRound> {
+    fn rate(&self, combination: &[usize]) -> Result<Option<Rating>, Endless> {
         let Ask { count, group, .. } = self.ask;
         let free = |zone: &usize| self.zones[*zone].free;
         if combination.iter().map(free).sum::<usize>() < count
@@ -201,12 +201,12 @@ impl Search<'_> {
                         of_size = Some(slice);
                     }
                     Ok(_) => {}
-                    Err(GoesRound) => goes_round = true,
+                    Err(Endless) => goes_round = true,
                 }
                 !goes_round
             });
             if goes_round {
-                return Err(GoesRound);
+                return Err(Endless);
             }
             if let Some(slice) = of_size {
                 subsets.translate(&givers);
@@ -223,10 +223,10 @@ impl Search<'_> {
 }
 
 /// The kubelet looks for a whole group in zones that have none, without an end.
-struct GoesRound;
+struct Endless;
 
 /// How balanced zones are, and which give the remainder.
-type Rated = (f64, Option<(Combinations, Slice)>);
+type Rating = (f64, Option<(Combinations, Slice)>);
 
 /// The balance after `subset` has given the remainder, group by group; `None` if it has not so many CPUs.
 fn balance_after(
@@ -234,7 +234,7 @@ fn balance_after(
     subset: &[usize],
     remainder: usize,
     group: usize,
-) -> Result<Option<f64>, GoesRound> {
+) -> Result<Option<f64>, Endless> {
     if subset.iter().map(|zone| free[*zone]).sum::<usize>() < remainder {
         return Ok(None);
     }
@@ -248,7 +248,7 @@ fn balance_after(
             }
         }
         if left == before {
-            return Err(GoesRound);
+            return Err(Endless);
         }
     }
     Ok(Some(deviation(&after)))

@@ -16,22 +16,22 @@ use topology::cpuset::CpuSet;
 use topology::kubelet::hint::{MAX_ZONE_ID, ZoneMask};
 use topology::resource::ResourceName;
 
-use super::{Checkpoint, Error, Wrong, read};
+use super::{Checkpoint, Error, FieldError, read};
 use crate::json::{Field, Mismatch};
 
 /// What containers hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holdings {
+pub struct Assignments {
     /// CPUs that no container holds, reserved ones included unless reservation is strict; empty without the CPU
     /// manager's policy `static`.
     pub shared_cpus: CpuSet,
     /// By pod UID and container. An empty name stands for the pod as a whole, under pod-level managers.
-    pub containers: BTreeMap<(String, String), Holding>,
+    pub containers: BTreeMap<(String, String), Assignment>,
 }
 
 /// What one container holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holding {
+pub struct Assignment {
     /// Exclusive CPUs.
     pub cpus: CpuSet,
     /// Memory, in the order of the checkpoint.
@@ -51,58 +51,64 @@ pub struct Block {
     pub bytes: u64,
 }
 
-impl Holdings {
+impl Assignments {
     /// Reads the checkpoints. A manager that has written none has handed out nothing.
     ///
     /// # Errors
     /// When a checkpoint cannot be read, or a field of it makes no sense.
     pub fn read(root: &Path) -> Result<Self, Error> {
-        let mut holdings = Self::default();
-        read(&root.join(Checkpoint::Cpu.file_name()), |checkpoint| holdings.add_cpus(checkpoint))?;
-        read(&root.join(Checkpoint::Memory.file_name()), |checkpoint| holdings.add_memory(checkpoint))?;
-        read(&root.join(Checkpoint::Devices.file_name()), |checkpoint| holdings.add_devices(checkpoint))?;
+        let mut assignments = Self::default();
+        read(&root.join(Checkpoint::Cpu.file_name()), |checkpoint| assignments.add_cpus(checkpoint))?;
+        read(&root.join(Checkpoint::Memory.file_name()), |checkpoint| assignments.add_memory(checkpoint))?;
+        read(&root.join(Checkpoint::Devices.file_name()), |checkpoint| assignments.add_devices(checkpoint))?;
         // The memory manager keeps entries without blocks: of init containers whose memory later ones reuse.
-        holdings.containers.retain(|_, holding| *holding != Holding::default());
-        Ok(holdings)
+        assignments.containers.retain(|_, assignment| *assignment != Assignment::default());
+        Ok(assignments)
     }
 
     /// What a container holds, made if it is new.
-    fn container(&mut self, uid: &str, container: &str) -> &mut Holding {
+    fn container(&mut self, uid: &str, container: &str) -> &mut Assignment {
         self.containers.entry((uid.to_owned(), container.to_owned())).or_default()
     }
 
-    fn add_cpus(&mut self, checkpoint: &Field) -> Result<(), Wrong> {
+    fn add_cpus(&mut self, checkpoint: &Field) -> Result<(), FieldError> {
         if let Some(shared) = checkpoint.field("defaultCpuSet")? {
             self.shared_cpus = cpus(&shared)?;
         }
+        self.add_entries(checkpoint, "cpuSet", |assignment, held| {
+            assignment.cpus = cpus(held)?;
+            Ok(())
+        })
+    }
+
+    fn add_memory(&mut self, checkpoint: &Field) -> Result<(), FieldError> {
+        self.add_entries(checkpoint, "memoryBlocks", |assignment, held| {
+            assignment.memory = blocks(held)?;
+            Ok(())
+        })
+    }
+
+    /// Adds what a checkpoint says of containers, and of pods as a whole in a field of this name.
+    fn add_entries(
+        &mut self,
+        checkpoint: &Field,
+        of_pod: &str,
+        add: impl Fn(&mut Assignment, &Field) -> Result<(), FieldError>,
+    ) -> Result<(), FieldError> {
         for (uid, pod) in pods(checkpoint, "entries")? {
             for (container, held) in pod.fields()? {
-                self.container(uid, container).cpus = cpus(&held)?;
+                add(self.container(uid, container), &held)?;
             }
         }
         for (uid, pod) in pods(checkpoint, "podEntries")? {
-            if let Some(held) = pod.field("cpuSet")? {
-                self.container(uid, "").cpus = cpus(&held)?;
+            if let Some(held) = pod.field(of_pod)? {
+                add(self.container(uid, ""), &held)?;
             }
         }
         Ok(())
     }
 
-    fn add_memory(&mut self, checkpoint: &Field) -> Result<(), Wrong> {
-        for (uid, pod) in pods(checkpoint, "entries")? {
-            for (container, held) in pod.fields()? {
-                self.container(uid, container).memory = blocks(&held)?;
-            }
-        }
-        for (uid, pod) in pods(checkpoint, "podEntries")? {
-            if let Some(held) = pod.field("memoryBlocks")? {
-                self.container(uid, "").memory = blocks(&held)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn add_devices(&mut self, checkpoint: &Field) -> Result<(), Wrong> {
+    fn add_devices(&mut self, checkpoint: &Field) -> Result<(), FieldError> {
         let Some(data) = checkpoint.field("Data")? else { return Ok(()) };
         let Some(entries) = data.field("PodDeviceEntries")? else { return Ok(()) };
         for entry in entries.list(|entry| Ok(entry.clone()))? {
@@ -135,11 +141,11 @@ fn text(at: &Field, name: &str) -> Result<String, Mismatch> {
     at.get(name, |field| field.text().map(str::to_owned))
 }
 
-fn cpus(at: &Field) -> Result<CpuSet, Wrong> {
-    CpuSet::parse(at.text()?).map_err(|error| Wrong(format!("{}: {error}", at.path())))
+fn cpus(at: &Field) -> Result<CpuSet, FieldError> {
+    CpuSet::parse(at.text()?).map_err(|error| FieldError(format!("{}: {error}", at.path())))
 }
 
-fn blocks(at: &Field) -> Result<Vec<Block>, Wrong> {
+fn blocks(at: &Field) -> Result<Vec<Block>, FieldError> {
     let block = |at: Field| {
         let mut zones = ZoneMask::EMPTY;
         for zone in at.get("numaAffinity", |zones| zones.list(Field::unsigned))? {
@@ -151,14 +157,14 @@ fn blocks(at: &Field) -> Result<Vec<Block>, Wrong> {
     at.list(|item| Ok(item.clone()))?.into_iter().map(block).collect()
 }
 
-fn name(at: &Field, text: &str) -> Result<ResourceName, Wrong> {
-    ResourceName::new(text).map_err(|error| Wrong(format!("{}: {error}", at.path())))
+fn name(at: &Field, text: &str) -> Result<ResourceName, FieldError> {
+    ResourceName::new(text).map_err(|error| FieldError(format!("{}: {error}", at.path())))
 }
 
-fn mask(at: &Field, zone: Option<u32>) -> Result<ZoneMask, Wrong> {
+fn mask(at: &Field, zone: Option<u32>) -> Result<ZoneMask, FieldError> {
     let known = zone.filter(|zone| *zone < MAX_ZONE_ID).map(ZoneMask::of);
     let wrong = || format!("{} is of a zone that cannot be; allowed are 0 to {}", at.path(), MAX_ZONE_ID - 1);
-    known.ok_or_else(|| Wrong(wrong()))
+    known.ok_or_else(|| FieldError(wrong()))
 }
 
 #[cfg(test)]
@@ -173,7 +179,7 @@ mod tests {
         {"PodUID":"u","ContainerName":"main","ResourceName":"v.com/d","DeviceIDs":{"0":["a","b"],"1":["b"]}},
         {"PodUID":"u","ContainerName":"main","ResourceName":"v.com/e","DeviceIDs":{"-1":["x"]}}]}}"#;
 
-    fn read(cpu: &str, memory: &str, devices: &str) -> Result<Holdings, String> {
+    fn read(cpu: &str, memory: &str, devices: &str) -> Result<Assignments, String> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("device-plugins")).unwrap();
         for (checkpoint, text) in Checkpoint::ALL.into_iter().zip([cpu, memory, devices]) {
@@ -181,15 +187,16 @@ mod tests {
                 std::fs::write(dir.path().join(checkpoint.file_name()), text).unwrap();
             }
         }
-        let read = Holdings::read(dir.path());
+        let read = Assignments::read(dir.path());
         read.map_err(|error| error.to_string().replace(&dir.path().display().to_string(), "DIR"))
     }
 
     #[test]
     fn all_managers_are_read() {
-        let holdings = read(CPU, MEMORY, PLUGINS).unwrap();
-        assert_eq!(holdings.shared_cpus.to_string(), "0-1");
-        let of = |uid: &str, container: &str| &holdings.containers[&(uid.to_owned(), container.to_owned())];
+        let assignments = read(CPU, MEMORY, PLUGINS).unwrap();
+        assert_eq!(assignments.shared_cpus.to_string(), "0-1");
+        let of =
+            |uid: &str, container: &str| &assignments.containers[&(uid.to_owned(), container.to_owned())];
         assert_eq!(of("u", "init").cpus.to_string(), "2-3");
         assert_eq!(of("w", "").cpus.to_string(), "5-6");
         let main = of("u", "main");
@@ -199,14 +206,14 @@ mod tests {
         let wanted =
             [("v.com/d", "a", ZoneMask::of(0)), ("v.com/d", "b", both), ("v.com/e", "x", ZoneMask::EMPTY)];
         assert_eq!(devices.collect::<Vec<_>>(), wanted);
-        assert_eq!(holdings.containers.len(), 3);
+        assert_eq!(assignments.containers.len(), 3);
     }
 
     #[test]
     fn managers_that_wrote_nothing_hold_nothing() {
-        assert_eq!(read("", "", ""), Ok(Holdings::default()));
-        assert_eq!(read(r#"{"policyName":"none","defaultCpuSet":""}"#, "", "{}"), Ok(Holdings::default()));
-        assert_eq!(read("", "", r#"{"Data":{"PodDeviceEntries":null}}"#), Ok(Holdings::default()));
+        assert_eq!(read("", "", ""), Ok(Assignments::default()));
+        assert_eq!(read(r#"{"policyName":"none","defaultCpuSet":""}"#, "", "{}"), Ok(Assignments::default()));
+        assert_eq!(read("", "", r#"{"Data":{"PodDeviceEntries":null}}"#), Ok(Assignments::default()));
     }
 
     #[test]
