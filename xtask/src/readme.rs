@@ -70,6 +70,8 @@ pub(crate) fn report(args: &Args) -> anyhow::Result<String> {
         }
         return Ok(format!("{} commands", commands.len()));
     }
+    // The rig's programs are no part of what a user does. Without them the run would fail at its end.
+    crate::testenv::ensure()?;
     let machine = Machine::fresh(&root())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (here, later): (Vec<_>, Vec<_>) = commands.into_iter().partition(|one| !one.how.wants_cluster());
