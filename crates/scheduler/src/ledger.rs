@@ -23,22 +23,27 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use topology::admit::{self, Placement, Scratch};
 use topology::fingerprint::PodHash;
+use topology::kubelet::start::{KubeletStart, PolicyOptions};
+use topology::placement::ContainerHash;
+use topology::placement::holdings::HashKey;
 use topology::policy::Rules;
 use topology::reason::Misfit;
 use topology::request::PodNeeds;
 use topology::zone::{Free, NodeTopology};
 
+use crate::pod::PodView;
+
+mod amounts;
 mod explain;
 mod identify;
 mod location;
 mod order;
 
+pub use amounts::Scratch;
+use amounts::{Amounts, Held};
 pub use explain::LedgerSummary;
-use location::{
-    charge, merge_alike, merge_worst, non_monotonic, possible_locations, predict, release, widen,
-};
+use location::{charge, merge_alike, merge_worst, possible_locations, predict, release, widen};
 
 /// Most possible worlds; more are merged into one that is worse than each of them.
 const MAX_WORLDS: usize = 64;
@@ -78,6 +83,8 @@ impl Stage {
 pub struct BoundPod {
     /// The key of the pod object.
     pub id: PodId,
+    /// The names.
+    pub names: PodNames,
     /// Hash of namespace and name, for fingerprints.
     pub hash: PodHash,
     /// The requests.
@@ -98,10 +105,38 @@ pub enum Refusal {
     Stale,
 }
 
+/// The names of a pod, by which reports know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodNames {
+    /// `metadata.uid`.
+    pub uid: Arc<str>,
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.name`.
+    pub name: Arc<str>,
+}
+
+impl PodNames {
+    /// The names of a pod.
+    #[must_use]
+    pub fn of(pod: &PodView) -> Self {
+        Self { uid: Arc::clone(&pod.uid), namespace: Arc::clone(&pod.namespace), name: Arc::clone(&pod.name) }
+    }
+
+    /// The hash under which a report has a container.
+    fn hash(&self, key: HashKey, container: &str) -> ContainerHash {
+        match key {
+            HashKey::Uid => ContainerHash::of_uid(&self.uid, container),
+            HashKey::Name => ContainerHash::of(&self.namespace, &self.name, container),
+        }
+    }
+}
+
 /// One pod's row.
 #[derive(Clone, Debug)]
 struct Row {
     id: PodId,
+    names: PodNames,
     hash: PodHash,
     needs: Arc<PodNeeds>,
     stage: Stage,
@@ -111,6 +146,8 @@ struct Row {
     created_s: u64,
     /// Whether the last understood report counts this pod.
     described: bool,
+    /// Reports by ids since its admission that show nothing of the pod.
+    missed: u8,
     /// Number of the release, in [`Ledger::releases`]; `u64::MAX` before.
     released_at: u64,
 }
@@ -120,21 +157,29 @@ struct Row {
 enum Location {
     /// Somewhere in the numbers of the report.
     Unknown,
-    /// Charged to these cells. Not `exact`: charged wherever the pod might be, so more than once.
-    Charged { placement: Placement, exact: bool },
+    /// Charged so. Not `exact`: charged wherever the pod might be, so more than once.
+    Charged { held: Held, exact: bool },
 }
 
 impl Location {
+    /// What is charged; `None` where that is not known.
+    fn held(&self) -> Option<Held> {
+        match self {
+            Self::Unknown => None,
+            Self::Charged { held, .. } => Some(held.clone()),
+        }
+    }
+
     /// The location of a pod that holds nothing yet.
     fn nowhere() -> Self {
-        Self::Charged { placement: Placement::default(), exact: true }
+        Self::Charged { held: Held::default(), exact: true }
     }
 }
 
 /// One possible state of the kubelet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 struct World {
-    free: Free,
+    amounts: Amounts,
     /// Parallel to [`Ledger::rows`].
     locations: Vec<Location>,
 }
@@ -143,6 +188,8 @@ struct World {
 #[derive(Debug, Default)]
 pub struct Ledger {
     topology: Option<Arc<NodeTopology>>,
+    /// The node's kubelet, if the last readable report says all that its model needs.
+    start: Option<Arc<KubeletStart>>,
     /// The newest report, while no known pod set has its fingerprint.
     unexplained: Option<Arc<NodeTopology>>,
     /// Pods in the order in which the kubelet sees them.
@@ -179,14 +226,14 @@ impl Ledger {
             return if self.report_lost && needs.may_align() { Err(Refusal::Stale) } else { Ok(()) };
         };
         let rules = topology.rules;
-        if !rules.policy.enforces() {
+        if !self.is_modelled() {
             return Ok(());
         }
         let Some(first) = self.worlds.first() else {
-            let aligned = admit::needs_alignment(rules, &topology.available(), needs);
+            let aligned = Amounts::Counts(topology.available()).needs_alignment(rules, needs);
             return if aligned { Err(Refusal::Stale) } else { Ok(()) };
         };
-        if !admit::needs_alignment(rules, &first.free, needs) {
+        if !first.amounts.needs_alignment(rules, needs) {
             return Ok(());
         }
         if self.report_lost {
@@ -194,15 +241,16 @@ impl Ledger {
         }
         let unexplained = self.unexplained.as_ref().map(|report| report.available());
         let cautious = |world: &World| unexplained.as_ref().map(|report| self.cautious(world, report));
-        let early = if non_monotonic(rules, &first.free, needs) { self.early_releases() } else { Vec::new() };
+        let is_non_monotonic = first.amounts.is_non_monotonic(rules, needs);
+        let early = if is_non_monotonic { self.early_releases() } else { Vec::new() };
         for world in &self.worlds {
             let cautious = cautious(world);
-            let free = cautious.as_ref().unwrap_or(&world.free);
-            admit::admit(rules, free, needs, scratch).map_err(Refusal::Misfit)?;
+            let amounts = cautious.as_ref().unwrap_or(&world.amounts);
+            amounts.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
             for early in &early {
-                let mut free = free.clone();
-                early.iter().for_each(|at| release(&mut free, &world.locations[*at]));
-                admit::admit(rules, &free, needs, scratch).map_err(Refusal::Misfit)?;
+                let mut amounts = amounts.clone();
+                early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
+                amounts.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
             }
         }
         let overtaking = self.has_unseen().then(|| self.overtaking((needs, created_s))).flatten();
@@ -210,7 +258,7 @@ impl Ledger {
         for world in &self.worlds {
             let cautious = cautious(world);
             self.check_orders(
-                (world, cautious.as_ref().unwrap_or(&world.free)),
+                (world, cautious.as_ref().unwrap_or(&world.amounts)),
                 needs,
                 &overtaking,
                 scratch,
@@ -234,13 +282,21 @@ impl Ledger {
     /// Whether `needs` would be admitted on a node without other pods. Allocates a table of the node.
     #[must_use]
     pub fn could_fit(&self, needs: &PodNeeds, scratch: &mut Scratch) -> bool {
-        let Some(topology) = self.topology.as_ref().filter(|topology| topology.rules.policy.enforces())
-        else {
+        let Some(topology) = self.topology.as_ref().filter(|_| self.is_modelled()) else {
             return !(self.report_lost && needs.may_align());
         };
-        let free = topology.allocatable();
-        !admit::needs_alignment(topology.rules, &free, needs)
-            || (self.is_trusted() && admit::admit(topology.rules, &free, needs, scratch).is_ok())
+        let vacant = match &self.start {
+            Some(start) => Amounts::vacant(Arc::clone(start), topology.allocatable()),
+            None => Amounts::Counts(topology.allocatable()),
+        };
+        !vacant.needs_alignment(topology.rules, needs)
+            || (self.is_trusted() && vacant.check(topology.rules, needs, scratch).is_ok())
+    }
+
+    /// Whether the node's kubelet may reject pods for what they get in zones, and the ledger tells when.
+    fn is_modelled(&self) -> bool {
+        self.start.is_some()
+            || self.topology.as_ref().is_some_and(|topology| topology.rules.policy.enforces())
     }
 
     /// Whether an exporter has ever reported the node, readable or not.
@@ -264,20 +320,23 @@ impl Ledger {
     /// The free amounts for scores: those of the first possible world.
     #[must_use]
     pub fn free(&self) -> Option<&Free> {
-        self.worlds.first().map(|world| &world.free)
+        self.worlds.first().map(|world| world.amounts.free())
     }
 
     /// The smaller of the world's and an unexplained report's amounts: the report may count pods that the ledger does
     /// not know, and the ledger pods that the report does not. Pending pods are charged to the report, which may
     /// precede them.
-    fn cautious(&self, world: &World, report: &Free) -> Free {
-        let mut view = report.clone();
+    fn cautious(&self, world: &World, report: &Free) -> Amounts {
+        let mut view = Amounts::Counts(report.clone());
         for (row, location) in self.rows.iter().zip(&world.locations) {
-            if let (Stage::Pending, Location::Charged { placement, .. }) = (row.stage, location) {
-                placement.charge(&mut view);
+            if row.stage == Stage::Pending {
+                charge(&mut view, location);
             }
         }
-        view.meet(&world.free);
+        match &mut view {
+            Amounts::Counts(view) => view.meet(world.amounts.free()),
+            Amounts::Ids(_) => {}
+        }
         view
     }
 }
@@ -293,15 +352,17 @@ impl Ledger {
         self.revision += 1;
         let early = self.early_releases();
         let overtaking = self.overtaking((&pod.needs, pod.created_s));
-        let BoundPod { id, hash, needs, finishes, created_s } = pod.clone();
+        let BoundPod { id, names, hash, needs, finishes, created_s } = pod.clone();
         self.rows.push(Row {
             id,
+            names,
             hash,
             needs,
             finishes,
             created_s,
             stage: Stage::Pending,
             described: false,
+            missed: 0,
             released_at: u64::MAX,
         });
         let Some(rules) = self.topology.as_ref().map(|t| t.rules) else { return };
@@ -310,9 +371,9 @@ impl Ledger {
             let doubtful = self.doubtful(world);
             for location in possible_locations(rules, world, &early, &pod.needs, scratch) {
                 let location =
-                    if doubtful { widen(rules, &world.free, &pod.needs, location) } else { location };
+                    if doubtful { widen(rules, &world.amounts, &pod.needs, location) } else { location };
                 let mut world = world.clone();
-                charge(&mut world.free, &location);
+                charge(&mut world.amounts, &location);
                 world.locations.push(location);
                 next.push(world);
             }
@@ -334,7 +395,7 @@ impl Ledger {
             Stage::Pending => {
                 row.stage = Stage::Admitted;
                 if row.finishes && others_pend {
-                    self.fork(index, scratch, |world| charge(&mut world.free, &world.locations[index]));
+                    self.fork(index, scratch, |world| charge(&mut world.amounts, &world.locations[index]));
                 } else {
                     self.explain_report(scratch);
                 }
@@ -352,7 +413,7 @@ impl Ledger {
         let stage = self.rows[index].stage;
         if matches!(stage, Stage::Pending | Stage::Admitted) {
             self.rows[index].stage = Stage::Leaving { admitted: stage == Stage::Admitted };
-            self.fork(index, scratch, |world| charge(&mut world.free, &world.locations[index]));
+            self.fork(index, scratch, |world| charge(&mut world.amounts, &world.locations[index]));
         }
     }
 
@@ -380,7 +441,7 @@ impl Ledger {
         let mut worlds = std::mem::take(&mut self.worlds);
         for world in &mut worlds {
             self.readmit(world, &later, rules, scratch, |world| {
-                release(&mut world.free, &world.locations[index])
+                release(&mut world.amounts, &world.locations[index])
             });
         }
         self.worlds = worlds;
@@ -394,15 +455,20 @@ impl Ledger {
         self.revision += 1;
         self.search_pause = 0;
         self.report_lost = false;
-        let same_table = self.worlds.first().is_none_or(|w| w.free.layout() == topology.available().layout());
+        self.start = model_of(&topology).map(Arc::new);
+        let same_table = self.worlds.first().is_none_or(|world| {
+            world.amounts.is_by_ids() == self.start.is_some()
+                && world.amounts.free().layout() == topology.available().layout()
+        });
         let same_rules = self.topology.as_ref().is_none_or(|old| old.rules == topology.rules);
-        if !topology.rules.policy.enforces() || !same_table || !same_rules {
+        let is_modelled = self.start.is_some() || topology.rules.policy.enforces();
+        if !is_modelled || !same_table || !same_rules {
             // Cells and predictions of the old table do not apply to the new one.
             self.worlds.clear();
             self.rows.iter_mut().for_each(|row| row.described = false);
         }
         self.topology = Some(Arc::clone(&topology));
-        self.unexplained = topology.rules.policy.enforces().then_some(topology);
+        self.unexplained = is_modelled.then_some(topology);
         self.explain_report(scratch);
     }
 
@@ -410,7 +476,7 @@ impl Ledger {
     /// never readable has an exporter, and may well enforce alignment.
     pub fn report_deleted(&mut self) {
         self.revision += 1;
-        self.report_lost = self.topology.as_ref().map_or(self.report_lost, |t| t.rules.policy.enforces());
+        self.report_lost = if self.topology.is_some() { self.is_modelled() } else { self.report_lost };
         self.unexplained = None;
     }
 
@@ -452,7 +518,7 @@ impl Ledger {
             .iter()
             .any(|row| row.stage.is_leaving() || (row.finishes && row.stage == Stage::Admitted));
         // A pod charged wherever it might be causes debts that are no contradiction.
-        let impossible = |world: &World| world.free.has_debt() && !self.doubtful(world);
+        let impossible = |world: &World| world.amounts.has_debt() && !self.doubtful(world);
         if !may_be_early && !unique.iter().all(impossible) {
             unique.retain(|world| !impossible(world));
         }
@@ -501,7 +567,7 @@ impl Ledger {
             }
             if orders.len() > 1 && self.is_unmoved(world, &unsettled, index, scratch) {
                 let mut world = world.clone();
-                release(&mut world.free, &world.locations[index]);
+                release(&mut world.amounts, &world.locations[index]);
                 then(&mut world);
                 next.push(world);
                 continue;
@@ -511,7 +577,7 @@ impl Ledger {
             {
                 let mut world = world.clone();
                 self.readmit(&mut world, &order[cut..], rules, scratch, |world| {
-                    release(&mut world.free, &world.locations[index]);
+                    release(&mut world.amounts, &world.locations[index]);
                 });
                 then(&mut world);
                 next.push(world);
@@ -537,18 +603,18 @@ impl Ledger {
         scratch: &mut Scratch,
         change: impl Fn(&mut World),
     ) {
-        later.iter().for_each(|at| release(&mut world.free, &world.locations[*at]));
+        later.iter().for_each(|at| release(&mut world.amounts, &world.locations[*at]));
         change(world);
         for at in later {
             world.locations[*at] = Location::nowhere();
         }
         for at in later {
             let needs = &self.rows[*at].needs;
-            let mut location = predict(rules, &world.free, needs, scratch);
+            let mut location = predict(rules, &world.amounts, needs, scratch);
             if self.doubtful(world) {
-                location = widen(rules, &world.free, needs, location);
+                location = widen(rules, &world.amounts, needs, location);
             }
-            charge(&mut world.free, &location);
+            charge(&mut world.amounts, &location);
             world.locations[*at] = location;
         }
     }
@@ -568,6 +634,16 @@ impl Ledger {
             self.drop_row(oldest);
         }
     }
+}
+
+/// The kubelet of a node whose report says all that its model needs, and which may reject pods for what they get in
+/// zones. Resources of whole pods (`PodLevelResourceManagers`) are not modelled here.
+fn model_of(topology: &NodeTopology) -> Option<KubeletStart> {
+    let report = topology.kubelet.as_deref()?;
+    if report.minor.is_none() || report.pod_level_managers {
+        return None;
+    }
+    KubeletStart::new(topology, PolicyOptions::default()).ok()
 }
 
 #[cfg(test)]

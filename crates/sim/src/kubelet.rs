@@ -15,17 +15,22 @@ use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::memory_manager::ZoneMemory;
 use topology::kubelet::pod::{Pod, PodUid};
 use topology::kubelet::{self as model, Allocation, NodeState};
+use topology::placement::holdings::HashKey;
 use topology::request::{ContainerKind, PodRequest};
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{Free, NodeTopology};
 
 use crate::machine::{Machine, cpu_milli};
+use crate::simulation;
+use crate::workload::Workload;
 
 mod alignment;
 mod holding;
+mod report;
 
 pub use alignment::Alignment;
 use holding::Holding;
+use report::ReportedPod;
 
 /// Why the kubelet rejects a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +108,7 @@ impl Kubelet {
             view: machine.view.clone(),
             topology: Arc::clone(&machine.topology),
             model: Arc::clone(&machine.start.kubelet),
-            state: machine.start.state.clone(),
+            state: machine.start.state(),
             visible: free.clone(),
             residents: signed.collect(),
             free,
@@ -198,10 +203,22 @@ impl Kubelet {
     }
 
     /// The report that an exporter would make now. `method` selects the pods that the fingerprint covers; `None`: no
-    /// fingerprint.
+    /// fingerprint. With `ids` it is tholepin's. It says nothing by ids where there were pods at the start, since
+    /// what each of them holds is not known.
     #[must_use]
-    pub fn report(&self, method: Option<Method>) -> NodeTopology {
+    pub fn report(&self, method: Option<Method>, ids: Option<HashKey>) -> NodeTopology {
         let mut report = NodeTopology::clone(&self.topology);
+        let ids = ids.filter(|_| self.residents.is_empty());
+        report.kubelet = ids.map(|key| {
+            let pods = self.pods.iter().map(|(pod, held)| ReportedPod {
+                key: &held.uid,
+                uid: simulation::uid_of(*pod),
+                namespace: simulation::NAMESPACE,
+                name: Workload::pod_name(*pod),
+                containers: &held.spec.needs.pod.containers,
+            });
+            Box::new(report::kubelet_report(&self.model, &self.state, key, pods))
+        });
         for zone in &mut report.zones {
             for resource in &mut zone.resources {
                 resource.available = self.visible.amount(zone.id, resource.name);
@@ -394,7 +411,7 @@ mod tests {
         let mut arrival = Arrival::new(0, 1, 0);
         arrival.init.push(ContainerResources { cpus: 3, memory_mib: 16, devices: BTreeMap::new() });
         admit(&mut kubelet, 0, arrival).unwrap();
-        let report = kubelet.report(Some(Method::WithExclusiveResources));
+        let report = kubelet.report(Some(Method::WithExclusiveResources), None);
         assert_eq!(report.zones[0].resources[0].available, 6_000);
         let hash = PodHash::of("sim", "pod-00000");
         assert_eq!(report.fingerprint.unwrap().0, Fingerprint::of(&mut [hash]));

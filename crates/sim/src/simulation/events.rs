@@ -221,7 +221,7 @@ impl Simulation<'_> {
             return;
         }
         state.scanned = state.kubelet.changes();
-        let report = Arc::new(state.kubelet.report(self.setup.fingerprints));
+        let report = Arc::new(state.kubelet.report(self.setup.fingerprints, self.setup.ids));
         let delay = self.setup.latency.publish.draw(&mut self.random);
         let at_ms = state.published_ms.max(now_ms + delay);
         state.published_ms = at_ms;

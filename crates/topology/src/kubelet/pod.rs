@@ -44,7 +44,7 @@ pub struct Container {
 }
 
 /// A pod, prepared for the admissions of kubelets with one profile.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     /// The UID.
     pub uid: PodUid,
@@ -78,7 +78,7 @@ impl Pod {
             cpus: if managed { pod_level_cpus(request, qos) } else { sum(&|container| container.cpus) },
             memory: if managed { pod_level_memory(request) } else { sum_memory(&containers) },
             devices: sum_devices(&containers),
-            totals: request.needs().totals,
+            totals: request.totals(),
             uid,
             qos,
             containers,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use topology::admit::{self, Placement, Scratch};
+use topology::placement::holdings::HashKey;
 use topology::policy::{Policy, Scope};
 use topology::resource::ResourceName;
 
@@ -38,6 +39,7 @@ pub(super) struct Scenario {
     pub(super) latency: Latency,
     pub(super) faults: Faults,
     pub(super) fingerprints: Option<Method>,
+    pub(super) ids: Option<HashKey>,
     pub(super) zones: bool,
     pub(super) seed: u64,
 }
@@ -71,7 +73,8 @@ impl Scenario {
         let methods = [Some(Method::WithExclusiveResources), Some(Method::All), None];
         let methods = if domain.no_fingerprints { &methods[..] } else { &methods[..2] };
         let fingerprints = pick(&mut random, methods);
-        Self { machines, workload, latency, faults, fingerprints, zones: true, seed }
+        let ids = [None, Some(HashKey::Name), Some(HashKey::Uid)][usize::try_from(seed % 3).unwrap()];
+        Self { machines, workload, latency, faults, fingerprints, ids, zones: true, seed }
     }
 
     pub(super) fn run(&self) -> (Record, Observations) {
@@ -83,6 +86,7 @@ impl Scenario {
             accounting: self.zones.then_some(Accounting::Exact),
             scan_period_ms: None,
             fingerprints: self.fingerprints,
+            ids: self.ids,
             seed: self.seed,
         };
         let mut seen = Observations::default();

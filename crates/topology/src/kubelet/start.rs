@@ -1,4 +1,4 @@
-//! The kubelet of a machine at the start of a simulation, by what a report says of its zones.
+//! A kubelet and what its managers have handed out, by a report.
 //!
 //! In: amounts of zones, settings of a kubelet; what tholepin's exporter says by ids, if the report is its. Out: the
 //! model, and what its managers have handed out already. Never: the real ids of devices, which reports lack. Without
@@ -8,19 +8,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use topology::cpuset::CpuSet;
-use topology::kubelet::device_manager::{Device, Preference, Resource};
-use topology::kubelet::hint::ZoneMask;
-use topology::kubelet::machine::{Cpu, MAX_CPU_ID, Machine, MachineError, MachineZone};
-use topology::kubelet::memory_manager::Block;
-use topology::kubelet::profile::{
+use crate::cpuset::CpuSet;
+use crate::kubelet::device_manager::{Device, DeviceId, DeviceIds, HeldDevices, Preference, Resource};
+use crate::kubelet::hint::ZoneMask;
+use crate::kubelet::machine::{Cpu, MAX_CPU_ID, Machine, MachineError, MachineZone};
+use crate::kubelet::memory_manager::Block;
+use crate::kubelet::pod::{Container, Pod};
+use crate::kubelet::profile::{
     CpuManager, CpuOptions, KubeletProfile, MaxNumaNodes, MemoryManager, ReservedCpus,
 };
-use topology::kubelet::report::{KubeletReport, ReportedDeviceGroup};
-use topology::kubelet::{ContainerAllocation, Kubelet, NodeState};
-use topology::policy::Manager;
-use topology::resource::{ResourceKind, ResourceName};
-use topology::zone::{MAX_ZONES, NodeTopology, Zone, ZoneResource};
+use crate::kubelet::report::{KubeletReport, ReportedDeviceGroup};
+use crate::kubelet::{ContainerAllocation, Kubelet, NodeState};
+use crate::placement::holdings::Holding;
+use crate::policy::Manager;
+use crate::request::{ContainerKind, Qos};
+use crate::resource::{ResourceKind, ResourceName};
+use crate::zone::{MAX_ZONES, NodeTopology, Zone, ZoneResource};
 
 /// Settings of a kubelet, in place of those in reports, which most exporters do not write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,13 +34,15 @@ pub struct PolicyOptions {
     pub prefer_closest: bool,
 }
 
-/// A machine's kubelet when the simulation begins.
+/// A kubelet at the moment of a report.
 #[derive(Clone, Debug)]
 pub struct KubeletStart {
     /// Machine and configuration.
     pub kubelet: Arc<Kubelet>,
-    /// What the managers have handed out to the machine's residents.
-    pub state: NodeState,
+    /// What the managers know if nothing is handed out.
+    pub vacant: NodeState,
+    /// What is not available, whichever containers have it.
+    pub residents: ContainerAllocation,
     /// Whether CPUs have the ids of a real node.
     pub has_ids: bool,
 }
@@ -52,12 +57,9 @@ impl KubeletStart {
     ///
     /// # Errors
     /// Why there can be no such machine, or why its kubelet refuses to start.
-    pub fn new(
-        topology: &NodeTopology,
-        options: PolicyOptions,
-        report: Option<&KubeletReport>,
-    ) -> Result<Self, String> {
+    pub fn new(topology: &NodeTopology, options: PolicyOptions) -> Result<Self, String> {
         check_sizes(topology)?;
+        let report = topology.kubelet.as_deref();
         let (machine, reserved) = match report {
             Some(report) => (Machine::new(zones(topology), &report.cpus), report.reserved_cpus.clone()),
             None => numbered(topology),
@@ -65,17 +67,119 @@ impl KubeletStart {
         let machine = machine.map_err(|error| error.to_string())?;
         let kubelet = Kubelet::new(Arc::new(machine), profile(topology, options, report, reserved))
             .map_err(|refusal| format!("the kubelet refuses to start: {refusal}"))?;
-        let mut state = kubelet.empty_state();
+        let mut vacant = kubelet.empty_state();
         let groups = report.map_or(&[][..], |report| &report.device_groups);
-        state.devices.resources = devices(topology, groups);
-        let mut held = residents(topology, groups, report.map_or(&[], |report| &report.memory_groups));
-        let shared = state.cpus.shared.difference(&kubelet.reserved_cpus());
-        held.cpus = match report {
+        vacant.devices.resources = devices(topology, groups);
+        let mut residents = residents(topology, groups, report.map_or(&[], |report| &report.memory_groups));
+        let shared = vacant.cpus.shared.difference(&kubelet.reserved_cpus());
+        residents.cpus = match report {
             Some(report) => shared.difference(&report.free_cpus),
             None => first_cpus(topology, &kubelet, &shared),
         };
-        state.hold(&RESIDENTS.into(), held);
-        Ok(Self { kubelet: Arc::new(kubelet), state, has_ids: report.is_some() })
+        Ok(Self { kubelet: Arc::new(kubelet), vacant, residents, has_ids: report.is_some() })
+    }
+
+    /// What the managers have handed out.
+    #[must_use]
+    pub fn state(&self) -> NodeState {
+        self.state_with(self.residents.clone())
+    }
+
+    /// What the managers have handed out if residents hold only so much.
+    #[must_use]
+    pub fn state_with(&self, residents: ContainerAllocation) -> NodeState {
+        let mut state = self.vacant.clone();
+        state.hold(&RESIDENTS.into(), residents);
+        state
+    }
+
+    /// Takes what a container holds, by the report, from what `residents` hold, and returns it. Of devices near the same
+    /// zones it does not matter which ones these are. Finished init containers hold CPUs and devices only (kubelet
+    /// memorymanager `AddContainer`). Cost: the residents' devices.
+    #[must_use]
+    pub fn claim(
+        &self,
+        residents: &mut ContainerAllocation,
+        pod: &Pod,
+        container: &Container,
+        holding: &Holding,
+    ) -> ContainerAllocation {
+        residents.cpus.remove_all(&holding.cpus);
+        let near = self.kubelet.machine().zones_of(&holding.cpus);
+        let zones = holding.memory.unwrap_or(near);
+        let pins_memory = self.pins_memory(pod, container) && !zones.is_empty();
+        let amounts = container.memory.iter().flatten().filter(|_| pins_memory);
+        let memory: Vec<_> =
+            amounts.map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
+        memory.iter().for_each(|block| take_block(&mut residents.memory, *block));
+        let named = holding.devices.iter().map(|group| (group.resource, group.zones, group.count as usize));
+        let usual = container.devices.iter().filter(|_| holding.devices.is_empty());
+        let groups = named.chain(usual.map(|(name, count)| (*name, near, *count)));
+        let devices =
+            groups.map(|(name, zones, count)| (name, self.take_devices(residents, name, zones, count)));
+        let devices =
+            devices.filter(|(_, ids)| !ids.is_empty()).fold(HeldDevices::new(), |mut all, (name, ids)| {
+                all.entry(name).or_default().extend(ids);
+                all
+            });
+        ContainerAllocation { name: container.name.clone(), cpus: holding.cpus.clone(), memory, devices }
+    }
+
+    /// Whether the kubelet hands out CPUs to this container alone.
+    #[must_use]
+    pub fn pins_cpus(&self, pod: &Pod, container: &Container) -> bool {
+        let profile = self.kubelet.profile();
+        container.cpus > 0 && profile.cpu_manager != CpuManager::None && !pod.is_left_alone(profile)
+    }
+
+    /// Whether the kubelet pins memory of this container for as long as the pod runs.
+    #[must_use]
+    pub fn pins_memory(&self, pod: &Pod, container: &Container) -> bool {
+        let profile = self.kubelet.profile();
+        pod.qos == Qos::Guaranteed
+            && container.kind != ContainerKind::Init
+            && container.memory.as_ref().is_some_and(|amounts| !amounts.is_empty())
+            && profile.memory_manager != MemoryManager::None
+            && !pod.is_left_alone(profile)
+    }
+
+    /// Whether the container gets devices that are near zones.
+    #[must_use]
+    pub fn pins_devices(&self, container: &Container) -> bool {
+        container.devices.iter().any(|(name, _)| self.vacant.devices.resources.contains_key(name))
+    }
+
+    fn take_devices(
+        &self,
+        residents: &mut ContainerAllocation,
+        name: ResourceName,
+        zones: ZoneMask,
+        count: usize,
+    ) -> DeviceIds {
+        let (Some(held), Some(resource)) =
+            (residents.devices.get_mut(&name), self.vacant.devices.resources.get(&name))
+        else {
+            return DeviceIds::new();
+        };
+        let is_near =
+            |id: &&DeviceId| resource.devices.get(*id).is_some_and(|device| device.zones == Some(zones));
+        let taken: DeviceIds = held.iter().filter(is_near).take(count).cloned().collect();
+        held.retain(|id| !taken.contains(id));
+        taken
+    }
+}
+
+/// Takes bytes from blocks of the same type, those of the same zones first.
+fn take_block(blocks: &mut [Block], taken: Block) {
+    let mut left = taken.bytes;
+    for same in [true, false] {
+        for block in blocks.iter_mut().filter(|block| block.name == taken.name) {
+            if (block.zones == taken.zones) == same && block.zones.meets(taken.zones) {
+                let bytes = block.bytes.min(left);
+                block.bytes -= bytes;
+                left -= bytes;
+            }
+        }
     }
 }
 
@@ -267,14 +371,8 @@ fn residents(
 fn first_cpus(topology: &NodeTopology, kubelet: &Kubelet, shared: &CpuSet) -> CpuSet {
     let mut held = CpuSet::new();
     for zone in &topology.zones {
-        let of_zone = kubelet.machine().cpu_zones().iter().find(|group| group.id == zone.id.0);
-        let mut free: Vec<u32> =
-            of_zone.map(|group| group.cpus.intersection(shared).iter().collect()).unwrap_or_default();
-        free.sort_by_key(|id| kubelet.machine().cpu(*id).map(|cpu| (cpu.core, cpu.id)));
-        for id in free.into_iter().take(usize::try_from(cpus(zone, taken)).unwrap_or(usize::MAX)) {
-            // An id of the machine is within the limits of a set.
-            let _ = held.insert(id);
-        }
+        let count = usize::try_from(cpus(zone, taken)).unwrap_or(usize::MAX);
+        held.insert_all(&kubelet.machine().core_by_core(shared, ZoneMask::of(zone.id.0), count));
     }
     held
 }

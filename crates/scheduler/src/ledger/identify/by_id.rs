@@ -1,0 +1,278 @@
+//! Reports that say by ids what each container holds.
+//!
+//! In: such a report, and the ledger's rows. Out: worlds that agree with it, or one made of it. Never: a search; the
+//! report names the containers, and pods that the ledger does not know hold what is left over.
+//!
+//! A report of a moment at which the kubelet was admitting a pod shows some of its containers only. It is left out: the
+//! next one is on its way. Reports by pod names, made without the kubelet's checkpoints, leave out what finished init
+//! containers hold. A world that agrees in all else tells; without one a bound is charged.
+//!
+//! Cost: containers x log containers, a hash for each, and worlds x rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use topology::admit::Grant;
+use topology::cpuset::CpuSet;
+use topology::kubelet::ContainerAllocation;
+use topology::kubelet::hint::ZoneMask;
+use topology::kubelet::pod::Container;
+use topology::kubelet::start::KubeletStart;
+use topology::placement::holdings::{HashKey, Holdings};
+use topology::request::ContainerKind;
+use topology::resource::ResourceName;
+use topology::zone::NodeTopology;
+
+use super::Understood;
+use crate::ledger::amounts::{Amounts, Held, HeldIds, Ids, Scratch, Vacant};
+use crate::ledger::{Ledger, Location, Row, Stage, World};
+
+/// Reports after its admission that show nothing of a pod, until it is taken to hold nothing: the kubelet may have
+/// admitted it under other settings.
+const MAX_MISSED: u8 = 3;
+
+/// What a report says of one pod.
+enum Reported {
+    /// The pod holds nothing on this node.
+    Nothing,
+    /// The pod would hold something, and the report shows none of it.
+    Absent,
+    /// Two containers have one hash.
+    Unclear,
+    /// What the pod holds. Devices stand for others near the same zones.
+    Holds(Arc<HeldIds>),
+}
+
+/// A report, as rows are looked up in it.
+struct Lookup<'a> {
+    start: &'a KubeletStart,
+    holdings: &'a Holdings,
+    /// What pods hold that were not looked up yet.
+    residents: ContainerAllocation,
+}
+
+impl Ledger {
+    /// Takes a report by ids: see the module.
+    pub(super) fn explain_by_ids(
+        &mut self,
+        report: &NodeTopology,
+        start: Arc<KubeletStart>,
+        scratch: &mut Scratch,
+    ) {
+        self.unexplained = None;
+        let Some(holdings) = report.kubelet.as_deref().map(|kubelet| &kubelet.holdings) else { return };
+        let mut lookup = Lookup { start: &start, holdings, residents: start.residents.clone() };
+        let Some(mut reported) = self.rows.iter().map(|row| lookup.look_up(row)).collect::<Option<Vec<_>>>()
+        else {
+            // Worlds of before are as good as they were. The first report has to do.
+            if self.worlds.is_empty() {
+                self.worlds = self.unknown_worlds(start, report);
+            }
+            return;
+        };
+        let residents = lookup.residents;
+        for (row, reported) in self.rows.iter_mut().zip(&mut reported) {
+            let is_missed =
+                matches!(reported, Reported::Absent) && row.stage == Stage::Admitted && !row.described;
+            row.missed = if is_missed { row.missed.saturating_add(1).min(MAX_MISSED) } else { 0 };
+            if row.missed == MAX_MISSED {
+                *reported = Reported::Nothing;
+            }
+        }
+        let counted: Vec<bool> = reported.iter().map(|of| !matches!(of, Reported::Nothing)).collect();
+        let members: Vec<bool> =
+            reported.iter().map(|of| matches!(of, Reported::Holds(_) | Reported::Unclear)).collect();
+        let key = holdings.key();
+        let vacant = Arc::new(Vacant::new(Arc::clone(&start), residents, report.allocatable()));
+        let agreeing: Vec<&World> =
+            self.worlds.iter().filter(|world| self.agrees_by_ids(world, &reported, key, &start)).collect();
+        let bases: Vec<Vec<Location>> = if agreeing.is_empty() {
+            self.corrections += u64::from(!self.worlds.is_empty());
+            vec![self.reported_locations(&reported, key, &vacant, None)]
+        } else {
+            agreeing
+                .iter()
+                .map(|world| self.reported_locations(&reported, key, &vacant, Some(world)))
+                .collect()
+        };
+        let released_unannounced = self.describe(&counted, &members);
+        let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
+        self.adopt(
+            &Understood { rules: report.rules, amounts, members: &members, released_unannounced },
+            bases,
+            scratch,
+        );
+    }
+
+    /// The world of a first report in which a pod's admission had not ended: all is held by unknown containers, and
+    /// pods on their way are charged beside.
+    fn unknown_worlds(&self, start: Arc<KubeletStart>, report: &NodeTopology) -> Vec<World> {
+        let residents = start.residents.clone();
+        let vacant = Arc::new(Vacant::new(start, residents, report.allocatable()));
+        let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
+        let mut world = World { locations: vec![Location::nowhere(); self.rows.len()], amounts };
+        for (at, row) in self.rows.iter().enumerate().filter(|(_, row)| row.stage == Stage::Pending) {
+            let location = super::charge_all_zones(report.rules, &world.amounts, &row.needs);
+            super::charge(&mut world.amounts, &location);
+            world.locations[at] = location;
+        }
+        vec![world]
+    }
+
+    /// Whether pods hold what this world says, as far as the report shows it.
+    fn agrees_by_ids(
+        &self,
+        world: &World,
+        reported: &[Reported],
+        key: HashKey,
+        start: &KubeletStart,
+    ) -> bool {
+        let mut rows = self.rows.iter().zip(&world.locations).zip(reported);
+        rows.all(|((row, location), reported)| match (reported, location) {
+            (Reported::Holds(shown), Location::Charged { held: Held::Ids(predicted), exact: true }) => {
+                row.needs.pod.containers.iter().filter(|container| is_shown(container, key)).all(
+                    |container| {
+                        let of = |held| summary(held, container, start);
+                        of(shown) == of(predicted)
+                    },
+                )
+            }
+            (Reported::Holds(_), Location::Charged { exact, .. }) => !exact,
+            _ => true,
+        })
+    }
+
+    /// Where pods are by the report; where it says nothing, as in an agreeing world.
+    fn reported_locations(
+        &self,
+        reported: &[Reported],
+        key: HashKey,
+        vacant: &Vacant,
+        world: Option<&World>,
+    ) -> Vec<Location> {
+        let location = |(at, of): (usize, &Reported)| {
+            let before = world.map(|world| &world.locations[at]);
+            match of {
+                Reported::Nothing => Location::nowhere(),
+                Reported::Absent => before.cloned().unwrap_or(Location::Unknown),
+                Reported::Unclear => before.cloned().unwrap_or_else(|| self.agreed_location(at)),
+                Reported::Holds(shown) => with_hidden(&self.rows[at], shown, key, vacant, before),
+            }
+        };
+        reported.iter().enumerate().map(location).collect()
+    }
+}
+
+impl Lookup<'_> {
+    /// What the report says of a pod; `None` if the kubelet was admitting it.
+    fn look_up(&mut self, row: &Row) -> Option<Reported> {
+        let Self { start, holdings, .. } = *self;
+        let pod = &row.needs.pod;
+        let shown = |container: &&Container| is_shown(container, holdings.key());
+        let pinned =
+            |container: &Container| start.pins_cpus(pod, container) || start.pins_memory(pod, container);
+        let containers: Vec<&Container> = pod
+            .containers
+            .iter()
+            .filter(shown)
+            .filter(|container| pinned(container) || start.pins_devices(container))
+            .collect();
+        if containers.is_empty() {
+            return Some(Reported::Nothing);
+        }
+        let hash = |container: &Container| row.names.hash(holdings.key(), &container.name);
+        if containers.iter().any(|container| holdings.is_ambiguous(hash(container))) {
+            return Some(Reported::Unclear);
+        }
+        let found: Vec<_> = containers
+            .iter()
+            .filter_map(|container| Some((*container, holdings.of(hash(container))?)))
+            .collect();
+        if found.is_empty() {
+            return Some(Reported::Absent);
+        }
+        // Devices may be near no zone, and are in no report then. Memory of init containers goes when they end.
+        let is_found =
+            |container: &&Container| found.iter().any(|(known, _)| std::ptr::eq(*known, *container));
+        if !containers.iter().filter(|container| pinned(container)).all(is_found) {
+            return None;
+        }
+        let claims = found
+            .into_iter()
+            .map(|(container, holding)| start.claim(&mut self.residents, pod, container, holding));
+        Some(Reported::Holds(Arc::new(HeldIds::exactly(claims.collect()))))
+    }
+}
+
+/// Whether reports show the container. Those by names come from podresources, which leaves out init containers.
+fn is_shown(container: &Container, key: HashKey) -> bool {
+    key == HashKey::Uid || container.kind != ContainerKind::Init
+}
+
+/// What a container holds, as far as reports tell: CPUs, zones of memory, and devices by zones.
+fn summary(
+    held: &HeldIds,
+    container: &Container,
+    start: &KubeletStart,
+) -> (CpuSet, ZoneMask, BTreeMap<(ResourceName, Option<ZoneMask>), usize>) {
+    let held = held.containers.iter().find(|held| held.name == container.name);
+    let Some(held) = held else { return Default::default() };
+    // Of a finished init container only CPUs and devices are left.
+    let keeps_memory = container.kind != ContainerKind::Init;
+    let memory = held.memory.iter().filter(|_| keeps_memory).map(|block| block.zones);
+    let mut devices = BTreeMap::new();
+    for (name, ids) in &held.devices {
+        let listed = start.vacant.devices.resources.get(name);
+        for id in ids {
+            let zones = listed.and_then(|listed| listed.devices.get(id)?.zones);
+            *devices.entry((*name, zones)).or_default() += 1;
+        }
+    }
+    (held.cpus.clone(), memory.fold(ZoneMask::EMPTY, ZoneMask::union), devices)
+}
+
+/// Where a pod is by the report, with what finished init containers hold beside: known from the world, or a bound.
+fn with_hidden(
+    row: &Row,
+    shown: &Arc<HeldIds>,
+    key: HashKey,
+    vacant: &Vacant,
+    world: Option<&Location>,
+) -> Location {
+    let (pod, start) = (&row.needs.pod, &vacant.start);
+    let hidden = pod.containers.iter().filter(|container| {
+        !is_shown(container, key) && (start.pins_cpus(pod, container) || start.pins_devices(container))
+    });
+    let hidden: Vec<&Container> = hidden.collect();
+    if hidden.is_empty() {
+        return Location::Charged { held: Held::Ids(Arc::clone(shown)), exact: true };
+    }
+    let mut all = HeldIds::clone(shown);
+    let exact = match world {
+        Some(Location::Charged { held: Held::Ids(known), exact }) => {
+            let is_hidden =
+                |held: &&ContainerAllocation| hidden.iter().any(|container| container.name == held.name);
+            all.containers.extend(known.containers.iter().filter(is_hidden).cloned());
+            *exact
+        }
+        _ => {
+            all.bounds = hidden_bound(&hidden, shown, vacant);
+            false
+        }
+    };
+    Location::Charged { held: Held::Ids(Arc::new(all)), exact }
+}
+
+/// CPUs that finished init containers may hold: all of theirs in the zones of the pod's other containers, or in each.
+fn hidden_bound(hidden: &[&Container], shown: &HeldIds, vacant: &Vacant) -> SmallVec<[Grant; 2]> {
+    let others = shown.containers.iter().fold(CpuSet::new(), |all, held| all.union(&held.cpus));
+    let near = vacant.start.kubelet.machine().zones_of(&others);
+    let cpus = hidden.iter().map(|container| container.cpus).sum::<usize>();
+    let held = i64::try_from(cpus).unwrap_or(i64::MAX).saturating_mul(ResourceName::CPU.base_units());
+    let layout = vacant.allocatable.layout();
+    let Some(column) = layout.column(ResourceName::CPU) else { return SmallVec::new() };
+    let rows = layout.zones().iter().enumerate().filter(|(_, zone)| near.is_empty() || near.contains(zone.0));
+    let cell = |row| u32::try_from(vacant.allocatable.index(row, column)).unwrap_or(u32::MAX);
+    rows.map(|(row, _)| Grant { cell: cell(row), held, visible: 0 }).collect()
+}
