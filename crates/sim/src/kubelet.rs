@@ -144,6 +144,7 @@ impl Kubelet {
         let placement = self.placement(&asked, &allocation, &before);
         placement.charge(&mut self.free);
         adjust(&mut self.visible, &placement, -1);
+        self.count_memory();
         self.totals.add(&spec.needs);
         let exclusive = admit::is_exclusive(self.topology.rules, &self.free, &spec.needs);
         let signed = FingerprintedPod { hash, exclusive };
@@ -181,6 +182,23 @@ impl Kubelet {
         placement
     }
 
+    /// Of memory that spans zones, no pod gives back to a zone what it took there: the kubelet fills the lowest first.
+    fn count_memory(&mut self) {
+        let counts = &self.state.memory.counts;
+        for (row, zone) in self.free.layout().zones().to_vec().into_iter().enumerate() {
+            for table in
+                counts.zones.iter().filter(|memory| memory.id == zone.0).flat_map(|memory| &memory.tables)
+            {
+                let Some(column) = self.free.layout().column(table.name) else { continue };
+                for amounts in [&mut self.free, &mut self.visible] {
+                    let cell = amounts.index(row, column);
+                    let free = i64::try_from(table.free).unwrap_or(i64::MAX);
+                    amounts.add(cell, free - amounts.cells()[cell]);
+                }
+            }
+        }
+    }
+
     /// Bytes that a zone has less than before.
     fn memory_taken(&self, zone: u32, name: ResourceName, before: &[ZoneMemory]) -> i64 {
         let free = |zones: &[ZoneMemory]| {
@@ -198,6 +216,7 @@ impl Kubelet {
         self.state.sweep();
         held.placement.release(&mut self.free);
         adjust(&mut self.visible, &held.placement, 1);
+        self.count_memory();
         self.totals.remove(&held.spec.needs);
         self.changes += 1;
     }
