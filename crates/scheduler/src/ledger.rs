@@ -247,6 +247,9 @@ impl Ledger {
             let cautious = cautious(world);
             let amounts = cautious.as_ref().unwrap_or(&world.amounts);
             amounts.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
+            for regrouped in amounts.regrouped(rules) {
+                regrouped.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
+            }
             for early in &early {
                 let mut amounts = amounts.clone();
                 early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));

@@ -129,6 +129,18 @@ impl Amounts {
         }
     }
 
+    /// The same with other groups of zones in the memory manager, as far as they may be the kubelet's. Where no policy
+    /// keeps pods in the zones that they prefer, a pod may be in one zone of a group, and the zone is alone from then on,
+    /// until the next pod of the group (kubelet memorymanager `updateMachineState`). What pods hold does not tell.
+    pub(super) fn regrouped(&self, rules: Rules) -> Vec<Self> {
+        match self {
+            Self::Ids(ids) if !rules.policy.enforces() => {
+                ids.regrouped().into_iter().map(|ids| Self::Ids(Arc::new(ids))).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether more room can make the pod not fit.
     ///
     /// With several containers aligned one by one, the first may move to the zone that a later one needs. A pod in

@@ -23,9 +23,12 @@ pub(super) fn possible_locations(
     scratch: &mut Scratch,
 ) -> Vec<Location> {
     let mut locations = vec![predict(rules, &world.amounts, needs, scratch)];
-    for early in early {
+    let after = |early: &Vec<usize>| {
         let mut amounts = world.amounts.clone();
         early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
+        amounts
+    };
+    for amounts in world.amounts.regrouped(rules).into_iter().chain(early.iter().map(after)) {
         if let Ok(held) = amounts.admit(rules, needs, scratch) {
             let location = Location::Charged { held, exact: true };
             if !locations.contains(&location) {

@@ -112,6 +112,8 @@ impl KubeletStart {
         let memory: Vec<_> =
             amounts.map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
         memory.iter().for_each(|block| take_block(&mut residents.memory, *block));
+        // An empty block would still tie its zones together.
+        residents.memory.retain(|block| block.bytes > 0);
         let named = holding.devices.iter().map(|group| (group.resource, group.zones, group.count as usize));
         let usual = container.devices.iter().filter(|_| holding.devices.is_empty());
         let groups = named.chain(usual.map(|(name, count)| (*name, near, *count)));

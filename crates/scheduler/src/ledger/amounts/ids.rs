@@ -31,6 +31,9 @@ use super::Scratch;
 /// The name under which a state holds what pods of the ledger hold; the pod to be admitted has none.
 const HOLDER: &str = "pods";
 
+/// Most zones in groups of which every set may be on its own.
+const MAX_REGROUPED: usize = 3;
+
 /// What a pod holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::ledger) struct HeldIds {
@@ -118,6 +121,33 @@ impl Ids {
         self.recount();
     }
 
+    /// The same state with zones of groups on their own in the memory manager: each set of up to [`MAX_REGROUPED`] zones,
+    /// of more each one and all of them.
+    pub(super) fn regrouped(&self) -> Vec<Self> {
+        let zones = self.state.memory.counts.zones.iter();
+        let grouped: Vec<u32> = zones.filter(|zone| zone.group.len() > 1).map(|zone| zone.id).collect();
+        let sets: Vec<ZoneMask> = if grouped.len() <= MAX_REGROUPED {
+            let chosen = |set: usize| {
+                let zones = grouped.iter().enumerate().filter(move |(bit, _)| set >> bit & 1 == 1);
+                zones.map(|(_, zone)| *zone).collect()
+            };
+            (1..1_usize << grouped.len()).map(chosen).collect()
+        } else {
+            let each = grouped.iter().map(|zone| ZoneMask::of(*zone));
+            each.chain([grouped.iter().copied().collect()]).collect()
+        };
+        sets.into_iter().map(|alone| self.with_zones_alone(alone)).collect()
+    }
+
+    fn with_zones_alone(&self, alone: ZoneMask) -> Self {
+        let mut other = self.clone();
+        for zone in other.state.memory.counts.zones.iter_mut().filter(|zone| alone.contains(zone.id)) {
+            zone.group = ZoneMask::of(zone.id);
+        }
+        other.counts.update(&self.vacant.start.kubelet, &other.state);
+        other
+    }
+
     fn recount(&mut self) {
         self.state.clone_from(&self.vacant.state);
         self.has_debt = false;
@@ -174,8 +204,15 @@ impl Ids {
             }
             ResourceKind::Memory => {
                 let wanted = u64::try_from(grant.held).unwrap_or(0);
-                let bytes = wanted.min(self.state.memory.counts.free(here, name));
-                held.memory.push(Block { zones: here, name, bytes });
+                let counts = &self.state.memory.counts;
+                // A group stays one: it keeps out pods of its zones alone, and of others.
+                let zones = counts
+                    .zones
+                    .iter()
+                    .find(|memory| memory.id == zone.0)
+                    .map_or(here, |memory| memory.group);
+                let bytes = wanted.min(counts.free(zones, name));
+                held.memory.push(Block { zones, name, bytes });
                 bytes == wanted
             }
             ResourceKind::Device => {

@@ -20,6 +20,7 @@ use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::pod::Container;
 use topology::kubelet::start::KubeletStart;
 use topology::placement::holdings::{HashKey, Holdings};
+use topology::policy::Policy;
 use topology::request::ContainerKind;
 use topology::resource::ResourceName;
 use topology::zone::NodeTopology;
@@ -129,17 +130,9 @@ impl Ledger {
         start: &KubeletStart,
     ) -> bool {
         let mut rows = self.rows.iter().zip(&world.locations).zip(reported);
-        rows.all(|((row, location), reported)| match (reported, location) {
-            (Reported::Holds(shown), Location::Charged { held: Held::Ids(predicted), exact: true }) => {
-                row.needs.pod.containers.iter().filter(|container| is_shown(container, key)).all(
-                    |container| {
-                        let of = |held| summary(held, container, start);
-                        of(shown) == of(predicted)
-                    },
-                )
-            }
-            (Reported::Holds(_), Location::Charged { exact, .. }) => !exact,
-            _ => true,
+        rows.all(|((row, location), reported)| match reported {
+            Reported::Holds(shown) => is_as_shown(row, location, shown, key, start),
+            Reported::Nothing | Reported::Absent | Reported::Unclear => true,
         })
     }
 
@@ -157,7 +150,13 @@ impl Ledger {
                 Reported::Nothing => Location::nowhere(),
                 Reported::Absent => before.cloned().unwrap_or(Location::Unknown),
                 Reported::Unclear => before.cloned().unwrap_or_else(|| self.agreed_location(at)),
-                Reported::Holds(shown) => with_hidden(&self.rows[at], shown, key, vacant, before),
+                Reported::Holds(shown) => {
+                    let row = &self.rows[at];
+                    // Another pod may have contradicted the worlds.
+                    let agreed = self.agreed_location(at);
+                    let agreed = Some(&agreed).filter(|it| is_as_shown(row, it, shown, key, &vacant.start));
+                    with_hidden(row, shown, key, vacant, before.or(agreed))
+                }
             }
         };
         reported.iter().enumerate().map(location).collect()
@@ -205,6 +204,19 @@ impl Lookup<'_> {
     }
 }
 
+/// Whether a pod holds what this location says, as far as the report shows it. A bound is no contradiction.
+fn is_as_shown(row: &Row, location: &Location, shown: &HeldIds, key: HashKey, start: &KubeletStart) -> bool {
+    match location {
+        Location::Charged { held: Held::Ids(predicted), exact: true } => {
+            let mut containers = row.needs.pod.containers.iter().filter(|container| is_shown(container, key));
+            containers
+                .all(|container| summary(shown, container, start) == summary(predicted, container, start))
+        }
+        Location::Charged { exact, .. } => !exact,
+        Location::Unknown => true,
+    }
+}
+
 /// Whether reports show the container. Those by names come from podresources, which leaves out init containers.
 fn is_shown(container: &Container, key: HashKey) -> bool {
     key == HashKey::Uid || container.kind != ContainerKind::Init
@@ -249,25 +261,26 @@ fn with_hidden(
         return Location::Charged { held: Held::Ids(Arc::clone(shown)), exact: true };
     }
     let mut all = HeldIds::clone(shown);
-    let exact = match world {
-        Some(Location::Charged { held: Held::Ids(known), exact }) => {
-            let is_hidden =
-                |held: &&ContainerAllocation| hidden.iter().any(|container| container.name == held.name);
-            all.containers.extend(known.containers.iter().filter(is_hidden).cloned());
-            *exact
-        }
-        _ => {
-            all.bounds = hidden_bound(&hidden, shown, vacant);
-            false
-        }
+    let (known, exact) = match world {
+        Some(Location::Charged { held: Held::Ids(known), exact }) => (&*known.containers, *exact),
+        _ => (&[][..], false),
     };
+    for container in &hidden {
+        all.containers.extend(known.iter().find(|held| held.name == container.name).cloned());
+    }
+    // Of a pod that was found in a report only, nothing is known but what it asks for.
+    if all.containers.len() < shown.containers.len() + hidden.len() {
+        all.bounds = hidden_bound(&hidden, shown, vacant);
+    }
     Location::Charged { held: Held::Ids(Arc::new(all)), exact }
 }
 
 /// CPUs that finished init containers may hold: all of theirs in the zones of the pod's other containers, or in each.
 fn hidden_bound(hidden: &[&Container], shown: &HeldIds, vacant: &Vacant) -> SmallVec<[Grant; 2]> {
     let others = shown.containers.iter().fold(CpuSet::new(), |all, held| all.union(&held.cpus));
-    let near = vacant.start.kubelet.machine().zones_of(&others);
+    // An init container is in the one zone of the others, which may reuse its CPUs; with several zones it may be in any.
+    let is_single = vacant.start.kubelet.profile().policy == Policy::SingleNumaNode;
+    let near = if is_single { vacant.start.kubelet.machine().zones_of(&others) } else { ZoneMask::EMPTY };
     let cpus = hidden.iter().map(|container| container.cpus).sum::<usize>();
     let held = i64::try_from(cpus).unwrap_or(i64::MAX).saturating_mul(ResourceName::CPU.base_units());
     let layout = vacant.allocatable.layout();

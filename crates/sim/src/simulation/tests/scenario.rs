@@ -384,14 +384,18 @@ fn vary(random: &mut Random, shape: &mut Shape) {
     shape.options.cpus = pick(random, &sets).iter().copied().collect();
 }
 
-/// Pods that need the CPUs or the memory of several zones.
+/// Pods that need the CPUs or the memory of several zones. Where no policy keeps others out of them, the kubelet's memory
+/// manager loses count (`releaseMemory`), and what it has left cannot be told.
 fn widen(random: &mut Random, shape: &Shape, workload: &mut Workload) {
     let zone = &shape.zones[0];
+    let spans_memory = shape.rules.policy.enforces();
     for arrival in &mut workload.arrivals {
         match random.below(8) {
             0 => arrival.cpus = zone.cpus + 2,
-            1 => arrival.memory_mib = zone.memory_mib + 1_024,
-            2 => (arrival.cpus, arrival.memory_mib) = (zone.cpus + 2, zone.memory_mib + 1_024),
+            1 if spans_memory => arrival.memory_mib = zone.memory_mib + 1_024,
+            2 if spans_memory => {
+                (arrival.cpus, arrival.memory_mib) = (zone.cpus + 2, zone.memory_mib + 1_024)
+            }
             _ => {}
         }
     }
