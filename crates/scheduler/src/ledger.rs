@@ -242,6 +242,9 @@ impl Ledger {
         let unexplained = self.unexplained.as_ref().map(|report| report.available());
         let cautious = |world: &World| unexplained.as_ref().map(|report| self.cautious(world, report));
         let is_non_monotonic = first.amounts.is_non_monotonic(rules, needs);
+        if is_non_monotonic && self.worlds.iter().any(|world| self.is_bounded(world)) {
+            return Err(Refusal::Stale);
+        }
         let early = if is_non_monotonic { self.early_releases() } else { Vec::new() };
         for world in &self.worlds {
             let cautious = cautious(world);
@@ -587,6 +590,14 @@ impl Ledger {
             }
         }
         self.settle(next, scratch);
+    }
+
+    /// Whether a pod is charged wherever it might be, so that the kubelet has more room than the world.
+    fn is_bounded(&self, world: &World) -> bool {
+        let mut rows = self.rows.iter().zip(&world.locations);
+        rows.any(|(row, location)| {
+            matches!(location, Location::Charged { exact: false, .. }) && row.stage != Stage::Released
+        })
     }
 
     /// Whether the kubelet may have more room than the world has, so that its next choice cannot be predicted exactly.
