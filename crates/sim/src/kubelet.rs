@@ -14,6 +14,7 @@ use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::memory_manager::ZoneMemory;
 use topology::kubelet::pod::{Pod, PodUid};
+use topology::kubelet::report::{KubeletReport, ReportedPod};
 use topology::kubelet::{self as model, Allocation, NodeState};
 use topology::placement::holdings::HashKey;
 use topology::request::{ContainerKind, PodRequest};
@@ -26,11 +27,9 @@ use crate::workload::Workload;
 
 mod alignment;
 mod holding;
-mod report;
 
 pub use alignment::Alignment;
 use holding::Holding;
-use report::ReportedPod;
 
 /// Why the kubelet rejects a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,14 +228,16 @@ impl Kubelet {
         let mut report = NodeTopology::clone(&self.topology);
         let ids = ids.filter(|_| self.residents.is_empty());
         report.kubelet = ids.map(|key| {
-            let pods = self.pods.iter().map(|(pod, held)| ReportedPod {
+            let names: Vec<_> =
+                self.pods.keys().map(|pod| (simulation::uid_of(*pod), Workload::pod_name(*pod))).collect();
+            let pods = self.pods.values().zip(&names).map(|(held, (uid, name))| ReportedPod {
                 key: &held.uid,
-                uid: simulation::uid_of(*pod),
+                uid,
                 namespace: simulation::NAMESPACE,
-                name: Workload::pod_name(*pod),
+                name,
                 containers: &held.spec.needs.pod.containers,
             });
-            Box::new(report::kubelet_report(&self.model, &self.state, key, pods))
+            Box::new(KubeletReport::of(&self.model, &self.state, key, pods))
         });
         for zone in &mut report.zones {
             for resource in &mut zone.resources {
