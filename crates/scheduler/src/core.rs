@@ -272,6 +272,9 @@ impl Core {
                 self.nodes[slot].ledger.admitted(id, &mut self.scratch);
                 self.changed.insert(slot);
             }
+            if progress.initialized {
+                self.nodes[slot].ledger.initialized(id);
+            }
             if progress.deleting {
                 self.nodes[slot].ledger.leaving(id, &mut self.scratch);
             }

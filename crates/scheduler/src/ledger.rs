@@ -29,7 +29,7 @@ use topology::placement::ContainerHash;
 use topology::placement::holdings::HashKey;
 use topology::policy::Rules;
 use topology::reason::Misfit;
-use topology::request::PodNeeds;
+use topology::request::{ContainerKind, PodNeeds};
 use topology::zone::{Free, NodeTopology};
 
 use crate::pod::PodView;
@@ -41,7 +41,7 @@ mod location;
 mod order;
 
 pub use amounts::Scratch;
-use amounts::{Amounts, Held};
+use amounts::{Amounts, Held, HeldIds};
 pub use explain::LedgerSummary;
 use location::{charge, merge_alike, merge_worst, possible_locations, predict, release, widen};
 
@@ -150,6 +150,21 @@ struct Row {
     missed: u8,
     /// Number of the release, in [`Ledger::releases`]; `u64::MAX` before.
     released_at: u64,
+    /// Whether its init containers have ended.
+    initialized: bool,
+}
+
+impl Row {
+    /// The location once init containers have given back their memory; `None` if they hold none there.
+    fn without_init_memory(&self, location: &Location) -> Option<Location> {
+        let Location::Charged { held: Held::Ids(held), exact } = location else { return None };
+        let asked = &self.needs.pod.containers;
+        let is_init = |name: &str| asked.iter().any(|it| &*it.name == name && it.kind == ContainerKind::Init);
+        let mut rest = HeldIds::clone(held);
+        let with_memory = rest.containers.iter_mut().filter(|it| is_init(&it.name) && !it.memory.is_empty());
+        let given_back = with_memory.map(|container| container.memory.clear()).count();
+        (given_back > 0).then(|| Location::Charged { held: Held::Ids(Arc::new(rest)), exact: *exact })
+    }
 }
 
 /// The zones of a pod in one world.
@@ -369,6 +384,7 @@ impl Ledger {
             stage: Stage::Pending,
             described: false,
             missed: 0,
+            initialized: false,
             released_at: u64::MAX,
         });
         let Some(rules) = self.topology.as_ref().map(|t| t.rules) else { return };
@@ -408,6 +424,23 @@ impl Ledger {
             }
             Stage::Leaving { admitted } => *admitted = true,
             Stage::Admitted | Stage::Released => {}
+        }
+    }
+
+    /// The pod's init containers have ended. The kubelet takes their memory back when the next container starts
+    /// (memorymanager `AddContainer`), and reports by pod names do not show it.
+    pub fn initialized(&mut self, id: PodId) {
+        let Some(index) = self.index(id).filter(|index| !self.rows[*index].initialized) else { return };
+        self.revision += 1;
+        self.rows[index].initialized = true;
+        for world in &mut self.worlds {
+            if let Some(location) = self.rows[index].without_init_memory(&world.locations[index]) {
+                let before = std::mem::replace(&mut world.locations[index], location);
+                if self.rows[index].stage != Stage::Released {
+                    release(&mut world.amounts, &before);
+                    charge(&mut world.amounts, &world.locations[index]);
+                }
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
 
+mod by_id;
 mod found;
 mod order;
 mod restart;

@@ -82,7 +82,8 @@ impl Simulation<'_> {
         let progress = &mut entry.view.progress;
         progress.admitted = true;
         match step {
-            PodStatus::Admitted | PodStatus::Running => {}
+            PodStatus::Admitted => {}
+            PodStatus::Running => progress.initialized = true,
             // kubelet 1.36 `SyncTerminatingPod`: the status it writes when the containers have stopped is terminal,
             // also for pods that were deleted.
             PodStatus::Stopped | PodStatus::Finished | PodStatus::Rejected(_) => progress.terminal = true,

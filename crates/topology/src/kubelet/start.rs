@@ -93,38 +93,49 @@ impl KubeletStart {
         state
     }
 
-    /// Takes what a container holds, by the report, from what `residents` hold, and returns it. Of devices near the same
-    /// zones it does not matter which ones these are. Finished init containers hold CPUs and devices only (kubelet
-    /// memorymanager `AddContainer`). Cost: the residents' devices.
+    /// Takes what containers of a pod hold, by the report, from what `residents` hold, and returns it, in the same order.
+    /// Of devices near the same zones it does not matter which ones these are; those of init containers are reused first.
+    /// Finished init containers hold CPUs and devices only (kubelet memorymanager `AddContainer`), and the report says so.
+    /// Cost: the residents' devices.
     #[must_use]
     pub fn claim(
         &self,
         residents: &mut ContainerAllocation,
         pod: &Pod,
-        container: &Container,
-        holding: &Holding,
-    ) -> ContainerAllocation {
-        residents.cpus.remove_all(&holding.cpus);
-        let near = self.kubelet.machine().zones_of(&holding.cpus);
-        let zones = holding.memory.unwrap_or(near);
-        let pins_memory = self.pins_memory(pod, container) && !zones.is_empty();
-        let amounts = container.memory.iter().flatten().filter(|_| pins_memory);
-        let memory: Vec<_> =
-            amounts.map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
-        memory.iter().for_each(|block| take_block(&mut residents.memory, *block));
+        held: &[(&Container, &Holding)],
+    ) -> Vec<ContainerAllocation> {
+        let mut reusable = HeldDevices::new();
+        let claim = |(container, holding): &(&Container, &Holding)| {
+            residents.cpus.remove_all(&holding.cpus);
+            let near = self.kubelet.machine().zones_of(&holding.cpus);
+            let zones = holding.memory.unwrap_or(near);
+            let pins_memory = self.pins_memory(pod, container) && !zones.is_empty();
+            let amounts = container.memory.iter().flatten().filter(|_| pins_memory);
+            let memory: Vec<_> =
+                amounts.map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
+            memory.iter().for_each(|block| take_block(&mut residents.memory, *block));
+            let named =
+                holding.devices.iter().map(|group| (group.resource, group.zones, group.count as usize));
+            let usual = container.devices.iter().filter(|_| holding.devices.is_empty());
+            let groups = named.chain(usual.map(|(name, count)| (*name, near, *count)));
+            let mut devices = HeldDevices::new();
+            for (name, zones, count) in groups {
+                let mut ids = self.take_devices(&mut reusable, name, zones, count);
+                ids.extend(self.take_devices(&mut residents.devices, name, zones, count - ids.len()));
+                if container.kind == ContainerKind::Init {
+                    reusable.entry(name).or_default().extend(ids.iter().cloned());
+                }
+                if !ids.is_empty() {
+                    devices.entry(name).or_default().extend(ids);
+                }
+            }
+            let (name, cpus) = (container.name.clone(), holding.cpus.clone());
+            ContainerAllocation { name, cpus, memory, devices }
+        };
+        let claimed = held.iter().map(claim).collect();
         // An empty block would still tie its zones together.
         residents.memory.retain(|block| block.bytes > 0);
-        let named = holding.devices.iter().map(|group| (group.resource, group.zones, group.count as usize));
-        let usual = container.devices.iter().filter(|_| holding.devices.is_empty());
-        let groups = named.chain(usual.map(|(name, count)| (*name, near, *count)));
-        let devices =
-            groups.map(|(name, zones, count)| (name, self.take_devices(residents, name, zones, count)));
-        let devices =
-            devices.filter(|(_, ids)| !ids.is_empty()).fold(HeldDevices::new(), |mut all, (name, ids)| {
-                all.entry(name).or_default().extend(ids);
-                all
-            });
-        ContainerAllocation { name: container.name.clone(), cpus: holding.cpus.clone(), memory, devices }
+        claimed
     }
 
     /// Whether the kubelet hands out CPUs to this container alone.
@@ -134,12 +145,11 @@ impl KubeletStart {
         container.cpus > 0 && profile.cpu_manager != CpuManager::None && !pod.is_left_alone(profile)
     }
 
-    /// Whether the kubelet pins memory of this container for as long as the pod runs.
+    /// Whether the kubelet pins memory of this container, for as long as it runs.
     #[must_use]
     pub fn pins_memory(&self, pod: &Pod, container: &Container) -> bool {
         let profile = self.kubelet.profile();
         pod.qos == Qos::Guaranteed
-            && container.kind != ContainerKind::Init
             && container.memory.as_ref().is_some_and(|amounts| !amounts.is_empty())
             && profile.memory_manager != MemoryManager::None
             && !pod.is_left_alone(profile)
@@ -151,15 +161,15 @@ impl KubeletStart {
         container.devices.iter().any(|(name, _)| self.vacant.devices.resources.contains_key(name))
     }
 
+    /// So many devices of those near these zones, or fewer.
     fn take_devices(
         &self,
-        residents: &mut ContainerAllocation,
+        from: &mut HeldDevices,
         name: ResourceName,
         zones: ZoneMask,
         count: usize,
     ) -> DeviceIds {
-        let (Some(held), Some(resource)) =
-            (residents.devices.get_mut(&name), self.vacant.devices.resources.get(&name))
+        let (Some(held), Some(resource)) = (from.get_mut(&name), self.vacant.devices.resources.get(&name))
         else {
             return DeviceIds::new();
         };

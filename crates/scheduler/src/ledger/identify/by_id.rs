@@ -22,7 +22,7 @@ use topology::kubelet::start::KubeletStart;
 use topology::placement::holdings::{HashKey, Holdings};
 use topology::policy::Policy;
 use topology::request::ContainerKind;
-use topology::resource::ResourceName;
+use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::NodeTopology;
 
 use super::Understood;
@@ -39,6 +39,8 @@ enum Reported {
     Nothing,
     /// The pod would hold something, and the report shows none of it.
     Absent,
+    /// All that the pod would hold is of init containers, which the report leaves out.
+    Hidden,
     /// Two containers have one hash.
     Unclear,
     /// What the pod holds. Devices stand for others near the same zones.
@@ -81,7 +83,8 @@ impl Ledger {
                 *reported = Reported::Nothing;
             }
         }
-        let counted: Vec<bool> = reported.iter().map(|of| !matches!(of, Reported::Nothing)).collect();
+        let is_silent = |of: &Reported| matches!(of, Reported::Nothing | Reported::Hidden);
+        let counted: Vec<bool> = reported.iter().map(|of| !is_silent(of)).collect();
         let members: Vec<bool> =
             reported.iter().map(|of| matches!(of, Reported::Holds(_) | Reported::Unclear)).collect();
         let key = holdings.key();
@@ -132,7 +135,7 @@ impl Ledger {
         let mut rows = self.rows.iter().zip(&world.locations).zip(reported);
         rows.all(|((row, location), reported)| match reported {
             Reported::Holds(shown) => is_as_shown(row, location, shown, key, start),
-            Reported::Nothing | Reported::Absent | Reported::Unclear => true,
+            Reported::Nothing | Reported::Absent | Reported::Hidden | Reported::Unclear => true,
         })
     }
 
@@ -149,7 +152,9 @@ impl Ledger {
             match of {
                 Reported::Nothing => Location::nowhere(),
                 Reported::Absent => before.cloned().unwrap_or(Location::Unknown),
-                Reported::Unclear => before.cloned().unwrap_or_else(|| self.agreed_location(at)),
+                Reported::Hidden | Reported::Unclear => {
+                    before.cloned().unwrap_or_else(|| self.agreed_location(at))
+                }
                 Reported::Holds(shown) => {
                     let row = &self.rows[at];
                     // Another pod may have contradicted the worlds.
@@ -168,17 +173,16 @@ impl Lookup<'_> {
     fn look_up(&mut self, row: &Row) -> Option<Reported> {
         let Self { start, holdings, .. } = *self;
         let pod = &row.needs.pod;
-        let shown = |container: &&Container| is_shown(container, holdings.key());
-        let pinned =
-            |container: &Container| start.pins_cpus(pod, container) || start.pins_memory(pod, container);
-        let containers: Vec<&Container> = pod
-            .containers
-            .iter()
-            .filter(shown)
-            .filter(|container| pinned(container) || start.pins_devices(container))
-            .collect();
+        // Memory of init containers goes when they end.
+        let pinned = |container: &Container| {
+            start.pins_cpus(pod, container)
+                || container.kind != ContainerKind::Init && start.pins_memory(pod, container)
+        };
+        let holding = pod.containers.iter().filter(|it| pinned(it) || start.pins_devices(it));
+        let (containers, hidden): (Vec<&Container>, Vec<&Container>) =
+            holding.partition(|container| is_shown(container, holdings.key()));
         if containers.is_empty() {
-            return Some(Reported::Nothing);
+            return Some(if hidden.is_empty() { Reported::Nothing } else { Reported::Hidden });
         }
         let hash = |container: &Container| row.names.hash(holdings.key(), &container.name);
         if containers.iter().any(|container| holdings.is_ambiguous(hash(container))) {
@@ -191,16 +195,14 @@ impl Lookup<'_> {
         if found.is_empty() {
             return Some(Reported::Absent);
         }
-        // Devices may be near no zone, and are in no report then. Memory of init containers goes when they end.
+        // Devices may be near no zone, and are in no report then.
         let is_found =
             |container: &&Container| found.iter().any(|(known, _)| std::ptr::eq(*known, *container));
         if !containers.iter().filter(|container| pinned(container)).all(is_found) {
             return None;
         }
-        let claims = found
-            .into_iter()
-            .map(|(container, holding)| start.claim(&mut self.residents, pod, container, holding));
-        Some(Reported::Holds(Arc::new(HeldIds::exactly(claims.collect()))))
+        let claimed = start.claim(&mut self.residents, pod, &found);
+        Some(Reported::Holds(Arc::new(HeldIds::exactly(claimed))))
     }
 }
 
@@ -254,7 +256,9 @@ fn with_hidden(
 ) -> Location {
     let (pod, start) = (&row.needs.pod, &vacant.start);
     let hidden = pod.containers.iter().filter(|container| {
-        !is_shown(container, key) && (start.pins_cpus(pod, container) || start.pins_devices(container))
+        let holds_memory = !row.initialized && start.pins_memory(pod, container);
+        let holds = start.pins_cpus(pod, container) || start.pins_devices(container) || holds_memory;
+        holds && !is_shown(container, key)
     });
     let hidden: Vec<&Container> = hidden.collect();
     if hidden.is_empty() {
@@ -270,22 +274,46 @@ fn with_hidden(
     }
     // Of a pod that was found in a report only, nothing is known but what it asks for.
     if all.containers.len() < shown.containers.len() + hidden.len() {
-        all.bounds = hidden_bound(&hidden, shown, vacant);
+        all.bounds = hidden_bound(row, &hidden, shown, vacant);
     }
     Location::Charged { held: Held::Ids(Arc::new(all)), exact }
 }
 
-/// CPUs that finished init containers may hold: all of theirs in the zones of the pod's other containers, or in each.
-fn hidden_bound(hidden: &[&Container], shown: &HeldIds, vacant: &Vacant) -> SmallVec<[Grant; 2]> {
+/// What init containers may hold: all of theirs in the zones of the pod's other containers, or in each. Memory only while
+/// they run.
+fn hidden_bound(row: &Row, hidden: &[&Container], shown: &HeldIds, vacant: &Vacant) -> SmallVec<[Grant; 2]> {
     let others = shown.containers.iter().fold(CpuSet::new(), |all, held| all.union(&held.cpus));
     // An init container is in the one zone of the others, which may reuse its CPUs; with several zones it may be in any.
     let is_single = vacant.start.kubelet.profile().policy == Policy::SingleNumaNode;
     let near = if is_single { vacant.start.kubelet.machine().zones_of(&others) } else { ZoneMask::EMPTY };
-    let cpus = hidden.iter().map(|container| container.cpus).sum::<usize>();
-    let held = i64::try_from(cpus).unwrap_or(i64::MAX).saturating_mul(ResourceName::CPU.base_units());
     let layout = vacant.allocatable.layout();
-    let Some(column) = layout.column(ResourceName::CPU) else { return SmallVec::new() };
-    let rows = layout.zones().iter().enumerate().filter(|(_, zone)| near.is_empty() || near.contains(zone.0));
-    let cell = |row| u32::try_from(vacant.allocatable.index(row, column)).unwrap_or(u32::MAX);
-    rows.map(|(row, _)| Grant { cell: cell(row), held, visible: 0 }).collect()
+    let mut grants = SmallVec::new();
+    for (at, zone) in layout.zones().iter().enumerate() {
+        if !near.is_empty() && !near.contains(zone.0) {
+            continue;
+        }
+        for (column, name) in layout.resources().iter().enumerate() {
+            let held: i64 = hidden.iter().map(|container| amount(container, *name, row.initialized)).sum();
+            if let (Ok(cell), true) = (u32::try_from(vacant.allocatable.index(at, column)), held > 0) {
+                grants.push(Grant { cell, held, visible: 0 });
+            }
+        }
+    }
+    grants
+}
+
+/// What an init container holds of a resource, in base units.
+fn amount(container: &Container, name: ResourceName, has_ended: bool) -> i64 {
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(name.base_units());
+    match name.kind() {
+        ResourceKind::Cpu => count(container.cpus),
+        ResourceKind::Device => {
+            container.devices.iter().filter(|(of, _)| *of == name).map(|(_, n)| count(*n)).sum()
+        }
+        ResourceKind::Memory if !has_ended => {
+            let blocks = container.memory.iter().flatten().filter(|(of, _)| *of == name);
+            blocks.map(|(_, bytes)| i64::try_from(*bytes).unwrap_or(i64::MAX)).sum()
+        }
+        ResourceKind::Memory | ResourceKind::Host => 0,
+    }
 }
