@@ -1,9 +1,9 @@
 //! Reports by ids: the ledger says what the kubelet's model does, for every policy and option.
 
-use topology::kubelet::device_manager::{Device, Lowest, Preference, Resource};
+use topology::kubelet::device_manager::{Device, DeviceIds, Lowest, Preference, Resource};
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::machine::{Cpu, Machine, MachineZone};
-use topology::kubelet::pod::Pod;
+use topology::kubelet::pod::{Container, Pod};
 use topology::kubelet::profile::{CpuManager, CpuOptions, KubeletProfile, MemoryManager, ReservedCpus};
 use topology::kubelet::report::{KubeletReport, ReportedPod};
 use topology::kubelet::{self, Kubelet, NodeState};
@@ -124,6 +124,16 @@ impl Node {
         self.ledger.released(pod.id, &mut self.scratch);
     }
 
+    /// Devices that podresources shows as held.
+    fn shown_devices(&self, name: ResourceName) -> DeviceIds {
+        let containers = self.pods.iter().flat_map(|pod| {
+            let shown = |it: &&Container| self.key == HashKey::Uid || it.kind != ContainerKind::Init;
+            pod.needs.pod.containers.iter().filter(shown).map(|it| (&pod.names.uid, &it.name))
+        });
+        let held = containers.filter_map(|(uid, container)| self.state.devices.held(uid, container, name));
+        held.flatten().cloned().collect()
+    }
+
     fn published(&self) -> NodeTopology {
         let counts = &self.state.memory.counts;
         let zones = [0_u32, 1].map(|id| {
@@ -137,7 +147,7 @@ impl Node {
                 in_zone(self.kubelet.free_cpus(&self.state)),
             );
             let nic = ResourceName::new(NIC).unwrap();
-            let used = self.state.devices.in_use(nic);
+            let used = self.shown_devices(nic);
             let free = (2 * id..2 * id + 2).filter(|at| !used.contains(&*format!("nic-{at}"))).count();
             let memory = i64::try_from(counts.free(zone, ResourceName::MEMORY)).unwrap();
             let of = |name, capacity, allocatable, available| ZoneResource {
