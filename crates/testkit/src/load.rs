@@ -131,8 +131,9 @@ impl Arrival {
             let cpus = self.init_cpus.to_string();
             let init = guaranteed_pod(name, scheduler, [("cpu", &*cpus), ("memory", memory)]);
             let containers = init.spec.map(|spec| spec.containers).unwrap_or_default();
-            let named = containers.into_iter().map(|it| Container { name: "init".to_owned(), ..it });
-            spec.init_containers = Some(named.collect());
+            let init =
+                |it| Container { name: "init".to_owned(), command: Some(vec!["true".to_owned()]), ..it };
+            spec.init_containers = Some(containers.into_iter().map(init).collect());
         }
         pod
     }
