@@ -12,6 +12,10 @@
 //! a known pod set removes the worlds that disagree. If no world agrees, the report is the truth, and the placements
 //! are computed anew from its numbers.
 //!
+//! Reports of tholepin's exporter say by ids what is free and what each container holds. A world holds the state of the
+//! kubelet's managers then, and the kubelet's model decides (`amounts`); no set of pods has to be guessed
+//! (`identify/by_id`). Reports of other exporters have amounts by zone.
+//!
 //! Invariants (property-tested against a kubelet in `ledger/tests.rs`):
 //! - the kubelet's true state is one of the worlds as long as reports tell the truth;
 //! - each pod is charged at most once per world, and not at all once the kubelet has released it;

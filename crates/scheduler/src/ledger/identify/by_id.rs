@@ -212,7 +212,7 @@ fn is_as_shown(row: &Row, location: &Location, shown: &HeldIds, key: HashKey, st
         Location::Charged { held: Held::Ids(predicted), exact: true } => {
             let mut containers = row.needs.pod.containers.iter().filter(|container| is_shown(container, key));
             containers
-                .all(|container| summary(shown, container, start) == summary(predicted, container, start))
+                .all(|container| Shown::of(shown, container, start) == Shown::of(predicted, container, start))
         }
         Location::Charged { exact, .. } => !exact,
         Location::Unknown => true,
@@ -224,26 +224,32 @@ fn is_shown(container: &Container, key: HashKey) -> bool {
     key == HashKey::Uid || container.kind != ContainerKind::Init
 }
 
-/// What a container holds, as far as reports tell: CPUs, zones of memory, and devices by zones.
-fn summary(
-    held: &HeldIds,
-    container: &Container,
-    start: &KubeletStart,
-) -> (CpuSet, ZoneMask, BTreeMap<(ResourceName, Option<ZoneMask>), usize>) {
-    let held = held.containers.iter().find(|held| held.name == container.name);
-    let Some(held) = held else { return Default::default() };
-    // Of a finished init container only CPUs and devices are left.
-    let keeps_memory = container.kind != ContainerKind::Init;
-    let memory = held.memory.iter().filter(|_| keeps_memory).map(|block| block.zones);
-    let mut devices = BTreeMap::new();
-    for (name, ids) in &held.devices {
-        let listed = start.vacant.devices.resources.get(name);
-        for id in ids {
-            let zones = listed.and_then(|listed| listed.devices.get(id)?.zones);
-            *devices.entry((*name, zones)).or_default() += 1;
+/// What a container holds, as far as reports tell.
+#[derive(Default, PartialEq)]
+struct Shown {
+    cpus: CpuSet,
+    memory: ZoneMask,
+    /// By resource and zones.
+    devices: BTreeMap<(ResourceName, Option<ZoneMask>), usize>,
+}
+
+impl Shown {
+    fn of(held: &HeldIds, container: &Container, start: &KubeletStart) -> Self {
+        let held = held.containers.iter().find(|held| held.name == container.name);
+        let Some(held) = held else { return Self::default() };
+        // Of a finished init container only CPUs and devices are left.
+        let keeps_memory = container.kind != ContainerKind::Init;
+        let memory = held.memory.iter().filter(|_| keeps_memory).map(|block| block.zones);
+        let mut devices = BTreeMap::new();
+        for (name, ids) in &held.devices {
+            let listed = start.vacant.devices.resources.get(name);
+            for id in ids {
+                let zones = listed.and_then(|listed| listed.devices.get(id)?.zones);
+                *devices.entry((*name, zones)).or_default() += 1;
+            }
         }
+        Self { cpus: held.cpus.clone(), memory: memory.fold(ZoneMask::EMPTY, ZoneMask::union), devices }
     }
-    (held.cpus.clone(), memory.fold(ZoneMask::EMPTY, ZoneMask::union), devices)
 }
 
 /// Where a pod is by the report, with what finished init containers hold beside: known from the world, or a bound.
