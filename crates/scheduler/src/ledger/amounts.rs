@@ -130,8 +130,8 @@ impl Amounts {
     }
 
     /// The same with other groups of zones in the memory manager, as far as they may be the kubelet's. Where no policy
-    /// keeps pods in the zones that they prefer, a pod may be in one zone of a group, and the zone is alone from then on,
-    /// until the next pod of the group (kubelet memorymanager `updateMachineState`). What pods hold does not tell.
+    /// keeps pods in the zones that they prefer, a pod may be in one zone of a group, and the zone is alone from then
+    /// on, until the next pod of the group (kubelet memorymanager `updateMachineState`). What pods hold does not tell.
     pub(super) fn regrouped(&self, rules: Rules) -> Vec<Self> {
         match self {
             Self::Ids(ids) if !rules.policy.enforces() => {

@@ -50,8 +50,8 @@ pub(super) fn predict(rules: Rules, amounts: &Amounts, needs: &PodNeeds, scratch
 }
 
 /// Widens a prediction for a kubelet that may have more room than the world: the pod is then in the predicted zone, or
-/// in a lower one, because the kubelet takes the lowest that fits. A pod for which more room may be worse, or in several
-/// zones, may be anywhere.
+/// in a lower one, because the kubelet takes the lowest that fits. A pod for which more room may be worse, or that is
+/// in several zones, may be anywhere.
 pub(super) fn widen(rules: Rules, amounts: &Amounts, needs: &PodNeeds, location: Location) -> Location {
     let Location::Charged { held, exact: true } = &location else { return location };
     match amounts.highest_zone(held) {

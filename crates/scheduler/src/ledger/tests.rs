@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
 use topology::admit::{self, Placement};
-use topology::fingerprint::{Fingerprint, Method};
+use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::policy::{Manager, Policy, Rules, Scope};
 use topology::request::{ContainerKind, ContainerNeeds, Need, Qos};
 use topology::resource::ResourceName;

@@ -71,8 +71,8 @@ pub struct ReportedPod<'a> {
 }
 
 impl KubeletReport {
-    /// What tholepin's exporter would say of a kubelet: with its checkpoints by UID, without them by name and of running
-    /// containers only.
+    /// What tholepin's exporter would say of a kubelet: with its checkpoints by UID, without them by name and of
+    /// running containers only.
     #[must_use]
     pub fn of<'a>(
         kubelet: &Kubelet,

@@ -93,10 +93,10 @@ impl KubeletStart {
         state
     }
 
-    /// Takes what containers of a pod hold, by the report, from what `residents` hold, and returns it, in the same order.
-    /// Of devices near the same zones it does not matter which ones these are; those of init containers are reused first.
-    /// Finished init containers hold CPUs and devices only (kubelet memorymanager `AddContainer`), and the report says so.
-    /// Cost: the residents' devices.
+    /// Takes what containers of a pod hold, by the report, from what `residents` hold, and returns it, in the same
+    /// order. Of devices near the same zones it does not matter which ones these are; those of init containers are
+    /// reused first. Finished init containers hold CPUs and devices only (kubelet memorymanager `AddContainer`), and
+    /// the report says so. Cost: the residents' devices.
     #[must_use]
     pub fn claim(
         &self,

@@ -4,8 +4,8 @@
 //! whether something is held twice. Never: devices by name, which no report tells; those near the same zones are alike.
 //!
 //! A pod may hold what another one holds too, while it is not known which of them was first. So nothing is given back
-//! by itself: the state is made anew of all that is left. What a pod holds at most, wherever that is, comes last, and is
-//! taken of whatever is free then.
+//! by itself: the state is made anew of all that is left. What a pod holds at most, wherever that is, comes last, and
+//! is taken of whatever is free then.
 //!
 //! Cost of a change: containers of the node, and the counts of its zones.
 
@@ -121,8 +121,8 @@ impl Ids {
         self.recount();
     }
 
-    /// The same state with zones of groups on their own in the memory manager: each set of up to [`MAX_REGROUPED`] zones,
-    /// of more each one and all of them.
+    /// The same state with zones of groups on their own in the memory manager: each set of up to [`MAX_REGROUPED`]
+    /// zones, of more each one and all of them.
     pub(super) fn regrouped(&self) -> Vec<Self> {
         let zones = self.state.memory.counts.zones.iter();
         let grouped: Vec<u32> = zones.filter(|zone| zone.group.len() > 1).map(|zone| zone.id).collect();

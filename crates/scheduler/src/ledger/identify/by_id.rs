@@ -285,11 +285,11 @@ fn with_hidden(
     Location::Charged { held: Held::Ids(Arc::new(all)), exact }
 }
 
-/// What init containers may hold: all of theirs in the zones of the pod's other containers, or in each. Memory only while
-/// they run.
+/// What init containers may hold: all of theirs in the zones of the pod's other containers, or in each. Memory only
+/// while they run.
 fn hidden_bound(row: &Row, hidden: &[&Container], shown: &HeldIds, vacant: &Vacant) -> SmallVec<[Grant; 2]> {
     let others = shown.containers.iter().fold(CpuSet::new(), |all, held| all.union(&held.cpus));
-    // An init container is in the one zone of the others, which may reuse its CPUs; with several zones it may be in any.
+    // An init container is in the one zone of the others, which may reuse its CPUs. With several it may be in any.
     let is_single = vacant.start.kubelet.profile().policy == Policy::SingleNumaNode;
     let near = if is_single { vacant.start.kubelet.machine().zones_of(&others) } else { ZoneMask::EMPTY };
     let layout = vacant.allocatable.layout();

@@ -14,6 +14,8 @@ use topology::request::{ContainerRequest, PodRequest};
 use super::*;
 
 const NIC: &str = "vendor.com/nic";
+const POLICIES: [Policy; 4] = [Policy::None, Policy::BestEffort, Policy::Restricted, Policy::SingleNumaNode];
+const OPTIONS: [&[CpuOption]; 3] = [&[], &[CpuOption::FullPcpusOnly], &[CpuOption::DistributeAcrossNuma]];
 
 /// A kubelet of the model, with the ledger of its node.
 struct Node {
@@ -344,13 +346,13 @@ proptest! {
     /// the scheduler saw the pods come. Where no policy keeps pods apart, groups of memory may be unclear.
     #[test]
     fn what_fits_is_what_the_kubelet_admits(
-        policy in prop::sample::select(vec![Policy::None, Policy::BestEffort, Policy::Restricted, Policy::SingleNumaNode]),
+        policy in prop::sample::select(&POLICIES[..]),
         scope in prop::sample::select(vec![Scope::Container, Scope::Pod]),
-        options in prop::sample::select(vec![vec![], vec![CpuOption::FullPcpusOnly], vec![CpuOption::DistributeAcrossNuma]]),
+        options in prop::sample::select(&OPTIONS[..]),
         key in prop::sample::select(vec![HashKey::Uid, HashKey::Name]),
         steps in prop::collection::vec(step(), 1..24),
     ) {
-        let mut node = node(policy, scope, &options, key);
+        let mut node = node(policy, scope, options, key);
         let mut is_exact = true;
         for (id, step) in (1..).zip(steps) {
             match step {

@@ -384,8 +384,8 @@ fn vary(random: &mut Random, shape: &mut Shape) {
     shape.options.cpus = pick(random, &sets).iter().copied().collect();
 }
 
-/// Pods that need the CPUs or the memory of several zones. Where no policy keeps others out of them, the kubelet's memory
-/// manager loses count (`releaseMemory`), and what it has left cannot be told.
+/// Pods that need the CPUs or the memory of several zones. Where no policy keeps others out of them, the kubelet's
+/// memory manager loses count (`releaseMemory`), and what it has left cannot be told.
 fn widen(random: &mut Random, shape: &Shape, workload: &mut Workload) {
     let zone = &shape.zones[0];
     let spans_memory = shape.rules.policy.enforces();
