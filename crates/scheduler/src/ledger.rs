@@ -391,7 +391,9 @@ impl Ledger {
         self.revision += 1;
         self.search_pause = 0;
         self.report_lost = false;
-        self.start = model_of(&topology).map(Arc::new);
+        let later = self.start.as_ref().zip(self.topology.as_ref());
+        let later = later.and_then(|(start, before)| start.later(before, &topology));
+        self.start = later.or_else(|| model_of(&topology)).map(Arc::new);
         let same_table = self.worlds.first().is_none_or(|world| {
             world.amounts.is_by_ids() == self.start.is_some()
                 && world.amounts.free().layout() == topology.available().layout()

@@ -71,6 +71,22 @@ pub struct ReportedPod<'a> {
 }
 
 impl KubeletReport {
+    /// Whether both are about one machine and configuration; what is handed out may differ.
+    pub(crate) fn is_same_kubelet(&self, other: &Self) -> bool {
+        let groups = |report: &Self| -> Vec<_> {
+            report
+                .device_groups
+                .iter()
+                .map(|group| (group.resource, group.zones, group.allocatable))
+                .collect()
+        };
+        (self.minor, self.cpu_options, self.prefer_closest, self.pod_level_managers)
+            == (other.minor, other.cpu_options, other.prefer_closest, other.pod_level_managers)
+            && self.reserved_cpus == other.reserved_cpus
+            && self.cpus == other.cpus
+            && groups(self) == groups(other)
+    }
+
     /// What tholepin's exporter would say of a kubelet: with its checkpoints by UID, without them by name and of
     /// running containers only.
     #[must_use]

@@ -40,7 +40,7 @@ pub struct KubeletStart {
     /// Machine and configuration.
     pub kubelet: Arc<Kubelet>,
     /// What the managers know if nothing is handed out.
-    pub vacant: NodeState,
+    pub vacant: Arc<NodeState>,
     /// What is not available, whichever containers have it.
     pub residents: ContainerAllocation,
     /// Whether CPUs have the ids of a real node.
@@ -70,13 +70,21 @@ impl KubeletStart {
         let mut vacant = kubelet.empty_state();
         let groups = report.map_or(&[][..], |report| &report.device_groups);
         vacant.devices.resources = devices(topology, groups);
-        let mut residents = residents(topology, groups, report.map_or(&[], |report| &report.memory_groups));
-        let shared = vacant.cpus.shared.difference(&kubelet.reserved_cpus());
-        residents.cpus = match report {
-            Some(report) => shared.difference(&report.free_cpus),
-            None => first_cpus(topology, &kubelet, &shared),
-        };
-        Ok(Self { kubelet: Arc::new(kubelet), vacant, residents, has_ids: report.is_some() })
+        let (kubelet, vacant) = (Arc::new(kubelet), Arc::new(vacant));
+        let residents = all_residents(topology, &kubelet, &vacant);
+        Ok(Self { kubelet, vacant, residents, has_ids: report.is_some() })
+    }
+
+    /// The same kubelet at the moment of a later report; `None` if that is about another machine or configuration. Cost:
+    /// CPUs and devices, to compare.
+    #[must_use]
+    pub fn later(&self, before: &NodeTopology, now: &NodeTopology) -> Option<Self> {
+        is_same_node(before, now).then(|| Self {
+            kubelet: Arc::clone(&self.kubelet),
+            vacant: Arc::clone(&self.vacant),
+            residents: all_residents(now, &self.kubelet, &self.vacant),
+            has_ids: self.has_ids,
+        })
     }
 
     /// What the managers have handed out.
@@ -88,7 +96,7 @@ impl KubeletStart {
     /// What the managers have handed out if residents hold only so much.
     #[must_use]
     pub fn state_with(&self, residents: ContainerAllocation) -> NodeState {
-        let mut state = self.vacant.clone();
+        let mut state = NodeState::clone(&self.vacant);
         state.hold(&RESIDENTS.into(), residents);
         state
     }
@@ -179,6 +187,41 @@ impl KubeletStart {
         held.retain(|id| !taken.contains(id));
         taken
     }
+}
+
+/// Whether two reports differ only in what is handed out.
+fn is_same_node(one: &NodeTopology, other: &NodeTopology) -> bool {
+    let same_resource = |(one, other): (&ZoneResource, &ZoneResource)| {
+        (one.name, one.capacity, one.allocatable) == (other.name, other.capacity, other.allocatable)
+    };
+    let same_zone = |(one, other): (&Zone, &Zone)| {
+        one.id == other.id
+            && one.distances == other.distances
+            && one.resources.len() == other.resources.len()
+            && one.resources.iter().zip(&other.resources).all(same_resource)
+    };
+    let same_report = match (one.kubelet.as_deref(), other.kubelet.as_deref()) {
+        (Some(one), Some(other)) => one.is_same_kubelet(other),
+        (one, other) => one.is_none() && other.is_none(),
+    };
+    one.rules == other.rules
+        && one.threads_per_core == other.threads_per_core
+        && one.zones.len() == other.zones.len()
+        && one.zones.iter().zip(&other.zones).all(same_zone)
+        && same_report
+}
+
+/// All that is not available.
+fn all_residents(topology: &NodeTopology, kubelet: &Kubelet, vacant: &NodeState) -> ContainerAllocation {
+    let report = topology.kubelet.as_deref();
+    let groups = report.map_or(&[][..], |report| &report.device_groups);
+    let mut residents = residents(topology, groups, report.map_or(&[], |report| &report.memory_groups));
+    let shared = vacant.cpus.shared.difference(&kubelet.reserved_cpus());
+    residents.cpus = match report {
+        Some(report) => shared.difference(&report.free_cpus),
+        None => first_cpus(topology, kubelet, &shared),
+    };
+    residents
 }
 
 /// Takes bytes from blocks of the same type, those of the same zones first.

@@ -7,8 +7,10 @@
 //! by itself: the state is made anew of all that is left. What a pod holds at most, wherever that is, comes last, and
 //! is taken of whatever is free then.
 //!
-//! Cost of a change: containers of the node, and the counts of its zones.
+//! Cost of a change: the counts of zones. Where something is given back, or a bound is among what is held, all
+//! containers of the node besides.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -111,8 +113,14 @@ impl Ids {
     }
 
     pub(super) fn charge(&mut self, held: &Arc<HeldIds>) {
+        let is_bounded = self.held.iter().any(|known| !known.bounds.is_empty());
         self.held.push(Arc::clone(held));
-        self.recount();
+        if is_bounded || !held.bounds.is_empty() {
+            self.recount();
+        } else {
+            self.hold(self.held.len(), &held.containers);
+            self.project();
+        }
     }
 
     pub(super) fn release(&mut self, held: &Arc<HeldIds>) {
@@ -165,12 +173,14 @@ impl Ids {
     /// Adds what the containers of a pod of this number hold.
     fn hold(&mut self, number: usize, containers: &[ContainerAllocation]) {
         let (shared, memory) = (self.state.cpus.shared.clone(), self.state.memory.counts.clone());
-        let used = self.state.devices.clone();
+        let names = containers.iter().flat_map(|container| container.devices.keys());
+        let used: BTreeMap<ResourceName, DeviceIds> =
+            names.map(|name| (*name, self.state.devices.in_use(*name))).collect();
         for (at, container) in containers.iter().enumerate() {
             let devices: Option<HeldDevices> = container
                 .devices
                 .iter()
-                .map(|(name, ids)| Some((*name, self.free_ones(&used.in_use(*name), *name, ids)?)))
+                .map(|(name, ids)| Some((*name, self.free_ones(used.get(name)?, *name, ids)?)))
                 .collect();
             let short = |block: &Block| memory.free(block.zones, block.name) < block.bytes;
             self.has_debt |=
