@@ -210,7 +210,7 @@ impl Amounts {
         let mut sums = vec![0_i64; free.layout().resources().len()];
         for need in needs.containers.iter().flat_map(|container| &container.needs) {
             if let Some(column) = admit::charged_column(rules, free, needs.qos, *need) {
-                sums[column] += need.amount;
+                sums[column] = sums[column].saturating_add(need.amount);
             }
         }
         let cells =

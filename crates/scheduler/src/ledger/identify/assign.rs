@@ -100,9 +100,9 @@ impl Ledger {
                     items.extend(own);
                     searched.push((at, has_init(report, &allocatable, needs)));
                 }
-                None => visible_amounts(report, &allocatable, needs)
-                    .iter()
-                    .for_each(|(column, amount)| anywhere[*column] += amount),
+                None => visible_amounts(report, &allocatable, needs).iter().for_each(|(column, amount)| {
+                    anywhere[*column] = anywhere[*column].saturating_add(*amount)
+                }),
             }
         }
         let (chosen, solutions) = (Vec::new(), Vec::new());
@@ -220,8 +220,8 @@ fn location_of<'a>(
             let cell = u32::try_from(allocatable.index(*zone, *column)).unwrap_or(u32::MAX);
             match grants.iter_mut().find(|grant| grant.cell == cell) {
                 Some(grant) => {
-                    grant.held += amount;
-                    grant.visible += amount;
+                    grant.held = grant.held.saturating_add(*amount);
+                    grant.visible = grant.visible.saturating_add(*amount);
                 }
                 None => grants.push(Grant { cell, held: *amount, visible: *amount }),
             }

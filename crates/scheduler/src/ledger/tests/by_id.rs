@@ -312,6 +312,42 @@ fn a_pod_that_holds_nothing_is_charged_for_some_reports_only() {
     assert_eq!(fits.last(), Some(&true), "{fits:?}");
 }
 
+#[test]
+fn huge_pods_are_refused_and_nothing_overflows() {
+    let amounts = |cpus: &str, memory: &str, nics: &str| {
+        let amounts = [
+            (ResourceName::CPU, cpus),
+            (ResourceName::MEMORY, memory),
+            (ResourceName::new(NIC).unwrap(), nics),
+        ];
+        amounts.map(|(name, amount)| (name, amount.parse().unwrap())).to_vec()
+    };
+    let sizes =
+        [("9000000000000000", "64Mi", "1"), ("1", "8E", "1"), ("1", "64Mi", "9E"), ("1e30", "16E", "1e30")];
+    for (policy, scope, options) in POLICIES.into_iter().flat_map(|policy| {
+        [Scope::Container, Scope::Pod]
+            .into_iter()
+            .flat_map(move |scope| OPTIONS.map(|options| (policy, scope, options)))
+    }) {
+        let mut node = node(policy, scope, options, HashKey::Uid);
+        for (id, (cpus, memory, nics)) in (1..).zip(sizes) {
+            let container = |(at, kind)| {
+                let requests = amounts(cpus, memory, nics);
+                ContainerRequest { name: format!("c{at}").into(), kind, limits: requests.clone(), requests }
+            };
+            let kinds = [ContainerKind::Init, ContainerKind::Sidecar, ContainerKind::App, ContainerKind::App];
+            let containers = kinds.into_iter().cycle().take(40).enumerate().map(container).collect();
+            let needs = PodRequest { containers, ..PodRequest::default() }.needs();
+            let pod = BoundPod { needs: Arc::new(needs), ..pod(id, &[]) };
+            assert!(!node.fits(&pod), "{policy:?} {scope:?} {cpus} {memory} {nics}");
+            // Another scheduler may bind it all the same.
+            node.bind(&pod);
+            node.report();
+            assert!(!node.fits(&pod));
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Pod(Vec<(ContainerKind, u32, u32, u32)>),
