@@ -66,8 +66,12 @@ impl Ledger {
         self.unexplained = None;
         let Some(holdings) = report.kubelet.as_deref().map(|kubelet| &kubelet.holdings) else { return };
         let mut lookup = Lookup { start: &start, holdings, residents: start.residents.clone() };
-        let Some(mut reported) = self.rows.iter().map(|row| lookup.look_up(row)).collect::<Option<Vec<_>>>()
-        else {
+        let hidden_by_namesake = self.hidden_by_namesakes(&lookup);
+        let look_up = |(at, row): (usize, &Row)| match hidden_by_namesake.contains(&at) {
+            true => Some(Reported::Absent),
+            false => lookup.look_up(row),
+        };
+        let Some(mut reported) = self.rows.iter().enumerate().map(look_up).collect::<Option<Vec<_>>>() else {
             // Worlds of before are as good as they were. The first report has to do.
             if self.worlds.is_empty() {
                 self.worlds = self.unknown_worlds(start, report);
@@ -75,9 +79,11 @@ impl Ledger {
             return;
         };
         let residents = lookup.residents;
-        for (row, reported) in self.rows.iter_mut().zip(&mut reported) {
-            let is_missed =
-                matches!(reported, Reported::Absent) && row.stage == Stage::Admitted && !row.described;
+        for (at, (row, reported)) in self.rows.iter_mut().zip(&mut reported).enumerate() {
+            let is_missed = matches!(reported, Reported::Absent)
+                && row.stage == Stage::Admitted
+                && !row.described
+                && !hidden_by_namesake.contains(&at);
             row.missed = if is_missed { row.missed.saturating_add(1).min(MAX_MISSED) } else { 0 };
             if row.missed == MAX_MISSED {
                 *reported = Reported::Nothing;
@@ -107,6 +113,27 @@ impl Ledger {
             bases,
             scratch,
         );
+    }
+
+    /// Of pods that a report by names cannot tell from a later pod of the same name: those that it does not show. It shows
+    /// the later one, unless what it shows is what only the former held.
+    fn hidden_by_namesakes(&self, lookup: &Lookup<'_>) -> Vec<usize> {
+        if lookup.holdings.key() == HashKey::Uid {
+            return Vec::new();
+        }
+        let pairs = (0..self.rows.len()).filter_map(|old| Some((old, self.successor(old)?)));
+        let is_shown_by = |at: usize| {
+            let (row, residents) = (&self.rows[at], lookup.residents.clone());
+            match (Lookup { residents, ..*lookup }).look_up(row) {
+                Some(Reported::Holds(shown)) => {
+                    let location = self.agreed_location(at);
+                    location != Location::Unknown
+                        && is_as_shown(row, &location, &shown, HashKey::Name, lookup.start)
+                }
+                _ => false,
+            }
+        };
+        pairs.map(|(old, new)| if !is_shown_by(new) && is_shown_by(old) { new } else { old }).collect()
     }
 
     /// The world of a first report in which a pod's admission had not ended: all is held by unknown containers, and

@@ -62,7 +62,7 @@ impl Ledger {
     }
 
     /// A later row with the hash of this one.
-    fn successor(&self, old: usize) -> Option<usize> {
+    pub(super) fn successor(&self, old: usize) -> Option<usize> {
         let later = self.rows.iter().enumerate().skip(old + 1);
         later.rev().find(|(_, row)| row.hash == self.rows[old].hash).map(|(at, _)| at)
     }

@@ -14,6 +14,8 @@ use topology::request::{ContainerRequest, PodRequest};
 use super::*;
 
 const NIC: &str = "vendor.com/nic";
+/// More than a pod that shows nothing is charged for.
+const MAX_REPORTS: usize = 4;
 const POLICIES: [Policy; 4] = [Policy::None, Policy::BestEffort, Policy::Restricted, Policy::SingleNumaNode];
 const OPTIONS: [&[CpuOption]; 3] = [&[], &[CpuOption::FullPcpusOnly], &[CpuOption::DistributeAcrossNuma]];
 
@@ -255,6 +257,36 @@ fn a_restarted_scheduler_knows_what_finished_init_containers_hold() {
             // The report does not show them: a bound.
             HashKey::Name => assert!(held <= kubelet_has, "{held:?} {kubelet_has:?}"),
         }
+    }
+}
+
+/// Reports by names cannot tell a pod from its successor of the same name.
+#[test]
+fn a_late_report_of_the_former_pod_does_not_move_its_namesake() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Name);
+    let (former, filler) = (app(1, 6), app(2, 7));
+    for pod in [&former, &filler] {
+        node.bind(pod);
+        node.admit(pod);
+    }
+    node.report();
+    let late = node.published();
+    node.release(0);
+    // Zone 0 is too small for the next one now.
+    let small = app(3, 4);
+    node.bind(&small);
+    node.admit(&small);
+    let mut anew = app(4, 1);
+    (anew.names.name, anew.hash) = (former.names.name.clone(), former.hash);
+    node.bind(&anew);
+    let free = |node: &mut Node| (1..=8).filter(|cpus| node.fits(&app(9, *cpus))).max();
+    let before = free(&mut node);
+    node.ledger.report(Arc::new(late), &mut node.scratch);
+    assert_eq!((free(&mut node), node.ledger.summary().corrections), (before, 0));
+    node.admit(&anew);
+    for _ in 0..2 * MAX_REPORTS {
+        node.report();
+        assert_eq!((free(&mut node), node.ledger.summary().corrections), (before, 0));
     }
 }
 
