@@ -28,6 +28,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use topology::kubelet::start::{KubeletStart, PolicyOptions};
+use topology::placement::holdings::HashKey;
 use topology::policy::Rules;
 use topology::reason::Misfit;
 use topology::request::PodNeeds;
@@ -154,7 +155,8 @@ impl Ledger {
         let unexplained = self.unexplained.as_ref().map(|report| report.available());
         let cautious = |world: &World| unexplained.as_ref().map(|report| self.cautious(world, report));
         let is_non_monotonic = first.amounts.is_non_monotonic(rules, needs);
-        if is_non_monotonic && self.worlds.iter().any(|world| self.is_bounded(world)) {
+        if is_non_monotonic && self.start.is_some() && self.worlds.iter().any(|world| self.is_bounded(world))
+        {
             return Err(Refusal::Stale);
         }
         let early = if is_non_monotonic { self.early_releases() } else { Vec::new() };
@@ -586,7 +588,9 @@ impl Ledger {
 /// zones. Resources of whole pods (`PodLevelResourceManagers`) are not modelled here.
 fn model_of(topology: &NodeTopology) -> Option<KubeletStart> {
     let report = topology.kubelet.as_deref()?;
-    if report.minor.is_none() || report.pod_level_managers {
+    // Names alone leave out what finished init containers hold, and a pod's successor has them too.
+    let has_checkpoints = report.holdings.key() == HashKey::Uid;
+    if !has_checkpoints || report.minor.is_none() || report.pod_level_managers {
         return None;
     }
     KubeletStart::new(topology, PolicyOptions::default()).ok()
