@@ -75,8 +75,8 @@ impl KubeletStart {
         Ok(Self { kubelet, vacant, residents, has_ids: report.is_some() })
     }
 
-    /// The same kubelet at the moment of a later report; `None` if that is about another machine or configuration. Cost:
-    /// CPUs and devices, to compare.
+    /// The same kubelet at the moment of a later report; `None` if that is about another machine or configuration.
+    /// Cost: CPUs and devices, to compare.
     #[must_use]
     pub fn later(&self, before: &NodeTopology, now: &NodeTopology) -> Option<Self> {
         is_same_node(before, now).then(|| Self {

@@ -115,8 +115,8 @@ impl Ledger {
         );
     }
 
-    /// Of pods that a report by names cannot tell from a later pod of the same name: those that it does not show. It shows
-    /// the later one, unless what it shows is what only the former held.
+    /// Of pods that a report by names cannot tell from a later pod of the same name: those that it does not show. It
+    /// shows the later one, unless what it shows is what only the former held.
     fn hidden_by_namesakes(&self, lookup: &Lookup<'_>) -> Vec<usize> {
         if lookup.holdings.key() == HashKey::Uid {
             return Vec::new();
