@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
-use topology::admit::{self, Placement};
-use topology::fingerprint::{Fingerprint, Method, PodHash};
+use topology::fingerprint::{Fingerprint, Method};
 use topology::policy::{Manager, Policy, Rules, Scope};
 use topology::request::{ContainerKind, ContainerNeeds, Need, Qos};
 use topology::resource::ResourceName;
@@ -12,7 +11,6 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
 
-mod by_id;
 mod found;
 mod order;
 mod restart;
@@ -113,7 +111,7 @@ fn topology(scope: Scope, available: Option<&Free>, fingerprint: Option<Fingerpr
         })
         .collect();
     let fingerprint = fingerprint.map(|f| (f, Method::WithExclusiveResources));
-    NodeTopology { rules: rules(scope), zones, fingerprint, threads_per_core: Some(1), kubelet: None }
+    NodeTopology { rules: rules(scope), zones, fingerprint, threads_per_core: Some(1) }
 }
 
 fn needs(cpu: i64, memory: i64, containers: usize) -> Arc<PodNeeds> {
@@ -135,7 +133,6 @@ fn needs(cpu: i64, memory: i64, containers: usize) -> Arc<PodNeeds> {
         totals: sum.clone(),
         pod_scope_whole_cpu: sum[0].amount,
         pod_scope: sum,
-        pod: Arc::default(),
     })
 }
 
@@ -167,7 +164,7 @@ impl Rig {
         let id = PodId(self.next);
         self.next += 1;
         let hash = PodHash::of("ns", &format!("p{}", id.0));
-        self.pods.insert(id, BoundPod { id, names: PodNames::default(), hash, needs, finishes, created_s });
+        self.pods.insert(id, BoundPod { id, hash, needs, finishes, created_s });
         id
     }
 
@@ -245,7 +242,7 @@ impl Rig {
         match self.inbox.pop_front() {
             Some(ToKubelet::Add(id)) => {
                 let needs = &self.pods[&id].needs;
-                match admit::admit(rules(self.scope), &self.truth, needs, &mut self.scratch.counts) {
+                match admit::admit(rules(self.scope), &self.truth, needs, &mut self.scratch) {
                     Ok(placement) => {
                         placement.charge(&mut self.truth);
                         self.running.insert(id, placement);
@@ -337,13 +334,13 @@ impl Rig {
             {
                 continue;
             }
-            let mut free = Amounts::Counts(full.clone());
+            let mut free = full.clone();
             for (row, location) in self.ledger.rows.iter().zip(&world.locations) {
                 if row.stage != Stage::Released {
                     charge(&mut free, location);
                 }
             }
-            assert_eq!(free, world.amounts);
+            assert_eq!(free, world.free);
         }
         let mut ids: Vec<_> = self.ledger.rows.iter().map(|row| row.id).collect();
         ids.dedup();
@@ -416,7 +413,7 @@ proptest! {
         rig.drain();
         prop_assert!(rig.rejected.is_empty());
         for world in &rig.ledger.worlds {
-            prop_assert_eq!(world.amounts.free(), &rig.truth);
+            prop_assert_eq!(&world.free, &rig.truth);
         }
         prop_assert!(!rig.ledger.worlds.is_empty());
     }

@@ -290,8 +290,7 @@ impl DeviceState {
     }
 
     /// Devices of the resource that containers hold.
-    #[must_use]
-    pub fn in_use(&self, name: ResourceName) -> DeviceIds {
+    pub(crate) fn in_use(&self, name: ResourceName) -> DeviceIds {
         let containers = self.pods.iter().flat_map(|pod| &pod.containers);
         containers.filter_map(|(_, devices)| devices.get(&name)).flatten().cloned().collect()
     }

@@ -44,7 +44,7 @@ pub struct Container {
 }
 
 /// A pod, prepared for the admissions of kubelets with one profile.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
     /// The UID.
     pub uid: PodUid,
@@ -73,15 +73,12 @@ impl Pod {
         let managed = profile.pod_level_managers && pod_level;
         let containers: Vec<_> =
             request.containers.iter().map(|container| Container::new(container, qos, managed)).collect();
+        let sum = |of: &dyn Fn(&Container) -> usize| peak(&containers, |container| of(container));
         Self {
-            cpus: if managed {
-                pod_level_cpus(request, qos)
-            } else {
-                count(peak(&containers, |container| container.cpus as u64))
-            },
+            cpus: if managed { pod_level_cpus(request, qos) } else { sum(&|container| container.cpus) },
             memory: if managed { pod_level_memory(request) } else { sum_memory(&containers) },
             devices: sum_devices(&containers),
-            totals: request.totals(),
+            totals: request.needs().totals,
             uid,
             qos,
             containers,
@@ -179,20 +176,19 @@ fn pod_level_memory(request: &PodRequest) -> Option<MemoryAmounts> {
 
 /// The larger of the init phase and the running phase. Each init container runs beside the sidecars before it (KEP-753;
 /// kubelet 1.36 `podGuaranteedCPUs`, `getPodRequestedResources`, `AggregateContainerLimits`).
-fn peak(containers: &[Container], of: impl Fn(&Container) -> u64) -> u64 {
-    let (mut running, mut most) = (0_u64, 0);
+fn peak<T>(containers: &[Container], of: impl Fn(&Container) -> T) -> T
+where
+    T: Copy + Default + Ord + std::ops::Add<Output = T>,
+{
+    let (mut running, mut most) = (T::default(), T::default());
     for container in containers {
-        let sum = running.saturating_add(of(container));
+        let amount = of(container);
         match container.kind {
-            ContainerKind::Init => most = most.max(sum),
-            ContainerKind::Sidecar | ContainerKind::App => running = sum,
+            ContainerKind::Init => most = most.max(running + amount),
+            ContainerKind::Sidecar | ContainerKind::App => running = running + amount,
         }
     }
     most.max(running)
-}
-
-fn count(sum: u64) -> usize {
-    usize::try_from(sum).unwrap_or(usize::MAX)
 }
 
 /// Only types that an app container asks for count (kubelet 1.36 `getPodRequestedResources` goes through these last).
@@ -208,7 +204,7 @@ fn sum_memory(containers: &[Container]) -> Option<MemoryAmounts> {
     names.dedup();
     let bytes = |container: &Container, name| {
         let amounts = container.memory.iter().flatten();
-        amounts.filter(|(found, _)| *found == name).fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes))
+        amounts.filter(|(found, _)| *found == name).map(|(_, bytes)| *bytes).sum::<u64>()
     };
     Some(names.into_iter().map(|name| (name, peak(containers, |container| bytes(container, name)))).collect())
 }
@@ -218,8 +214,8 @@ fn sum_devices(containers: &[Container]) -> DeviceCounts {
         containers.iter().flat_map(|container| container.devices.iter().map(|(name, _)| *name)).collect();
     names.sort_unstable();
     names.dedup();
-    let devices = |container: &Container, name| {
-        container.devices.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count as u64)
+    let count = |container: &Container, name| {
+        container.devices.iter().filter(|(found, _)| *found == name).map(|(_, count)| *count).sum::<usize>()
     };
-    names.into_iter().map(|name| (name, count(peak(containers, |it| devices(it, name))))).collect()
+    names.into_iter().map(|name| (name, peak(containers, |container| count(container, name)))).collect()
 }
