@@ -8,14 +8,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use runtime::random::Random;
-use topology::admit::Scratch;
 use topology::fingerprint::status::Status;
 use topology::request::PodNeeds;
 use topology::zone::NodeTopology;
 
 use crate::anti_affinity::AntiAffinity;
 use crate::cycle::{Accounting, Numa, RawScore, UNREPORTED_GRACE_MS};
-use crate::ledger::PodId;
+use crate::ledger::{PodId, Scratch};
 use crate::node::{Node, NodeView};
 use crate::pod::PodView;
 use crate::queue::{BackoffLimits, Queue};
@@ -272,6 +271,9 @@ impl Core {
             if progress.admitted {
                 self.nodes[slot].ledger.admitted(id, &mut self.scratch);
                 self.changed.insert(slot);
+            }
+            if progress.initialized {
+                self.nodes[slot].ledger.initialized(id);
             }
             if progress.deleting {
                 self.nodes[slot].ledger.leaving(id, &mut self.scratch);

@@ -6,12 +6,11 @@
 //! with its own. Cost: nodes x (taints + selector labels + resources + one admission for each possible world). A
 //! node with one world and an understood report takes no memory, but for pods of several aligned containers.
 
-use topology::admit::Scratch;
 use topology::request::{PodNeeds, Qos};
 use topology::score::{Strategy, Weights};
 
 use crate::affinity;
-use crate::ledger::{Ledger, Refusal};
+use crate::ledger::{Ledger, Refusal, Scratch};
 use crate::node::{Node, NodeView};
 use crate::pod::Spec;
 use crate::reason::Reason;
@@ -87,7 +86,7 @@ pub fn filter(
     let Some(numa) = numa.filter(|numa| numa.filters) else { return Ok(()) };
     if numa.accounting != Accounting::Exact {
         let misaligned = |misfit| Reason::misaligned(&misfit);
-        return node.over_reserve.check(&spec.needs, scratch).map_err(misaligned);
+        return node.over_reserve.check(&spec.needs, &mut scratch.counts).map_err(misaligned);
     }
     if !node.ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && spec.needs.may_align()
     {

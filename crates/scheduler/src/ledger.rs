@@ -12,6 +12,10 @@
 //! a known pod set removes the worlds that disagree. If no world agrees, the report is the truth, and the placements
 //! are computed anew from its numbers.
 //!
+//! Reports of tholepin's exporter say by ids what is free and what each container holds. A world holds the state of the
+//! kubelet's managers then, and the kubelet's model decides (`amounts`); no set of pods has to be guessed
+//! (`identify/by_id`). Reports of other exporters have amounts by zone.
+//!
 //! Invariants (property-tested against a kubelet in `ledger/tests.rs`):
 //! - the kubelet's true state is one of the worlds as long as reports tell the truth;
 //! - each pod is charged at most once per world, and not at all once the kubelet has released it;
@@ -23,22 +27,26 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use topology::admit::{self, Placement, Scratch};
-use topology::fingerprint::PodHash;
+use topology::kubelet::start::{KubeletStart, PolicyOptions};
+use topology::placement::holdings::HashKey;
 use topology::policy::Rules;
 use topology::reason::Misfit;
 use topology::request::PodNeeds;
 use topology::zone::{Free, NodeTopology};
 
+mod amounts;
 mod explain;
 mod identify;
 mod location;
 mod order;
+mod row;
 
+pub use amounts::Scratch;
+use amounts::{Amounts, Held, HeldIds};
 pub use explain::LedgerSummary;
-use location::{
-    charge, merge_alike, merge_worst, non_monotonic, possible_locations, predict, release, widen,
-};
+use location::{charge, merge_alike, merge_worst, possible_locations, predict, release, widen};
+use row::Row;
+pub use row::{BoundPod, PodId, PodNames, Stage};
 
 /// Most possible worlds; more are merged into one that is worse than each of them.
 const MAX_WORLDS: usize = 64;
@@ -46,47 +54,6 @@ const MAX_WORLDS: usize = 64;
 const MAX_RELEASED_ROWS: usize = 64;
 /// Most leaving pods whose early release is tried in every combination; more are tried one by one and all together.
 const MAX_COMBINED: usize = 3;
-
-/// The key of a pod object. A recreated pod has another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PodId(pub u64);
-
-/// The stage of a pod in the kubelet, as known from the API server and from reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Bound, or about to be; the kubelet may not have seen the pod.
-    Pending,
-    /// The kubelet has written a status, so the pod holds its resources.
-    Admitted,
-    /// The deletion was requested, or the object was deleted by force: the kubelet may release the pod at any moment.
-    Leaving {
-        /// Whether the kubelet is known to have admitted the pod. If not, the pod may still be admitted after others.
-        admitted: bool,
-    },
-    /// The kubelet has released or rejected the pod. The row stays for a while, to understand reports made before.
-    Released,
-}
-
-impl Stage {
-    fn is_leaving(self) -> bool {
-        matches!(self, Self::Leaving { .. })
-    }
-}
-
-/// A pod at its binding.
-#[derive(Clone, Debug)]
-pub struct BoundPod {
-    /// The key of the pod object.
-    pub id: PodId,
-    /// Hash of namespace and name, for fingerprints.
-    pub hash: PodHash,
-    /// The requests.
-    pub needs: Arc<PodNeeds>,
-    /// Whether the pod may finish by itself (`restartPolicy` other than `Always`).
-    pub finishes: bool,
-    /// The second of its creation.
-    pub created_s: u64,
-}
 
 /// The reason for which the ledger refuses a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,43 +65,34 @@ pub enum Refusal {
     Stale,
 }
 
-/// One pod's row.
-#[derive(Clone, Debug)]
-struct Row {
-    id: PodId,
-    hash: PodHash,
-    needs: Arc<PodNeeds>,
-    stage: Stage,
-    /// Whether the pod may finish by itself, unannounced (`restartPolicy` other than `Always`).
-    finishes: bool,
-    /// The second of its creation.
-    created_s: u64,
-    /// Whether the last understood report counts this pod.
-    described: bool,
-    /// Number of the release, in [`Ledger::releases`]; `u64::MAX` before.
-    released_at: u64,
-}
-
 /// The zones of a pod in one world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Location {
     /// Somewhere in the numbers of the report.
     Unknown,
-    /// Charged to these cells. Not `exact`: charged wherever the pod might be, so more than once.
-    Charged { placement: Placement, exact: bool },
+    /// Charged so. Not `exact`: charged wherever the pod might be, so more than once.
+    Charged { held: Held, exact: bool },
 }
 
 impl Location {
+    /// What is charged; `None` where that is not known.
+    fn held(&self) -> Option<Held> {
+        match self {
+            Self::Unknown => None,
+            Self::Charged { held, .. } => Some(held.clone()),
+        }
+    }
+
     /// The location of a pod that holds nothing yet.
     fn nowhere() -> Self {
-        Self::Charged { placement: Placement::default(), exact: true }
+        Self::Charged { held: Held::default(), exact: true }
     }
 }
 
 /// One possible state of the kubelet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 struct World {
-    free: Free,
+    amounts: Amounts,
     /// Parallel to [`Ledger::rows`].
     locations: Vec<Location>,
 }
@@ -143,6 +101,8 @@ struct World {
 #[derive(Debug, Default)]
 pub struct Ledger {
     topology: Option<Arc<NodeTopology>>,
+    /// The node's kubelet, if the last readable report says all that its model needs.
+    start: Option<Arc<KubeletStart>>,
     /// The newest report, while no known pod set has its fingerprint.
     unexplained: Option<Arc<NodeTopology>>,
     /// Pods in the order in which the kubelet sees them.
@@ -179,14 +139,14 @@ impl Ledger {
             return if self.report_lost && needs.may_align() { Err(Refusal::Stale) } else { Ok(()) };
         };
         let rules = topology.rules;
-        if !rules.policy.enforces() {
+        if !self.is_modelled() {
             return Ok(());
         }
         let Some(first) = self.worlds.first() else {
-            let aligned = admit::needs_alignment(rules, &topology.available(), needs);
+            let aligned = Amounts::Counts(topology.available()).needs_alignment(rules, needs);
             return if aligned { Err(Refusal::Stale) } else { Ok(()) };
         };
-        if !admit::needs_alignment(rules, &first.free, needs) {
+        if !first.amounts.needs_alignment(rules, needs) {
             return Ok(());
         }
         if self.report_lost {
@@ -194,15 +154,23 @@ impl Ledger {
         }
         let unexplained = self.unexplained.as_ref().map(|report| report.available());
         let cautious = |world: &World| unexplained.as_ref().map(|report| self.cautious(world, report));
-        let early = if non_monotonic(rules, &first.free, needs) { self.early_releases() } else { Vec::new() };
+        let is_non_monotonic = first.amounts.is_non_monotonic(rules, needs);
+        if is_non_monotonic && self.start.is_some() && self.worlds.iter().any(|world| self.is_bounded(world))
+        {
+            return Err(Refusal::Stale);
+        }
+        let early = if is_non_monotonic { self.early_releases() } else { Vec::new() };
         for world in &self.worlds {
             let cautious = cautious(world);
-            let free = cautious.as_ref().unwrap_or(&world.free);
-            admit::admit(rules, free, needs, scratch).map_err(Refusal::Misfit)?;
+            let amounts = cautious.as_ref().unwrap_or(&world.amounts);
+            amounts.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
+            for regrouped in amounts.regrouped(rules) {
+                regrouped.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
+            }
             for early in &early {
-                let mut free = free.clone();
-                early.iter().for_each(|at| release(&mut free, &world.locations[*at]));
-                admit::admit(rules, &free, needs, scratch).map_err(Refusal::Misfit)?;
+                let mut amounts = amounts.clone();
+                early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
+                amounts.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
             }
         }
         let overtaking = self.has_unseen().then(|| self.overtaking((needs, created_s))).flatten();
@@ -210,7 +178,7 @@ impl Ledger {
         for world in &self.worlds {
             let cautious = cautious(world);
             self.check_orders(
-                (world, cautious.as_ref().unwrap_or(&world.free)),
+                (world, cautious.as_ref().unwrap_or(&world.amounts)),
                 needs,
                 &overtaking,
                 scratch,
@@ -234,13 +202,21 @@ impl Ledger {
     /// Whether `needs` would be admitted on a node without other pods. Allocates a table of the node.
     #[must_use]
     pub fn could_fit(&self, needs: &PodNeeds, scratch: &mut Scratch) -> bool {
-        let Some(topology) = self.topology.as_ref().filter(|topology| topology.rules.policy.enforces())
-        else {
+        let Some(topology) = self.topology.as_ref().filter(|_| self.is_modelled()) else {
             return !(self.report_lost && needs.may_align());
         };
-        let free = topology.allocatable();
-        !admit::needs_alignment(topology.rules, &free, needs)
-            || (self.is_trusted() && admit::admit(topology.rules, &free, needs, scratch).is_ok())
+        let vacant = match &self.start {
+            Some(start) => Amounts::vacant(Arc::clone(start), topology.allocatable()),
+            None => Amounts::Counts(topology.allocatable()),
+        };
+        !vacant.needs_alignment(topology.rules, needs)
+            || (self.is_trusted() && vacant.check(topology.rules, needs, scratch).is_ok())
+    }
+
+    /// Whether the node's kubelet may reject pods for what they get in zones, and the ledger tells when.
+    fn is_modelled(&self) -> bool {
+        self.start.is_some()
+            || self.topology.as_ref().is_some_and(|topology| topology.rules.policy.enforces())
     }
 
     /// Whether an exporter has ever reported the node, readable or not.
@@ -264,20 +240,23 @@ impl Ledger {
     /// The free amounts for scores: those of the first possible world.
     #[must_use]
     pub fn free(&self) -> Option<&Free> {
-        self.worlds.first().map(|world| &world.free)
+        self.worlds.first().map(|world| world.amounts.free())
     }
 
     /// The smaller of the world's and an unexplained report's amounts: the report may count pods that the ledger does
     /// not know, and the ledger pods that the report does not. Pending pods are charged to the report, which may
     /// precede them.
-    fn cautious(&self, world: &World, report: &Free) -> Free {
-        let mut view = report.clone();
+    fn cautious(&self, world: &World, report: &Free) -> Amounts {
+        let mut view = Amounts::Counts(report.clone());
         for (row, location) in self.rows.iter().zip(&world.locations) {
-            if let (Stage::Pending, Location::Charged { placement, .. }) = (row.stage, location) {
-                placement.charge(&mut view);
+            if row.stage == Stage::Pending {
+                charge(&mut view, location);
             }
         }
-        view.meet(&world.free);
+        match &mut view {
+            Amounts::Counts(view) => view.meet(world.amounts.free()),
+            Amounts::Ids(_) => {}
+        }
         view
     }
 }
@@ -293,15 +272,18 @@ impl Ledger {
         self.revision += 1;
         let early = self.early_releases();
         let overtaking = self.overtaking((&pod.needs, pod.created_s));
-        let BoundPod { id, hash, needs, finishes, created_s } = pod.clone();
+        let BoundPod { id, names, hash, needs, finishes, created_s } = pod.clone();
         self.rows.push(Row {
             id,
+            names,
             hash,
             needs,
             finishes,
             created_s,
             stage: Stage::Pending,
             described: false,
+            missed: 0,
+            initialized: false,
             released_at: u64::MAX,
         });
         let Some(rules) = self.topology.as_ref().map(|t| t.rules) else { return };
@@ -310,9 +292,9 @@ impl Ledger {
             let doubtful = self.doubtful(world);
             for location in possible_locations(rules, world, &early, &pod.needs, scratch) {
                 let location =
-                    if doubtful { widen(rules, &world.free, &pod.needs, location) } else { location };
+                    if doubtful { widen(rules, &world.amounts, &pod.needs, location) } else { location };
                 let mut world = world.clone();
-                charge(&mut world.free, &location);
+                charge(&mut world.amounts, &location);
                 world.locations.push(location);
                 next.push(world);
             }
@@ -334,13 +316,30 @@ impl Ledger {
             Stage::Pending => {
                 row.stage = Stage::Admitted;
                 if row.finishes && others_pend {
-                    self.fork(index, scratch, |world| charge(&mut world.free, &world.locations[index]));
+                    self.fork(index, scratch, |world| charge(&mut world.amounts, &world.locations[index]));
                 } else {
                     self.explain_report(scratch);
                 }
             }
             Stage::Leaving { admitted } => *admitted = true,
             Stage::Admitted | Stage::Released => {}
+        }
+    }
+
+    /// The pod's init containers have ended. The kubelet takes their memory back when the next container starts
+    /// (memorymanager `AddContainer`), and reports by pod names do not show it.
+    pub fn initialized(&mut self, id: PodId) {
+        let Some(index) = self.index(id).filter(|index| !self.rows[*index].initialized) else { return };
+        self.revision += 1;
+        self.rows[index].initialized = true;
+        for world in &mut self.worlds {
+            if let Some(location) = self.rows[index].without_init_memory(&world.locations[index]) {
+                let before = std::mem::replace(&mut world.locations[index], location);
+                if self.rows[index].stage != Stage::Released {
+                    release(&mut world.amounts, &before);
+                    charge(&mut world.amounts, &world.locations[index]);
+                }
+            }
         }
     }
 
@@ -352,7 +351,7 @@ impl Ledger {
         let stage = self.rows[index].stage;
         if matches!(stage, Stage::Pending | Stage::Admitted) {
             self.rows[index].stage = Stage::Leaving { admitted: stage == Stage::Admitted };
-            self.fork(index, scratch, |world| charge(&mut world.free, &world.locations[index]));
+            self.fork(index, scratch, |world| charge(&mut world.amounts, &world.locations[index]));
         }
     }
 
@@ -380,7 +379,7 @@ impl Ledger {
         let mut worlds = std::mem::take(&mut self.worlds);
         for world in &mut worlds {
             self.readmit(world, &later, rules, scratch, |world| {
-                release(&mut world.free, &world.locations[index])
+                release(&mut world.amounts, &world.locations[index])
             });
         }
         self.worlds = worlds;
@@ -394,15 +393,22 @@ impl Ledger {
         self.revision += 1;
         self.search_pause = 0;
         self.report_lost = false;
-        let same_table = self.worlds.first().is_none_or(|w| w.free.layout() == topology.available().layout());
+        let later = self.start.as_ref().zip(self.topology.as_ref());
+        let later = later.and_then(|(start, before)| start.later(before, &topology));
+        self.start = later.or_else(|| model_of(&topology)).map(Arc::new);
+        let same_table = self.worlds.first().is_none_or(|world| {
+            world.amounts.is_by_ids() == self.start.is_some()
+                && world.amounts.free().layout() == topology.available().layout()
+        });
         let same_rules = self.topology.as_ref().is_none_or(|old| old.rules == topology.rules);
-        if !topology.rules.policy.enforces() || !same_table || !same_rules {
+        let is_modelled = self.start.is_some() || topology.rules.policy.enforces();
+        if !is_modelled || !same_table || !same_rules {
             // Cells and predictions of the old table do not apply to the new one.
             self.worlds.clear();
             self.rows.iter_mut().for_each(|row| row.described = false);
         }
         self.topology = Some(Arc::clone(&topology));
-        self.unexplained = topology.rules.policy.enforces().then_some(topology);
+        self.unexplained = is_modelled.then_some(topology);
         self.explain_report(scratch);
     }
 
@@ -410,7 +416,7 @@ impl Ledger {
     /// never readable has an exporter, and may well enforce alignment.
     pub fn report_deleted(&mut self) {
         self.revision += 1;
-        self.report_lost = self.topology.as_ref().map_or(self.report_lost, |t| t.rules.policy.enforces());
+        self.report_lost = if self.topology.is_some() { self.is_modelled() } else { self.report_lost };
         self.unexplained = None;
     }
 
@@ -452,7 +458,7 @@ impl Ledger {
             .iter()
             .any(|row| row.stage.is_leaving() || (row.finishes && row.stage == Stage::Admitted));
         // A pod charged wherever it might be causes debts that are no contradiction.
-        let impossible = |world: &World| world.free.has_debt() && !self.doubtful(world);
+        let impossible = |world: &World| world.amounts.has_debt() && !self.doubtful(world);
         if !may_be_early && !unique.iter().all(impossible) {
             unique.retain(|world| !impossible(world));
         }
@@ -501,7 +507,7 @@ impl Ledger {
             }
             if orders.len() > 1 && self.is_unmoved(world, &unsettled, index, scratch) {
                 let mut world = world.clone();
-                release(&mut world.free, &world.locations[index]);
+                release(&mut world.amounts, &world.locations[index]);
                 then(&mut world);
                 next.push(world);
                 continue;
@@ -511,13 +517,21 @@ impl Ledger {
             {
                 let mut world = world.clone();
                 self.readmit(&mut world, &order[cut..], rules, scratch, |world| {
-                    release(&mut world.free, &world.locations[index]);
+                    release(&mut world.amounts, &world.locations[index]);
                 });
                 then(&mut world);
                 next.push(world);
             }
         }
         self.settle(next, scratch);
+    }
+
+    /// Whether a pod is charged wherever it might be, so that the kubelet has more room than the world.
+    fn is_bounded(&self, world: &World) -> bool {
+        let mut rows = self.rows.iter().zip(&world.locations);
+        rows.any(|(row, location)| {
+            matches!(location, Location::Charged { exact: false, .. }) && row.stage != Stage::Released
+        })
     }
 
     /// Whether the kubelet may have more room than the world has, so that its next choice cannot be predicted exactly.
@@ -537,18 +551,18 @@ impl Ledger {
         scratch: &mut Scratch,
         change: impl Fn(&mut World),
     ) {
-        later.iter().for_each(|at| release(&mut world.free, &world.locations[*at]));
+        later.iter().for_each(|at| release(&mut world.amounts, &world.locations[*at]));
         change(world);
         for at in later {
             world.locations[*at] = Location::nowhere();
         }
         for at in later {
             let needs = &self.rows[*at].needs;
-            let mut location = predict(rules, &world.free, needs, scratch);
+            let mut location = predict(rules, &world.amounts, needs, scratch);
             if self.doubtful(world) {
-                location = widen(rules, &world.free, needs, location);
+                location = widen(rules, &world.amounts, needs, location);
             }
-            charge(&mut world.free, &location);
+            charge(&mut world.amounts, &location);
             world.locations[*at] = location;
         }
     }
@@ -568,6 +582,18 @@ impl Ledger {
             self.drop_row(oldest);
         }
     }
+}
+
+/// The kubelet of a node whose report says all that its model needs, and which may reject pods for what they get in
+/// zones. Resources of whole pods (`PodLevelResourceManagers`) are not modelled here.
+fn model_of(topology: &NodeTopology) -> Option<KubeletStart> {
+    let report = topology.kubelet.as_deref()?;
+    // Names alone leave out what finished init containers hold, and a pod's successor has them too.
+    let has_checkpoints = report.holdings.key() == HashKey::Uid;
+    if !has_checkpoints || report.minor.is_none() || report.pod_level_managers {
+        return None;
+    }
+    KubeletStart::new(topology, PolicyOptions::default()).ok()
 }
 
 #[cfg(test)]

@@ -53,6 +53,8 @@ pub enum Unsupported {
 pub struct Progress {
     /// The kubelet has written a status.
     pub admitted: bool,
+    /// Its init containers have ended, but for sidecars.
+    pub initialized: bool,
     /// The deletion was requested.
     pub deleting: bool,
     /// The phase is Succeeded or Failed.
@@ -233,6 +235,8 @@ impl Progress {
         Self {
             // The kubelet sets startTime with the first status it writes, right after admission.
             admitted: status.start_time.is_some() || containers().next().is_some(),
+            // The first app container has started.
+            initialized: status.phase.as_deref() == Some("Running"),
             deleting: pod.metadata.deletion_timestamp.is_some(),
             terminal: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             stopped: containers().next().is_some() && containers().all(ended),

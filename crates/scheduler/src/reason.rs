@@ -38,6 +38,7 @@ impl Reason {
     pub fn misaligned(misfit: &topology::reason::Misfit) -> Self {
         let resource = match misfit.constraint {
             Constraint::Short { resource, .. } | Constraint::NotListed { resource } => Some(resource),
+            Constraint::WholeCores => Some(ResourceName::CPU),
             Constraint::NoCommonZone => None,
         };
         Self::Misaligned(misfit.part, resource)

@@ -9,12 +9,11 @@ use e2e::catalogue::tmpol::vectors::VECTORS as VECTORS_OF_SPECS;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use topology::admit::Scratch;
 use topology::policy::Manager;
 use topology::request::PodNeeds;
 use topology::score::{Strategy, Weights};
 
-use crate::ledger::{Ledger, Refusal};
+use crate::ledger::{Ledger, Refusal, Scratch};
 use crate::reason::Reason;
 
 /// Filter vectors we answer differently, each with the reason.

@@ -13,12 +13,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use runtime::output::{OutputArgs, TableFormat, one_line};
 use runtime::stdout::print;
 use serde::Serialize;
+use topology::kubelet::start::PolicyOptions;
 use topology::policy::{CpuOption, PREFER_CLOSEST_NUMA_NODES, Policy, Scope};
 
 use crate::comparison::{Contender, Impairments, Outcome};
 use crate::latency::{Faults, Latency, PluginPeriods};
 use crate::machine::dump::{Dump, DumpOptions};
-use crate::machine::start::PolicyOptions;
 use crate::machine::{Machine, Shape, open_cpus};
 use crate::plural::count;
 use crate::record::Summary;

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use scheduler::cycle::Accounting;
 use serde::Serialize;
 use topology::fingerprint::Method;
+use topology::placement::holdings::HashKey;
 
 use crate::latency::{Faults, Latency, PluginPeriods};
 use crate::machine::Machine;
@@ -96,6 +97,8 @@ impl Contender {
             },
             scan_period_ms: (self == Self::Nrtmatch).then_some(plugin.exporter_ms),
             fingerprints: Some(Method::WithExclusiveResources),
+            // Its exporter as installed: without the kubelet's checkpoints.
+            ids: matches!(self, Self::Tholepin | Self::Ideal).then_some(HashKey::Name),
             seed,
         };
         let record = Simulation::new(setup).run(progress);

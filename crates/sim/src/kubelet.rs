@@ -14,12 +14,16 @@ use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::memory_manager::ZoneMemory;
 use topology::kubelet::pod::{Pod, PodUid};
+use topology::kubelet::report::{KubeletReport, ReportedPod};
 use topology::kubelet::{self as model, Allocation, NodeState};
+use topology::placement::holdings::HashKey;
 use topology::request::{ContainerKind, PodRequest};
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{Free, NodeTopology};
 
 use crate::machine::{Machine, cpu_milli};
+use crate::simulation;
+use crate::workload::Workload;
 
 mod alignment;
 mod holding;
@@ -103,7 +107,7 @@ impl Kubelet {
             view: machine.view.clone(),
             topology: Arc::clone(&machine.topology),
             model: Arc::clone(&machine.start.kubelet),
-            state: machine.start.state.clone(),
+            state: machine.start.state(),
             visible: free.clone(),
             residents: signed.collect(),
             free,
@@ -139,6 +143,7 @@ impl Kubelet {
         let placement = self.placement(&asked, &allocation, &before);
         placement.charge(&mut self.free);
         adjust(&mut self.visible, &placement, -1);
+        self.count_memory();
         self.totals.add(&spec.needs);
         let exclusive = admit::is_exclusive(self.topology.rules, &self.free, &spec.needs);
         let signed = FingerprintedPod { hash, exclusive };
@@ -176,6 +181,23 @@ impl Kubelet {
         placement
     }
 
+    /// Of memory that spans zones, no pod gives back to a zone what it took there: the kubelet fills the lowest first.
+    fn count_memory(&mut self) {
+        let counts = &self.state.memory.counts;
+        for (row, zone) in self.free.layout().zones().to_vec().into_iter().enumerate() {
+            for table in
+                counts.zones.iter().filter(|memory| memory.id == zone.0).flat_map(|memory| &memory.tables)
+            {
+                let Some(column) = self.free.layout().column(table.name) else { continue };
+                for amounts in [&mut self.free, &mut self.visible] {
+                    let cell = amounts.index(row, column);
+                    let free = i64::try_from(table.free).unwrap_or(i64::MAX);
+                    amounts.add(cell, free - amounts.cells()[cell]);
+                }
+            }
+        }
+    }
+
     /// Bytes that a zone has less than before.
     fn memory_taken(&self, zone: u32, name: ResourceName, before: &[ZoneMemory]) -> i64 {
         let free = |zones: &[ZoneMemory]| {
@@ -193,15 +215,30 @@ impl Kubelet {
         self.state.sweep();
         held.placement.release(&mut self.free);
         adjust(&mut self.visible, &held.placement, 1);
+        self.count_memory();
         self.totals.remove(&held.spec.needs);
         self.changes += 1;
     }
 
     /// The report that an exporter would make now. `method` selects the pods that the fingerprint covers; `None`: no
-    /// fingerprint.
+    /// fingerprint. With `ids` it is tholepin's. It says nothing by ids where there were pods at the start, since
+    /// what each of them holds is not known.
     #[must_use]
-    pub fn report(&self, method: Option<Method>) -> NodeTopology {
+    pub fn report(&self, method: Option<Method>, ids: Option<HashKey>) -> NodeTopology {
         let mut report = NodeTopology::clone(&self.topology);
+        let ids = ids.filter(|_| self.residents.is_empty());
+        report.kubelet = ids.map(|key| {
+            let names: Vec<_> =
+                self.pods.keys().map(|pod| (simulation::uid_of(*pod), Workload::pod_name(*pod))).collect();
+            let pods = self.pods.values().zip(&names).map(|(held, (uid, name))| ReportedPod {
+                key: &held.uid,
+                uid,
+                namespace: simulation::NAMESPACE,
+                name,
+                containers: &held.spec.needs.pod.containers,
+            });
+            Box::new(KubeletReport::of(&self.model, &self.state, key, pods))
+        });
         for zone in &mut report.zones {
             for resource in &mut zone.resources {
                 resource.available = self.visible.amount(zone.id, resource.name);
@@ -394,7 +431,7 @@ mod tests {
         let mut arrival = Arrival::new(0, 1, 0);
         arrival.init.push(ContainerResources { cpus: 3, memory_mib: 16, devices: BTreeMap::new() });
         admit(&mut kubelet, 0, arrival).unwrap();
-        let report = kubelet.report(Some(Method::WithExclusiveResources));
+        let report = kubelet.report(Some(Method::WithExclusiveResources), None);
         assert_eq!(report.zones[0].resources[0].available, 6_000);
         let hash = PodHash::of("sim", "pod-00000");
         assert_eq!(report.fingerprint.unwrap().0, Fingerprint::of(&mut [hash]));

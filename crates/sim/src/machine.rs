@@ -9,15 +9,13 @@ use std::sync::Arc;
 
 use scheduler::node::NodeView;
 use scheduler::pod::PodView;
+use topology::kubelet::start::{KubeletStart, PolicyOptions};
 use topology::policy::{Manager, Policy, Rules, Scope};
 use topology::request::Need;
 use topology::resource::ResourceName;
 use topology::zone::{MAX_ZONES, NodeTopology, Zone, ZoneId, ZoneResource};
 
-use self::start::{KubeletStart, PolicyOptions};
-
 pub mod dump;
-pub mod start;
 
 /// A node of the simulation.
 #[derive(Clone, Debug)]
@@ -151,7 +149,7 @@ impl Shape {
         let topology = Arc::new(self.topology());
         let totals = self.totals(&topology);
         within("the number of threads of a core", u64::from(self.threads_per_core), 1, MAX_THREADS)?;
-        let start = KubeletStart::new(&topology, self.options, None).map_err(ShapeError::Kubelet)?;
+        let start = KubeletStart::new(&topology, self.options).map_err(ShapeError::Kubelet)?;
         let start = Arc::new(start);
         let machine = |number: usize| Machine {
             view: NodeView {

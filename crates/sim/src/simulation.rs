@@ -19,6 +19,7 @@ use scheduler::ledger::PodId;
 use scheduler::pod::{PodView, Progress, Spec};
 use scheduler::queue::BackoffLimits;
 use topology::fingerprint::{Method, PodHash};
+use topology::placement::holdings::HashKey;
 use topology::request::PodRequest;
 use topology::score::{Strategy, Weights};
 use topology::zone::NodeTopology;
@@ -49,6 +50,9 @@ pub struct Setup<'a> {
     pub scan_period_ms: Option<u64>,
     /// Pods that the exporters' fingerprints cover; `None`: exporters without fingerprints.
     pub fingerprints: Option<Method>,
+    /// Exporters say by ids what containers hold, as tholepin's do: of UIDs with the kubelet's checkpoints, of names
+    /// without.
+    pub ids: Option<HashKey>,
     /// Seeds the delays and the choice among equally good nodes.
     pub seed: u64,
 }
@@ -172,7 +176,7 @@ struct Scheduled {
 /// Profile that all pods name.
 const PROFILE: &str = "tholepin";
 /// Namespace of all pods.
-const NAMESPACE: &str = "sim";
+pub(crate) const NAMESPACE: &str = "sim";
 /// Prefix of the uids of the workload's pods.
 const UID_PREFIX: &str = "sim/";
 /// Once only the scheduler's own timers have fired for this long, the remaining pods wait for ever. Longer than any of
@@ -186,7 +190,7 @@ impl<'a> Simulation<'a> {
         let node = |machine: &Machine| {
             let kubelet = Kubelet::new(machine);
             Node {
-                stored: Some(Arc::new(kubelet.report(setup.fingerprints))),
+                stored: Some(Arc::new(kubelet.report(setup.fingerprints, setup.ids))),
                 name: Arc::clone(&machine.view.name),
                 kubelet,
                 bound_ms: 0,
@@ -419,7 +423,7 @@ impl<'a> Simulation<'a> {
             None => (NAMESPACE.into(), Workload::pod_name(number).into()),
         };
         PodView {
-            uid: format!("{UID_PREFIX}{number}").into(),
+            uid: uid_of(number).into(),
             version: 0,
             created_s: self.now_ms / 1_000,
             scheduler: PROFILE.into(),
@@ -446,6 +450,11 @@ impl<'a> Simulation<'a> {
         });
         Levels { used_milli: self.used_milli, stranded_milli: stranded, waiting: self.waiting.values().sum() }
     }
+}
+
+/// The uid of a pod of the workload.
+pub(crate) fn uid_of(number: usize) -> String {
+    format!("{UID_PREFIX}{number}")
 }
 
 fn number_of(uid: &str) -> Option<usize> {

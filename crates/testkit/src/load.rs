@@ -14,13 +14,25 @@ use serde::{Deserialize, Serialize};
 
 pub use run::{Run, run};
 
+/// The resource of the devices that pods of a load ask for.
+pub const DEVICE: &str = "testkit.example/device";
+
 /// One pod to come.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Arrival {
     /// When it is created, in seconds after the start.
     pub at_s: f64,
     /// Exclusive CPUs it asks for.
     pub cpus: u32,
+    /// Exclusive CPUs of an init container; none: there is none.
+    #[serde(default)]
+    pub init_cpus: u32,
+    /// Huge pages of 2 MiB.
+    #[serde(default)]
+    pub huge_pages: u32,
+    /// Devices of the resource [`DEVICE`].
+    #[serde(default)]
+    pub devices: u32,
     /// How long it runs before it is deleted, in seconds from Running on.
     pub life_s: f64,
 }
@@ -103,6 +115,27 @@ pub fn guaranteed_pod<'a>(
             ..PodSpec::default()
         }),
         status: None,
+    }
+}
+
+impl Arrival {
+    /// The pod, of the Guaranteed class.
+    fn pod(&self, name: &str, scheduler: &str, memory: &str) -> Pod {
+        let (cpus, devices) = (self.cpus.to_string(), self.devices.to_string());
+        let huge_pages = format!("{}Mi", 2 * self.huge_pages);
+        let mut resources = vec![("cpu", &*cpus), ("memory", memory)];
+        resources.extend((self.huge_pages > 0).then_some(("hugepages-2Mi", &*huge_pages)));
+        resources.extend((self.devices > 0).then_some((DEVICE, &*devices)));
+        let mut pod = guaranteed_pod(name, scheduler, resources);
+        if let Some(spec) = pod.spec.as_mut().filter(|_| self.init_cpus > 0) {
+            let cpus = self.init_cpus.to_string();
+            let init = guaranteed_pod(name, scheduler, [("cpu", &*cpus), ("memory", memory)]);
+            let containers = init.spec.map(|spec| spec.containers).unwrap_or_default();
+            let init =
+                |it| Container { name: "init".to_owned(), command: Some(vec!["true".to_owned()]), ..it };
+            spec.init_containers = Some(containers.into_iter().map(init).collect());
+        }
+        pod
     }
 }
 

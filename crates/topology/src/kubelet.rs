@@ -58,6 +58,7 @@ pub mod profile;
 pub mod rejection;
 pub mod report;
 pub mod resize;
+pub mod start;
 pub mod topology_manager;
 mod totals;
 pub mod zone_table;
@@ -161,6 +162,12 @@ impl Kubelet {
         self.cpus.as_ref().map(|cpus| cpus.reserved().clone()).unwrap_or_default()
     }
 
+    /// The CPUs that a state has left for containers; `None` without the policy `static`.
+    #[must_use]
+    pub fn free_cpus(&self, state: &NodeState) -> Option<CpuSet> {
+        self.cpus.as_ref().map(|cpus| cpus.available(&state.cpus))
+    }
+
     /// The state of a kubelet that has handed out nothing. Devices are to be added.
     #[must_use]
     pub fn empty_state(&self) -> NodeState {
@@ -214,8 +221,12 @@ impl NodeState {
         let ContainerAllocation { name, cpus, memory, devices } = held;
         self.cpus.shared.remove_all(&cpus);
         memory.iter().for_each(|block| self.memory.counts.reserve(*block));
-        self.cpus.hold(uid, &name, cpus);
-        self.memory.hold(uid, &name, memory);
+        if !cpus.is_empty() {
+            self.cpus.hold(uid, &name, cpus);
+        }
+        if !memory.is_empty() {
+            self.memory.hold(uid, &name, memory);
+        }
         for (resource, ids) in devices {
             self.devices.hold(uid, &name, resource, ids);
         }

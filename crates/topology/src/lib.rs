@@ -33,6 +33,7 @@
 //!         totals: needs.clone(),
 //!         pod_scope: needs,
 //!         pod_scope_whole_cpu: amount,
+//!         pod: Default::default(),
 //!     }
 //! };
 //!

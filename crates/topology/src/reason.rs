@@ -47,6 +47,8 @@ pub enum Constraint {
     },
     /// Each resource fits some zone, but no zone fits all of them.
     NoCommonZone,
+    /// The kubelet hands out whole cores only, and too few are free, or the CPUs fill none (`SMTAlignmentError`).
+    WholeCores,
     /// The kubelet aligns this resource but no zone lists it.
     NotListed {
         /// The resource.
@@ -99,6 +101,7 @@ impl fmt::Display for Constraint {
                 Amount(*resource, (*most).max(0))
             ),
             Self::NoCommonZone => f.write_str("no zone has all resources at once"),
+            Self::WholeCores => f.write_str("cpu: not enough whole cores"),
             Self::NotListed { resource } => write!(f, "{resource}: no zone lists it"),
         }
     }

@@ -21,6 +21,11 @@
 //! assert!(needs.containers[0].needs[0].is_whole() && !needs.containers[1].needs[0].is_whole());
 //! ```
 
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::kubelet::pod::Pod;
+use crate::kubelet::profile::KubeletProfile;
 use crate::quantity::Quantity;
 use crate::resource::{ResourceKind, ResourceName};
 
@@ -64,13 +69,14 @@ pub struct PodRequest {
 }
 
 /// Quality-of-service class of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Qos {
     /// Every container has equal requests and limits for cpu and memory.
     Guaranteed,
     /// Some cpu or memory is requested or limited, but not as for Guaranteed.
     Burstable,
     /// No cpu or memory anywhere.
+    #[default]
     BestEffort,
 }
 
@@ -104,7 +110,7 @@ pub struct ContainerNeeds {
 }
 
 /// A pod's needs in base units, computed once per pod and read by every admission.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodNeeds {
     /// QoS class.
     pub qos: Qos,
@@ -116,6 +122,16 @@ pub struct PodNeeds {
     pub pod_scope: Vec<Need>,
     /// The CPU part of `pod_scope`, over containers that ask for whole CPUs only: the CPU manager ignores all others.
     pub pod_scope_whole_cpu: i64,
+    /// The pod as the managers of a kubelet see it, without a UID. Resources of the pod as a whole are not managed.
+    pub pod: Arc<Pod>,
+}
+
+impl Hash for PodNeeds {
+    /// The pod for the managers is of the same request, and adds nothing.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { qos, containers, totals, pod_scope, pod_scope_whole_cpu, pod: _ } = self;
+        (qos, containers, totals, pod_scope, pod_scope_whole_cpu).hash(state);
+    }
 }
 
 impl PodNeeds {
@@ -178,14 +194,26 @@ impl PodRequest {
     /// per pod; cost: containers x resources.
     #[must_use]
     pub fn needs(&self) -> PodNeeds {
-        let containers: Vec<_> = self
-            .containers
-            .iter()
-            .map(|c| ContainerNeeds { name: c.name.clone(), kind: c.kind, needs: needs_of(&c.requests) })
-            .collect();
+        let containers = self.container_needs();
         let pod_scope = effective(&containers);
         let pod_scope_whole_cpu = whole_cpu(&containers);
-        let mut totals = pod_scope.clone();
+        let pod = Arc::new(Pod::new(&KubeletProfile::default(), "".into(), self));
+        let totals = pod.totals.clone();
+        PodNeeds { qos: pod.qos, containers, totals, pod_scope, pod_scope_whole_cpu, pod }
+    }
+
+    fn container_needs(&self) -> Vec<ContainerNeeds> {
+        let needs = |c: &ContainerRequest| ContainerNeeds {
+            name: c.name.clone(),
+            kind: c.kind,
+            needs: needs_of(&c.requests),
+        };
+        self.containers.iter().map(needs).collect()
+    }
+
+    /// What the pod takes from the node's totals; see [`PodNeeds::totals`].
+    pub(crate) fn totals(&self) -> Vec<Need> {
+        let mut totals = effective(&self.container_needs());
         for need in needs_of(&self.pod_level) {
             totals.retain(|sum| sum.name != need.name);
             add(&mut totals, need);
@@ -193,7 +221,7 @@ impl PodRequest {
         for need in needs_of(&self.overhead) {
             add(&mut totals, need);
         }
-        PodNeeds { qos: self.qos(), containers, totals, pod_scope, pod_scope_whole_cpu }
+        totals
     }
 }
 

@@ -56,6 +56,7 @@ impl Weights {
 ///     totals: needs.clone(),
 ///     pod_scope: needs,
 ///     pod_scope_whole_cpu: 2_000,
+///     pod: Default::default(),
 /// };
 /// let score = |strategy| score(strategy, &Weights::default(), Scope::Container, &free, &pod);
 /// assert_eq!((score(Strategy::LeastAllocated), score(Strategy::MostAllocated)), (75, 25));
@@ -175,6 +176,7 @@ mod tests {
             totals: needs.clone(),
             pod_scope: needs,
             pod_scope_whole_cpu: 0,
+            pod: Default::default(),
         }
     }
 

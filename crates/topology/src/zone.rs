@@ -22,6 +22,7 @@
 //! ```
 
 use crate::fingerprint::{Fingerprint, Method};
+use crate::kubelet::report::KubeletReport;
 use crate::policy::Rules;
 use crate::resource::ResourceName;
 
@@ -67,6 +68,8 @@ pub struct NodeTopology {
     pub fingerprint: Option<(Fingerprint, Method)>,
     /// Threads of a core; `None` when the exporter does not say.
     pub threads_per_core: Option<u8>,
+    /// The node by ids, and what its containers hold; `None` when the exporter does not say.
+    pub kubelet: Option<Box<KubeletReport>>,
 }
 
 /// The rows and columns of a node's availability table: zones and resources.

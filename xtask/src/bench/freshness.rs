@@ -62,7 +62,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 }
 
 async fn measure(args: &Args, binary: PathBuf) -> anyhow::Result<()> {
-    let mut bed = TestBed::start(Shape { nodes: 1, zones: 2, cpus_per_zone: 16 }, false, binary).await?;
+    let mut bed =
+        TestBed::start(Shape { nodes: 1, zones: 2, cpus_per_zone: 16, mixed: false }, false, binary).await?;
     bed.start_exporters().await?;
     let node = bed.cluster.nodes().first().context("no node")?;
     let state = node.kubelet().root_dir().join("cpu_manager_state");

@@ -6,16 +6,24 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use api::nrt::NodeResourceTopology;
 use kube::Api;
+use serde_json::{Map, json};
 use testkit::cluster::{Cluster, ClusterNode};
+use testkit::device_plugin::{DevicePlugin, Options, device};
 use testkit::env;
 use testkit::kubelet::KubeletOptions;
+use testkit::load::DEVICE;
 use testkit::machine::Machine;
 use testkit::process_group::{Process, Spec};
+use topology::policy::{CpuOption, Policy};
 
 use crate::cargo::{self, DIST};
 
 /// The scheduler name of our pods.
 pub(crate) const TOPO_AWARE: &str = "topo-aware-scheduler";
+/// Huge pages of 2 MiB in each zone of mixed nodes.
+const HUGE_PAGES: u64 = 64;
+/// Devices in each zone of mixed nodes.
+const DEVICES: u32 = 4;
 /// How long an exporter may take to its first report, or a scheduler to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
@@ -25,22 +33,41 @@ pub(crate) struct Shape {
     pub(crate) nodes: usize,
     pub(crate) zones: u32,
     pub(crate) cpus_per_zone: u32,
+    /// Kubelets with the policies restricted and best-effort by turns, cores of two threads that are handed out as a
+    /// whole, huge pages, and devices.
+    pub(crate) mixed: bool,
 }
 
 /// A running cluster and our processes in it. Everything ends when it is dropped.
 pub(crate) struct TestBed {
     pub(crate) exporters: Vec<Process>,
     pub(crate) scheduler: Option<Process>,
+    _plugins: Vec<DevicePlugin>,
     pub(crate) cluster: Cluster,
     binary: PathBuf,
     port: u16,
 }
 
 impl Shape {
-    /// CPUs pods can have, together: one of each node is reserved.
+    /// CPUs pods can have, together: one of each node is reserved, or a core.
     pub(crate) fn allocatable_cpus(self) -> u32 {
         let nodes = u32::try_from(self.nodes).unwrap_or(u32::MAX);
-        nodes * (self.zones * self.cpus_per_zone - 1)
+        nodes * (self.zones * self.cpus_per_zone - if self.mixed { 2 } else { 1 })
+    }
+
+    fn machine(self) -> Machine {
+        let machine = Machine::new().zones(self.zones).cpus_per_zone(self.cpus_per_zone);
+        if self.mixed { machine.smt(true).hugepages_per_zone(2048, HUGE_PAGES) } else { machine }
+    }
+
+    fn kubelet(self, node: usize) -> KubeletOptions {
+        if !self.mixed {
+            return KubeletOptions::default();
+        }
+        let policy = if node.is_multiple_of(2) { Policy::Restricted } else { Policy::BestEffort };
+        let options = json!({ CpuOption::FullPcpusOnly.as_str(): "true" });
+        let config = Map::from_iter([("cpuManagerPolicyOptions".to_owned(), options)]);
+        KubeletOptions { policy, config, ..KubeletOptions::default() }
     }
 }
 
@@ -51,15 +78,12 @@ impl TestBed {
             Ok(rig) => rig,
             Err(reason) => bail!("the benchmark needs the rig: {reason}"),
         };
-        let machine = Machine::new().zones(shape.zones).cpus_per_zone(shape.cpus_per_zone);
-        let cluster = Cluster::builder()
-            .machines(vec![machine; shape.nodes])
-            .kubelet(KubeletOptions::default())
-            .crds(api::crd::NRT_CRD_YAML)
-            .scheduler(stock)
-            .start(&rig)
-            .await?;
-        Ok(Self { exporters: Vec::new(), scheduler: None, cluster, binary, port: 0 })
+        let builder = Cluster::builder().crds(api::crd::NRT_CRD_YAML).scheduler(stock);
+        let nodes = 0..shape.nodes;
+        let builder = nodes.fold(builder, |builder, node| builder.node(shape.machine(), shape.kubelet(node)));
+        let cluster = builder.start(&rig).await?;
+        let plugins = if shape.mixed { plugins(&cluster, shape.zones).await? } else { Vec::new() };
+        Ok(Self { exporters: Vec::new(), scheduler: None, _plugins: plugins, cluster, binary, port: 0 })
     }
 
     /// Starts an exporter on each node and waits for their reports.
@@ -105,6 +129,20 @@ impl TestBed {
             .arg(state)
             .args(places(&self.cluster, node))
     }
+}
+
+/// A device plugin on each node, with devices in each zone. Returns when every kubelet knows it.
+async fn plugins(cluster: &Cluster, zones: u32) -> anyhow::Result<Vec<DevicePlugin>> {
+    let mut plugins = Vec::new();
+    for node in cluster.nodes() {
+        let of_zone = |zone| (0..DEVICES).map(move |at| device(&format!("z{zone}-{at}"), &[zone]));
+        let devices = (0..zones).flat_map(of_zone);
+        plugins.push(DevicePlugin::start(node.kubelet(), DEVICE, devices, Options::default())?);
+    }
+    for plugin in &plugins {
+        plugin.registered(1).await?;
+    }
+    Ok(plugins)
 }
 
 /// Where an exporter of a node finds everything, in flags that our exporter and resource-topology-exporter share.

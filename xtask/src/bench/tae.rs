@@ -26,6 +26,7 @@ use super::rig::{Shape, TOPO_AWARE, TestBed, build_dist};
     after_help = "Examples:\n  cargo xtask bench tae --nodes 4 --pods 120 --rate 3 --load 0.65 --seed 1 --json\n  \
     cargo xtask bench tae --load 2 --max-pending 6 --seed 1\n  \
     cargo xtask bench tae --cold-nodes\n  \
+    cargo xtask bench tae --mixed --schedulers kube-scheduler,tholepin --kill-scheduler-at 15\n  \
     cargo xtask bench tae --schedulers tholepin --kill-scheduler-at 15\n  \
     cargo xtask bench tae --schedulers tholepin --pods 300 --stop-exporters-at 20 --stop-exporters-for 60"
 )]
@@ -57,6 +58,10 @@ pub(crate) struct Args {
     /// No infrastructure pods; the arrivals come in waves, and between waves every node becomes empty
     #[arg(long)]
     cold_nodes: bool,
+    /// Kubelets with the policies restricted and best-effort, whole cores of two threads; pods with init containers,
+    /// huge pages, devices, and more CPUs than a zone has
+    #[arg(long)]
+    mixed: bool,
     /// Which schedulers
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = SchedulerChoice::ALL)]
     schedulers: Vec<SchedulerChoice>,
@@ -100,12 +105,18 @@ struct Row {
     pods: usize,
     running: usize,
     tae: usize,
+    /// `SMTAlignmentError`.
+    smt: usize,
+    /// Lost for another reason.
+    other: usize,
     p50_s: Option<f64>,
     p95_s: Option<f64>,
     exporter_rss_mib: Option<f64>,
     scheduler_rss_mib: Option<f64>,
 }
 
+/// Kinds of pods with `--mixed`.
+const MIX: usize = 8;
 /// Number of waves with `--cold-nodes`.
 const WAVES: usize = 4;
 
@@ -119,8 +130,18 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if !args.json {
         println!(
-            "{:<15} {:>4} {:>5} {:>8} {:>4} {:>8} {:>8} {:>13} {:>14}",
-            "SCHEDULER", "SEED", "PODS", "RUNNING", "TAE", "P50", "P95", "EXPORTER-RSS", "SCHEDULER-RSS"
+            "{:<15} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>8} {:>8} {:>13} {:>14}",
+            "SCHEDULER",
+            "SEED",
+            "PODS",
+            "RUNNING",
+            "TAE",
+            "SMT",
+            "OTHER",
+            "P50",
+            "P95",
+            "EXPORTER-RSS",
+            "SCHEDULER-RSS"
         );
     }
     for scheduler in &args.schedulers {
@@ -156,7 +177,7 @@ async fn measure(args: &Args, scheduler: SchedulerChoice, binary: PathBuf) -> an
                 max_pending: args.max_pending,
                 ..Run::default()
             };
-            records.extend(load::run(&client, &real(plan), &options).await?);
+            records.extend(load::run(&client, &real(plan, args), &options).await?);
         }
         anyhow::Ok(records)
     };
@@ -213,7 +234,7 @@ async fn infrastructure(bed: &TestBed) -> anyhow::Result<()> {
 }
 
 fn shape(args: &Args) -> Shape {
-    Shape { nodes: args.nodes, zones: args.zones, cpus_per_zone: args.cpus_per_zone }
+    Shape { nodes: args.nodes, zones: args.zones, cpus_per_zone: args.cpus_per_zone, mixed: args.mixed }
 }
 
 /// The plan, in one piece or in waves that each begin at 0.
@@ -239,14 +260,31 @@ fn waves(args: &Args) -> anyhow::Result<Vec<Workload>> {
 }
 
 /// The simulator's arrivals as real ones.
-fn real(plan: &Workload) -> Vec<Arrival> {
+fn real(plan: &Workload, args: &Args) -> Vec<Arrival> {
     let seconds = |ms: u64| ms as f64 / 1000.0;
-    let arrival = |a: &sim::workload::Arrival| Arrival {
-        at_s: seconds(a.at_ms),
-        cpus: a.cpus,
-        life_s: a.life_ms.map_or(f64::MAX, seconds),
+    let arrival = |(number, a): (usize, &sim::workload::Arrival)| {
+        let plain = Arrival {
+            at_s: seconds(a.at_ms),
+            cpus: a.cpus,
+            life_s: a.life_ms.map_or(f64::MAX, seconds),
+            ..Arrival::default()
+        };
+        if args.mixed { mixed(number, plain, args.cpus_per_zone) } else { plain }
     };
-    plan.arrivals.iter().map(arrival).collect()
+    plan.arrivals.iter().enumerate().map(arrival).collect()
+}
+
+/// The pod of this number with something that depends on more than CPUs.
+fn mixed(number: usize, pod: Arrival, cpus_per_zone: u32) -> Arrival {
+    match number % MIX {
+        0 => Arrival { init_cpus: pod.cpus + 2, ..pod },
+        1 => Arrival { init_cpus: 2, ..pod },
+        2 => Arrival { huge_pages: 8, ..pod },
+        3 => Arrival { devices: 1, ..pod },
+        4 => Arrival { cpus: cpus_per_zone + 2, ..pod },
+        5 => Arrival { devices: 1, huge_pages: 8, init_cpus: 2, ..pod },
+        _ => pod,
+    }
 }
 
 fn row(
@@ -261,13 +299,20 @@ fn row(
     waits_ms.sort_unstable();
     let percentile_s =
         |percent| (!waits_ms.is_empty()).then(|| percentile(&waits_ms, percent) as f64 / 1000.0);
-    let lost = |record: &&Record| record.lost.as_ref().is_some_and(|l| l.reason == "TopologyAffinityError");
+    let lost = |reason: &str| {
+        let losses = records.iter().filter_map(|record| record.lost.as_ref());
+        losses.filter(|loss| loss.reason == reason).count()
+    };
+    let (tae, smt) = (lost("TopologyAffinityError"), lost("SMTAlignmentError"));
+    let all = records.iter().filter(|record| record.lost.is_some()).count();
     Row {
         scheduler,
         seed: args.seed,
         pods: records.len(),
         running: waits_ms.len(),
-        tae: records.iter().filter(lost).count(),
+        tae,
+        smt,
+        other: all - tae - smt,
         p50_s: percentile_s(50),
         p95_s: percentile_s(95),
         exporter_rss_mib,
@@ -282,6 +327,7 @@ fn peak_mib(process: Option<&Process>) -> Option<f64> {
 
 /// The same arrivals under perfect knowledge and without latency. Of several waves, the slowest counts.
 fn ideal(args: &Args) -> anyhow::Result<Row> {
+    anyhow::ensure!(!args.mixed, "--mixed has no ideal: name others with --schedulers");
     let machines = SimShape::even(args.zones, args.cpus_per_zone)?.machines(args.nodes)?;
     let results: Vec<Summary> =
         waves(args)?.iter().map(|plan| sim::comparison::ideal(plan, &machines, args.seed)).collect();
@@ -292,6 +338,8 @@ fn ideal(args: &Args) -> anyhow::Result<Row> {
         pods: results.iter().map(|r| r.pods).sum(),
         running: results.iter().map(|r| r.running).sum(),
         tae: results.iter().map(|r| r.rejections.tae).sum(),
+        smt: results.iter().map(|r| r.rejections.smt).sum(),
+        other: results.iter().map(|r| r.rejections.unexpected + r.rejections.out_of).sum(),
         p50_s: slowest(|r| r.p50_s),
         p95_s: slowest(|r| r.p95_s),
         exporter_rss_mib: None,
@@ -307,12 +355,14 @@ fn print(row: &Row, json: bool) -> anyhow::Result<()> {
     let seconds = |value: Option<f64>| value.map_or("-".to_owned(), |s| format!("{s:.2}s"));
     let mib = |value: Option<f64>| value.map_or("-".to_owned(), |m| format!("{m:.1}MiB"));
     println!(
-        "{:<15} {:>4} {:>5} {:>8} {:>4} {:>8} {:>8} {:>13} {:>14}",
+        "{:<15} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>8} {:>8} {:>13} {:>14}",
         row.scheduler,
         row.seed,
         row.pods,
         row.running,
         row.tae,
+        row.smt,
+        row.other,
         seconds(row.p50_s),
         seconds(row.p95_s),
         mib(row.exporter_rss_mib),

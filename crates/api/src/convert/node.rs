@@ -50,7 +50,12 @@ pub fn node_topology(nrt: &NodeResourceTopology) -> Result<(NodeTopology, Vec<Wa
     zones.sort_unstable_by_key(|zone| zone.id);
     let threads = attribute::get(&nrt.attributes, keys::ATTRIBUTE_THREADS_PER_CORE);
     let threads_per_core = threads.and_then(|text| text.parse().ok());
-    Ok((NodeTopology { rules, zones, fingerprint, threads_per_core }, warnings))
+    let kubelet = super::kubelet_report(nrt).unwrap_or_else(|ConvertError { path, problem }| {
+        warnings.push(Warning { path, problem });
+        None
+    });
+    let kubelet = kubelet.map(Box::new);
+    Ok((NodeTopology { rules, zones, fingerprint, threads_per_core, kubelet }, warnings))
 }
 
 /// Refuses ids above 63: the kubelet's masks have no bit for them (1.36 `topologymanager/bitmask`).

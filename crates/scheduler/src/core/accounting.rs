@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::{Core, Lifecycle, Timer};
-use crate::ledger::{BoundPod, PodId};
+use crate::ledger::{BoundPod, PodId, PodNames};
 use crate::node::Node;
 
 impl Core {
@@ -62,7 +62,8 @@ impl Core {
         node.add(charged);
         self.anti_affinity.add(&entry.view.anti_affinity, slot);
         let (needs, finishes, created_s) = (Arc::clone(&spec.needs), spec.finishes, entry.view.created_s);
-        let bound = BoundPod { id, hash, needs, finishes, created_s };
+        let names = PodNames::of(&entry.view);
+        let bound = BoundPod { id, names, hash, needs, finishes, created_s };
         if self.settings.resync_ms().is_some() {
             node.over_reserve.reserve(id, &spec.needs);
         }

@@ -43,7 +43,7 @@ impl Ledger {
     #[must_use]
     pub fn fingerprinted(&self) -> Option<(Option<Fingerprint>, Vec<PodId>)> {
         let report = self.unexplained.as_ref().or(self.topology.as_ref()).filter(|_| !self.report_lost)?;
-        let understood = self.unexplained.is_none() && report.rules.policy.enforces();
+        let understood = self.unexplained.is_none() && self.is_modelled();
         let free = report.available();
         let is_described = |row: &&super::Row| {
             row.stage != Stage::Released

@@ -8,15 +8,16 @@
 //! numbers.
 
 use smallvec::SmallVec;
-use topology::admit::{self, Grant, Placement, Scratch};
+use topology::admit::{self, Grant, Placement};
 use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::policy::Rules;
 use topology::zone::{Free, NodeTopology};
 
 use super::location::{charge, charge_all_zones, possible_locations, widen};
-use super::{Ledger, Location, Stage, World};
+use super::{Amounts, Held, Ledger, Location, Scratch, Stage, World};
 
 mod assign;
+mod by_id;
 mod by_value;
 
 /// Most leaving and released pods whose membership is tried in every combination: 2^n fingerprints for each prefix of
@@ -33,8 +34,8 @@ const MAX_UNSETTLED: usize = 6;
 /// A report whose pod set is known.
 struct Understood<'a> {
     rules: Rules,
-    /// The available amounts that the report shows.
-    free: &'a Free,
+    /// What the report shows as available; by ids, what is free if none of the rows held anything.
+    amounts: Amounts,
     /// Rows that the report counts.
     members: &'a [bool],
     /// Whether the report shows a release that the API server has not announced.
@@ -48,6 +49,9 @@ impl Ledger {
     /// bound pods: the report wins, and the locations are computed from its numbers.
     pub(super) fn explain_report(&mut self, scratch: &mut Scratch) {
         let Some(report) = self.unexplained.clone() else { return };
+        if let Some(start) = self.start.clone() {
+            return self.explain_by_ids(&report, start, scratch);
+        }
         let free = report.available();
         let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(&report, &free, row)).collect();
         let Some(members) = self.members(&report, &free, &counted) else { return };
@@ -65,8 +69,8 @@ impl Ledger {
             agreeing.into_iter().map(|world| world.locations).collect()
         };
         let released_unannounced = self.describe(&counted, &members);
-        let (rules, free, members) = (report.rules, &free, members.as_slice());
-        self.adopt(&Understood { rules, free, members, released_unannounced }, bases, scratch);
+        let (rules, amounts, members) = (report.rules, Amounts::Counts(free), members.as_slice());
+        self.adopt(&Understood { rules, amounts, members, released_unannounced }, bases, scratch);
     }
 
     /// The rows that the report counts, or `None` if no set of known pods explains the report.
@@ -153,14 +157,16 @@ impl Ledger {
     ///
     /// Reports show less than the kubelet holds: podresources leaves out what finished init containers keep.
     fn predicted(&self, world: &World, members: &[bool]) -> Option<Free> {
-        let mut free = world.free.clone();
+        let mut free = world.amounts.free().clone();
         for ((row, location), member) in self.rows.iter().zip(&world.locations).zip(members) {
             let released = row.stage == Stage::Released;
             match location {
                 Location::Unknown if *member => give_back_hidden(&self.hidden_anywhere(row), &mut free),
                 Location::Unknown => return None,
                 Location::Charged { exact: false, .. } if *member => return None,
-                Location::Charged { placement, .. } => match (released, *member) {
+                // Worlds by ids meet no report of amounts alone.
+                Location::Charged { held: Held::Ids(_), .. } => return None,
+                Location::Charged { held: Held::Cells(placement), .. } => match (released, *member) {
                     (false, false) => placement.release(&mut free),
                     (false, true) => give_back_hidden(placement, &mut free),
                     (true, true) => take_visible(placement, &mut free),
@@ -213,7 +219,7 @@ impl Ledger {
         mut locations: Vec<Location>,
         scratch: &mut Scratch,
     ) -> Vec<World> {
-        let free = self.true_amounts(understood, &locations);
+        let amounts = self.true_amounts(understood, &locations);
         let mut kept = vec![false; self.rows.len()];
         for at in (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)) {
             kept[at] = self.keeps_prediction(understood, &locations[at], at);
@@ -227,12 +233,12 @@ impl Ledger {
             (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)).collect();
         let is_settled = replayed.iter().all(|at| kept[*at]);
         let orders = if is_settled { vec![replayed] } else { self.orders(&replayed) };
-        let start = World { free, locations };
+        let start = World { amounts, locations };
         let follow = |order: Vec<usize>| {
             let mut worlds = vec![start.clone()];
             for at in order {
                 if kept[at] {
-                    worlds.iter_mut().for_each(|world| charge(&mut world.free, &world.locations[at]));
+                    worlds.iter_mut().for_each(|world| charge(&mut world.amounts, &world.locations[at]));
                 } else {
                     let replay = |world: &World| self.replay(understood.rules, world, &early, at, scratch);
                     worlds = worlds.iter().flat_map(replay).collect();
@@ -245,21 +251,27 @@ impl Ledger {
 
     /// The kubelet's amounts behind the report's: podresources does not show what finished init containers keep, and
     /// shows members that are released by now.
-    fn true_amounts(&self, understood: &Understood<'_>, locations: &[Location]) -> Free {
-        let mut free = understood.free.clone();
-        for ((row, location), member) in self.rows.iter().zip(locations).zip(understood.members) {
-            match location {
-                Location::Charged { placement, exact: true } if *member => {
-                    take_hidden(placement, &mut free);
+    fn true_amounts(&self, understood: &Understood<'_>, locations: &[Location]) -> Amounts {
+        let mut amounts = understood.amounts.clone();
+        for ((row, location), _) in
+            self.rows.iter().zip(locations).zip(understood.members).filter(|(_, member)| **member)
+        {
+            match (&mut amounts, location) {
+                (Amounts::Counts(free), Location::Charged { held: Held::Cells(placement), exact: true }) => {
+                    take_hidden(placement, free);
                     if row.stage == Stage::Released {
-                        placement.release(&mut free);
+                        placement.release(free);
                     }
                 }
-                Location::Unknown if *member => take_hidden(&self.hidden_anywhere(row), &mut free),
-                _ => {}
+                (Amounts::Counts(free), Location::Unknown) => take_hidden(&self.hidden_anywhere(row), free),
+                (Amounts::Counts(_), Location::Charged { .. }) => {}
+                (amounts @ Amounts::Ids(_), location) if row.stage != Stage::Released => {
+                    charge(amounts, location)
+                }
+                (Amounts::Ids(_), _) => {}
             }
         }
-        free
+        amounts
     }
 
     /// What finished init containers of a pod may keep in each zone, unreported: a bound, as the pod may be in any.
@@ -270,7 +282,7 @@ impl Ledger {
         let zones = 0..free.layout().zones().len();
         let placed = zones.filter_map(|zone| {
             let only = assign::only_zone(&free, zone);
-            admit::admit(topology.rules, &only, &row.needs, &mut Scratch::default()).ok()
+            admit::admit(topology.rules, &only, &row.needs, &mut admit::Scratch::default()).ok()
         });
         let mut grants: SmallVec<[Grant; 2]> = placed.flat_map(|placement| placement.grants).collect();
         for grant in &mut grants {
@@ -304,13 +316,14 @@ impl Ledger {
         let row = &self.rows[at];
         let found = match row.stage {
             Stage::Pending => possible_locations(rules, world, early, &row.needs, scratch),
-            _ => vec![charge_all_zones(rules, &world.free, &row.needs)],
+            _ => vec![charge_all_zones(rules, &world.amounts, &row.needs)],
         };
         let doubtful = self.doubtful(world);
         let admitted = found.into_iter().map(|location| {
-            let location = if doubtful { widen(rules, &world.free, &row.needs, location) } else { location };
+            let location =
+                if doubtful { widen(rules, &world.amounts, &row.needs, location) } else { location };
             let mut world = world.clone();
-            charge(&mut world.free, &location);
+            charge(&mut world.amounts, &location);
             world.locations[at] = location;
             world
         });

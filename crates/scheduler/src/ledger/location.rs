@@ -5,12 +5,10 @@
 //! Errors must go one way: too little room is idle capacity for a moment, too much is a rejected pod. Where the
 //! kubelet's choice is uncertain, the functions here therefore charge every zone that it may have chosen.
 
-use topology::admit::{self, Grant, Placement, Scratch};
 use topology::policy::Rules;
 use topology::request::PodNeeds;
-use topology::zone::Free;
 
-use super::{Location, World};
+use super::{Amounts, Held, Location, Scratch, World};
 
 /// The locations that a pod may get in one world: the choice of the model now, and its choice if the kubelet has
 /// already released each of the sets in `early`.
@@ -24,12 +22,15 @@ pub(super) fn possible_locations(
     needs: &PodNeeds,
     scratch: &mut Scratch,
 ) -> Vec<Location> {
-    let mut locations = vec![predict(rules, &world.free, needs, scratch)];
-    for early in early {
-        let mut free = world.free.clone();
-        early.iter().for_each(|at| release(&mut free, &world.locations[*at]));
-        if let Ok(placement) = admit::admit(rules, &free, needs, scratch) {
-            let location = Location::Charged { placement, exact: true };
+    let mut locations = vec![predict(rules, &world.amounts, needs, scratch)];
+    let after = |early: &Vec<usize>| {
+        let mut amounts = world.amounts.clone();
+        early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
+        amounts
+    };
+    for amounts in world.amounts.regrouped(rules).into_iter().chain(early.iter().map(after)) {
+        if let Ok(held) = amounts.admit(rules, needs, scratch) {
+            let location = Location::Charged { held, exact: true };
             if !locations.contains(&location) {
                 locations.push(location);
             }
@@ -38,78 +39,51 @@ pub(super) fn possible_locations(
     locations
 }
 
-/// Whether more room can make the pod not fit.
-///
-/// With several containers aligned one by one, the first may move to the zone that a later one needs. For such pods a
-/// check against the current room is not enough, and the worlds with early releases are checked as well.
-pub(super) fn non_monotonic(rules: Rules, free: &Free, needs: &PodNeeds) -> bool {
-    let aligned = needs.containers.iter().filter(|c| {
-        c.needs.iter().any(|need| admit::charged_column(rules, free, needs.qos, *need).is_some())
-    });
-    rules.scope == topology::policy::Scope::Container && aligned.count() > 1
-}
-
 /// The location that the model predicts for the next pod admitted in this world.
-pub(super) fn predict(rules: Rules, free: &Free, needs: &PodNeeds, scratch: &mut Scratch) -> Location {
-    match admit::admit(rules, free, needs, scratch) {
-        Ok(placement) => Location::Charged { placement, exact: true },
+pub(super) fn predict(rules: Rules, amounts: &Amounts, needs: &PodNeeds, scratch: &mut Scratch) -> Location {
+    match amounts.admit(rules, needs, scratch) {
+        Ok(held) => Location::Charged { held, exact: true },
         // The kubelet will most likely reject the pod. Until its status says so, the kubelet may have had more room
         // than this world and put the pod anywhere.
-        Err(_) => charge_all_zones(rules, free, needs),
+        Err(_) => charge_all_zones(rules, amounts, needs),
     }
 }
 
 /// Widens a prediction for a kubelet that may have more room than the world: the pod is then in the predicted zone, or
-/// in a lower one, because the kubelet takes the lowest that fits. A pod that is [`non_monotonic`] may be anywhere.
-pub(super) fn widen(rules: Rules, free: &Free, needs: &PodNeeds, location: Location) -> Location {
-    let columns = free.layout().resources().len().max(1);
-    let highest = match &location {
-        Location::Charged { placement, exact: true } => {
-            placement.grants.iter().map(|grant| grant.cell as usize / columns).max()
-        }
-        _ => return location,
-    };
-    match highest {
+/// in a lower one, because the kubelet takes the lowest that fits. A pod for which more room may be worse, or that is
+/// in several zones, may be anywhere.
+pub(super) fn widen(rules: Rules, amounts: &Amounts, needs: &PodNeeds, location: Location) -> Location {
+    let Location::Charged { held, exact: true } = &location else { return location };
+    match amounts.highest_zone(held) {
         None => location,
-        Some(_) if non_monotonic(rules, free, needs) => charge_all_zones(rules, free, needs),
-        Some(highest) => charge_lowest_zones(rules, free, needs, highest + 1),
+        Some(_) if amounts.is_non_monotonic(rules, needs) => {
+            let anywhere = amounts.in_lowest_zones(rules, needs, amounts.free().layout().zones().len());
+            Location::Charged { held: held.union(&anywhere), exact: false }
+        }
+        Some(highest) => {
+            let lower = amounts.in_lowest_zones(rules, needs, highest);
+            Location::Charged { held: held.union(&lower), exact: false }
+        }
     }
 }
 
 /// Charges the pod's exclusive needs to every zone.
-pub(super) fn charge_all_zones(rules: Rules, free: &Free, needs: &PodNeeds) -> Location {
-    charge_lowest_zones(rules, free, needs, free.layout().zones().len())
-}
-
-/// Charges the pod's exclusive needs to each of the lowest `rows` zones.
-fn charge_lowest_zones(rules: Rules, free: &Free, needs: &PodNeeds, rows: usize) -> Location {
-    let mut held = vec![0_i64; free.cells().len()];
-    for need in needs.containers.iter().flat_map(|container| &container.needs) {
-        if let Some(column) = admit::charged_column(rules, free, needs.qos, *need) {
-            for row in 0..rows {
-                held[free.index(row, column)] += need.amount;
-            }
-        }
-    }
-    let grants = (0_u32..)
-        .zip(held)
-        .filter(|(_, held)| *held > 0)
-        .map(|(cell, held)| Grant { cell, held, visible: 0 })
-        .collect();
-    Location::Charged { placement: Placement { grants }, exact: false }
+pub(super) fn charge_all_zones(rules: Rules, amounts: &Amounts, needs: &PodNeeds) -> Location {
+    let zones = amounts.free().layout().zones().len();
+    Location::Charged { held: amounts.in_lowest_zones(rules, needs, zones), exact: false }
 }
 
 /// Takes what a location holds off the free amounts; an unknown location is in the numbers already.
-pub(super) fn charge(free: &mut Free, location: &Location) {
-    if let Location::Charged { placement, .. } = location {
-        placement.charge(free);
+pub(super) fn charge(amounts: &mut Amounts, location: &Location) {
+    if let Location::Charged { held, .. } = location {
+        amounts.charge(held);
     }
 }
 
 /// Gives back what a location holds. For an unknown one the next report does that.
-pub(super) fn release(free: &mut Free, location: &Location) {
-    if let Location::Charged { placement, .. } = location {
-        placement.release(free);
+pub(super) fn release(amounts: &mut Amounts, location: &Location) {
+    if let Location::Charged { held, .. } = location {
+        amounts.release(held);
     }
 }
 
@@ -122,7 +96,7 @@ pub(super) fn merge_alike(worlds: Vec<World>, live: &[bool]) -> Vec<World> {
     for world in worlds {
         let alike = |known: &&mut World| {
             let mut locations = live.iter().zip(known.locations.iter().zip(&world.locations));
-            known.free == world.free && locations.all(|(live, (one, other))| !live || one == other)
+            known.amounts == world.amounts && locations.all(|(live, (one, other))| !live || one == other)
         };
         match merged.iter_mut().find(alike) {
             Some(known) => blur_released(known, &world, live),
@@ -136,7 +110,7 @@ pub(super) fn merge_alike(worlds: Vec<World>, live: &[bool]) -> Vec<World> {
 fn blur_released(world: &mut World, other: &World, live: &[bool]) {
     for ((location, other), live) in world.locations.iter_mut().zip(&other.locations).zip(live) {
         if !live && location != other {
-            *location = Location::Charged { placement: Placement::default(), exact: false };
+            *location = Location::Charged { held: Held::default(), exact: false };
         }
     }
 }
@@ -148,35 +122,45 @@ fn blur_released(world: &mut World, other: &World, live: &[bool]) {
 pub(super) fn merge_worst(worlds: &[World], live: &[bool]) -> World {
     let mut merged = worlds[0].clone();
     worlds[1..].iter().for_each(|other| blur_released(&mut merged, other, live));
-    let mut bases: Vec<Free> = worlds.iter().map(|world| world.free.clone()).collect();
     let mut moved = Vec::new();
     for (at, live) in live.iter().enumerate() {
         if !live || worlds.iter().all(|world| world.locations[at] == worlds[0].locations[at]) {
             continue;
         }
         // In a world with an unknown location the pod's amounts are part of the numbers and cannot be taken out.
-        if worlds.iter().any(|world| world.locations[at] == Location::Unknown) {
-            merged.locations[at] = Location::Unknown;
-            continue;
-        }
-        let mut grants: std::collections::BTreeMap<u32, i64> = std::collections::BTreeMap::new();
-        for (world, base) in worlds.iter().zip(&mut bases) {
-            release(base, &world.locations[at]);
-            if let Location::Charged { placement, .. } = &world.locations[at] {
-                for grant in &placement.grants {
-                    let most = grants.entry(grant.cell).or_default();
-                    *most = (*most).max(grant.held);
-                }
+        merged.locations[at] = match worlds.iter().map(|world| world.locations[at].held()).reduce(either) {
+            Some(Some(held)) => {
+                moved.push(at);
+                Location::Charged { held, exact: false }
             }
-        }
-        let grants = grants.into_iter().map(|(cell, held)| Grant { cell, held, visible: 0 }).collect();
-        merged.locations[at] = Location::Charged { placement: Placement { grants }, exact: false };
-        moved.push(at);
+            _ => Location::Unknown,
+        };
     }
-    merged.free = bases[0].clone();
-    bases[1..].iter().for_each(|base| merged.free.meet(base));
+    merged.amounts = without(worlds, &moved);
     for at in moved {
-        charge(&mut merged.free, &merged.locations[at]);
+        charge(&mut merged.amounts, &merged.locations[at]);
     }
     merged
+}
+
+/// All that is held in either world.
+fn either(one: Option<Held>, other: Option<Held>) -> Option<Held> {
+    Some(one?.union(&other?))
+}
+
+/// What is free in all worlds once these rows are taken out.
+fn without(worlds: &[World], rows: &[usize]) -> Amounts {
+    let base = |world: &World| {
+        let mut amounts = world.amounts.clone();
+        rows.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
+        amounts
+    };
+    let mut least = base(&worlds[0]);
+    for other in worlds[1..].iter().map(base) {
+        // By ids the others hold the same in each world.
+        if let (Amounts::Counts(least), Amounts::Counts(other)) = (&mut least, &other) {
+            least.meet(other);
+        }
+    }
+    least
 }

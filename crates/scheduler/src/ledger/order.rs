@@ -12,13 +12,11 @@
 //! each that is on its way while the order decides nothing. Else worlds x orders, at most [`MAX_MOVED`]! of them; with
 //! more such pods the next one waits.
 
-use topology::admit::{self, Scratch};
 use topology::policy::Rules;
 use topology::request::PodNeeds;
-use topology::zone::Free;
 
-use super::location::{non_monotonic, release};
-use super::{Ledger, Location, MAX_WORLDS, Refusal, Row, Stage, World};
+use super::location::release;
+use super::{Amounts, Ledger, Location, MAX_WORLDS, Refusal, Row, Scratch, Stage, World};
 
 /// Most different pods on their way whose orders are all tried.
 const MAX_MOVED: usize = 3;
@@ -95,13 +93,13 @@ impl Ledger {
     /// of this world.
     pub(super) fn check_orders(
         &self,
-        (world, free): (&World, &Free),
+        (world, amounts): (&World, &Amounts),
         pod: &PodNeeds,
         overtaking: &Overtaking,
         scratch: &mut Scratch,
     ) -> Result<(), Refusal> {
         let Some(rules) = self.topology.as_ref().map(|topology| topology.rules) else { return Ok(()) };
-        if self.is_order_without_effect((world, free), pod, &overtaking.rows, scratch) {
+        if self.is_order_without_effect((world, amounts), pod, &overtaking.rows, scratch) {
             return Ok(());
         }
         let Some(orders) = overtaking.orders.as_ref().filter(|_| !self.doubtful(world)) else {
@@ -109,7 +107,7 @@ impl Ledger {
         };
         for order in orders {
             let vacated = vacate(world, order);
-            let mut start = free.clone();
+            let mut start = amounts.clone();
             order.iter().for_each(|at| release(&mut start, &world.locations[*at]));
             let mut states = vec![start];
             for needs in std::iter::once(pod).chain(order.iter().map(|at| &*self.rows[*at].needs)) {
@@ -123,22 +121,22 @@ impl Ledger {
     fn admit_each(
         &self,
         rules: Rules,
-        (states, world): (&[Free], &World),
+        (states, world): (&[Amounts], &World),
         needs: &PodNeeds,
         early: &[Vec<usize>],
         scratch: &mut Scratch,
-    ) -> Result<Vec<Free>, Refusal> {
-        let mut next: Vec<Free> = Vec::new();
-        for free in states {
+    ) -> Result<Vec<Amounts>, Refusal> {
+        let mut next: Vec<Amounts> = Vec::new();
+        for amounts in states {
             let released = early.iter().map(Vec::as_slice);
             for released in std::iter::once(&[][..]).chain(released) {
-                let mut room = free.clone();
+                let mut room = amounts.clone();
                 released.iter().for_each(|at| release(&mut room, &world.locations[*at]));
-                let placement = admit::admit(rules, &room, needs, scratch).map_err(Refusal::Misfit)?;
-                let mut free = free.clone();
-                placement.charge(&mut free);
-                if !next.contains(&free) {
-                    next.push(free);
+                let held = room.admit(rules, needs, scratch).map_err(Refusal::Misfit)?;
+                let mut amounts = amounts.clone();
+                amounts.charge(&held);
+                if !next.contains(&amounts) {
+                    next.push(amounts);
                 }
             }
         }
@@ -155,7 +153,7 @@ impl Ledger {
         let mut found = Vec::new();
         for world in &self.worlds {
             if self.is_order_without_effect(
-                (world, &world.free),
+                (world, &world.amounts),
                 &self.rows[at].needs,
                 &overtaking.rows,
                 scratch,
@@ -179,17 +177,17 @@ impl Ledger {
     /// Whether the pod, and those that it may precede, go to the same zones in every order.
     fn is_order_without_effect(
         &self,
-        (world, free): (&World, &Free),
+        (world, amounts): (&World, &Amounts),
         pod: &PodNeeds,
         rows: &[usize],
         scratch: &mut Scratch,
     ) -> bool {
         let Some(rules) = self.topology.as_ref().map(|topology| topology.rules) else { return true };
-        let last = admit::admit(rules, free, pod, scratch).ok();
-        let most = self.most_room((world, free), rows);
+        let last = amounts.admit(rules, pod, scratch).ok();
+        let most = self.most_room((world, amounts), rows);
         last.is_some()
-            && !non_monotonic(rules, free, pod)
-            && admit::admit(rules, &most, pod, scratch).ok() == last
+            && !amounts.is_non_monotonic(rules, pod)
+            && most.admit(rules, pod, scratch).ok() == last
             && self.are_certain(world, &most, rows, scratch)
     }
 
@@ -202,14 +200,14 @@ impl Ledger {
         leaving: usize,
         scratch: &mut Scratch,
     ) -> bool {
-        let mut most = self.most_room((world, &world.free), rows);
+        let mut most = self.most_room((world, &world.amounts), rows);
         release(&mut most, &world.locations[leaving]);
         self.are_certain(world, &most, rows, scratch)
     }
 
     /// The amounts without these rows and without all that may leave.
-    fn most_room(&self, (world, free): (&World, &Free), rows: &[usize]) -> Free {
-        let mut most = free.clone();
+    fn most_room(&self, (world, amounts): (&World, &Amounts), rows: &[usize]) -> Amounts {
+        let mut most = amounts.clone();
         for (at, (row, location)) in self.rows.iter().zip(&world.locations).enumerate() {
             let may_be_gone = row.stage.is_leaving() || (row.finishes && row.stage == Stage::Admitted);
             if may_be_gone || rows.contains(&at) {
@@ -223,15 +221,13 @@ impl Ledger {
     ///
     /// A pod goes to the lowest zone that fits. If that zone is the same with the most room and with the least (beside
     /// all others, where it is now), then it is the same with any room between.
-    fn are_certain(&self, world: &World, most: &Free, rows: &[usize], scratch: &mut Scratch) -> bool {
+    fn are_certain(&self, world: &World, most: &Amounts, rows: &[usize], scratch: &mut Scratch) -> bool {
         let Some(rules) = self.topology.as_ref().map(|topology| topology.rules) else { return true };
         let is_certain = |at: &usize| {
             let needs = &self.rows[*at].needs;
-            let first = admit::admit(rules, most, needs, scratch);
-            !non_monotonic(rules, most, needs)
-                && first.is_ok_and(|placement| {
-                    world.locations[*at] == Location::Charged { placement, exact: true }
-                })
+            let first = most.admit(rules, needs, scratch);
+            !most.is_non_monotonic(rules, needs)
+                && first.is_ok_and(|held| world.locations[*at] == Location::Charged { held, exact: true })
         };
         !self.doubtful(world) && rows.iter().all(is_certain)
     }
@@ -269,7 +265,7 @@ fn vacate(world: &World, rows: &[usize]) -> World {
     let mut world = world.clone();
     for at in rows {
         let location = std::mem::replace(&mut world.locations[*at], Location::nowhere());
-        release(&mut world.free, &location);
+        release(&mut world.amounts, &location);
     }
     world
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
-use topology::fingerprint::{Fingerprint, Method};
+use topology::admit::{self, Placement};
+use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::policy::{Manager, Policy, Rules, Scope};
 use topology::request::{ContainerKind, ContainerNeeds, Need, Qos};
 use topology::resource::ResourceName;
@@ -11,6 +12,7 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
 
+mod by_id;
 mod found;
 mod order;
 mod restart;
@@ -111,7 +113,7 @@ fn topology(scope: Scope, available: Option<&Free>, fingerprint: Option<Fingerpr
         })
         .collect();
     let fingerprint = fingerprint.map(|f| (f, Method::WithExclusiveResources));
-    NodeTopology { rules: rules(scope), zones, fingerprint, threads_per_core: Some(1) }
+    NodeTopology { rules: rules(scope), zones, fingerprint, threads_per_core: Some(1), kubelet: None }
 }
 
 fn needs(cpu: i64, memory: i64, containers: usize) -> Arc<PodNeeds> {
@@ -133,6 +135,7 @@ fn needs(cpu: i64, memory: i64, containers: usize) -> Arc<PodNeeds> {
         totals: sum.clone(),
         pod_scope_whole_cpu: sum[0].amount,
         pod_scope: sum,
+        pod: Arc::default(),
     })
 }
 
@@ -164,7 +167,7 @@ impl Rig {
         let id = PodId(self.next);
         self.next += 1;
         let hash = PodHash::of("ns", &format!("p{}", id.0));
-        self.pods.insert(id, BoundPod { id, hash, needs, finishes, created_s });
+        self.pods.insert(id, BoundPod { id, names: PodNames::default(), hash, needs, finishes, created_s });
         id
     }
 
@@ -242,7 +245,7 @@ impl Rig {
         match self.inbox.pop_front() {
             Some(ToKubelet::Add(id)) => {
                 let needs = &self.pods[&id].needs;
-                match admit::admit(rules(self.scope), &self.truth, needs, &mut self.scratch) {
+                match admit::admit(rules(self.scope), &self.truth, needs, &mut self.scratch.counts) {
                     Ok(placement) => {
                         placement.charge(&mut self.truth);
                         self.running.insert(id, placement);
@@ -334,13 +337,13 @@ impl Rig {
             {
                 continue;
             }
-            let mut free = full.clone();
+            let mut free = Amounts::Counts(full.clone());
             for (row, location) in self.ledger.rows.iter().zip(&world.locations) {
                 if row.stage != Stage::Released {
                     charge(&mut free, location);
                 }
             }
-            assert_eq!(free, world.free);
+            assert_eq!(free, world.amounts);
         }
         let mut ids: Vec<_> = self.ledger.rows.iter().map(|row| row.id).collect();
         ids.dedup();
@@ -413,7 +416,7 @@ proptest! {
         rig.drain();
         prop_assert!(rig.rejected.is_empty());
         for world in &rig.ledger.worlds {
-            prop_assert_eq!(&world.free, &rig.truth);
+            prop_assert_eq!(world.amounts.free(), &rig.truth);
         }
         prop_assert!(!rig.ledger.worlds.is_empty());
     }

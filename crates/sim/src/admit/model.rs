@@ -22,7 +22,6 @@ use topology::kubelet::{Allocation, Kubelet, NodeState, admit};
 use topology::resource::ResourceName;
 
 use crate::machine::Machine;
-use crate::machine::start::KubeletStart;
 
 use super::session::{Plugin, Preferred, Session};
 use super::verdict::{
@@ -109,7 +108,7 @@ impl Model {
     /// # Errors
     /// [`Refusal`] if the kubelet does not start.
     pub fn of(machine: &Machine) -> Result<Self, Refusal> {
-        let KubeletStart { kubelet, state, .. } = &*machine.start;
+        let kubelet = &machine.start.kubelet;
         let mut left: BTreeMap<ResourceName, i64> =
             machine.view.allocatable.iter().map(|need| (need.name, need.amount)).collect();
         let mut take = |name, amount| {
@@ -124,7 +123,7 @@ impl Model {
         let allocatable = Some(left.into_iter().map(|(name, amount)| (name, amount.max(0))).collect());
         let profile = KubeletProfile { allocatable, ..kubelet.profile().clone() };
         let kubelet = Kubelet::new(Arc::new(kubelet.machine().clone()), profile)?;
-        Ok(Self { kubelet, state: state.clone(), pods: Vec::new(), resizes: ResizeQueue::default() })
+        Ok(Self { kubelet, state: machine.start.state(), pods: Vec::new(), resizes: ResizeQueue::default() })
     }
 
     /// Admits a pod.

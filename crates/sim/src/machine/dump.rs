@@ -22,12 +22,11 @@ use scheduler::pod::PodView;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use topology::admit::{self, Scratch};
-use topology::kubelet::report::KubeletReport;
+use topology::kubelet::start::{KubeletStart, PolicyOptions};
 use topology::policy::{Manager, Policy, Rules, Scope};
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
-use super::start::{KubeletStart, PolicyOptions};
 use super::{MAX_MACHINES, Machine, ShapeError, check_zones};
 use crate::plural::count;
 use crate::workload::{MAX_ARRIVALS, NamedPod};
@@ -112,7 +111,7 @@ const MAX_RESIDENTS: usize = 5_000;
 #[derive(Default)]
 struct Objects {
     nodes: BTreeMap<String, NodeView>,
-    zones: BTreeMap<String, (NodeTopology, Option<KubeletReport>)>,
+    zones: BTreeMap<String, NodeTopology>,
     /// Pods by node, with the time of their start.
     residents: BTreeMap<String, Vec<(i64, PodView)>>,
     /// Pods on no node, with the second of their creation.
@@ -241,9 +240,8 @@ impl Objects {
                 let name = object.metadata.name.clone().unwrap_or_default();
                 let (topology, warnings) =
                     api::convert::node_topology(&object).map_err(|error| error.to_string())?;
-                let report = api::convert::kubelet_report(&object);
-                self.warnings += warnings.len() + usize::from(report.is_err());
-                match self.zones.insert(name, (topology, report.unwrap_or_default())) {
+                self.warnings += warnings.len();
+                match self.zones.insert(name, topology) {
                     Some(_) => Err("this node's zones are listed twice".to_owned()),
                     None => Ok(()),
                 }
@@ -291,9 +289,9 @@ impl Objects {
         for (name, view) in std::mem::take(&mut self.nodes) {
             let residents = self.residents.remove(&name).unwrap_or_default();
             let found = match (self.zones.remove(&name), options.zones) {
-                (Some((zones, report)), _) => {
-                    let topology = self.completed(&name, zones);
-                    ReportedNode { report, ..reported(view, topology, residents) }
+                (Some(topology), _) => {
+                    let topology = self.completed(&name, topology);
+                    reported(view, topology, residents)
                 }
                 (None, Some(count)) => divided_evenly(view, count, residents),
                 (None, None) => {
@@ -387,15 +385,13 @@ impl Objects {
 struct ReportedNode {
     view: NodeView,
     topology: NodeTopology,
-    /// What the report says by ids.
-    report: Option<KubeletReport>,
     residents: Vec<PodView>,
 }
 
 /// A node with a report of its zones.
 fn reported(view: NodeView, topology: NodeTopology, residents: Vec<(i64, PodView)>) -> ReportedNode {
     let residents = residents.into_iter().map(|(_, pod)| pod).collect();
-    ReportedNode { view, topology, report: None, residents }
+    ReportedNode { view, topology, residents }
 }
 
 /// A node without a report, divided into equal zones.
@@ -447,13 +443,13 @@ fn divided_evenly(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>
 /// # Errors
 /// Why there can be no such machine.
 fn with_kubelet(found: ReportedNode, options: DumpOptions) -> Result<Machine, String> {
-    let ReportedNode { view, mut topology, report, residents } = found;
+    let ReportedNode { view, mut topology, residents } = found;
     topology.rules.policy = options.policy.unwrap_or(topology.rules.policy);
     topology.rules.scope = options.scope.unwrap_or(topology.rules.scope);
     topology.threads_per_core = options.threads_per_core.or(topology.threads_per_core);
     // Another number of threads makes it another machine, whose ids the report does not know.
-    let report = report.filter(|_| options.threads_per_core.is_none());
-    let start = Arc::new(KubeletStart::new(&topology, options.options, report.as_ref())?);
+    topology.kubelet = topology.kubelet.filter(|_| options.threads_per_core.is_none());
+    let start = Arc::new(KubeletStart::new(&topology, options.options)?);
     Ok(Machine { view, topology: Arc::new(topology), residents, start })
 }
 

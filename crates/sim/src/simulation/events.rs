@@ -82,7 +82,8 @@ impl Simulation<'_> {
         let progress = &mut entry.view.progress;
         progress.admitted = true;
         match step {
-            PodStatus::Admitted | PodStatus::Running => {}
+            PodStatus::Admitted => {}
+            PodStatus::Running => progress.initialized = true,
             // kubelet 1.36 `SyncTerminatingPod`: the status it writes when the containers have stopped is terminal,
             // also for pods that were deleted.
             PodStatus::Stopped | PodStatus::Finished | PodStatus::Rejected(_) => progress.terminal = true,
@@ -221,7 +222,7 @@ impl Simulation<'_> {
             return;
         }
         state.scanned = state.kubelet.changes();
-        let report = Arc::new(state.kubelet.report(self.setup.fingerprints));
+        let report = Arc::new(state.kubelet.report(self.setup.fingerprints, self.setup.ids));
         let delay = self.setup.latency.publish.draw(&mut self.random);
         let at_ms = state.published_ms.max(now_ms + delay);
         state.published_ms = at_ms;

@@ -75,6 +75,13 @@ fn no_pod_is_lost_when_the_scheduler_dies_while_no_exporter_works() {
     check(domain, 600..660, 120_000);
 }
 
+#[test]
+fn no_policy_or_option_loses_a_pod() {
+    let domain = Domain { policies: true, mixed: true, ..Domain::default() };
+    check(domain, 700..760, u64::MAX);
+    check(Domain { slow_exporters: true, scheduler_down: true, ..domain }, 800..840, u64::MAX);
+}
+
 /// Kubelets reject pods, and the record counts them: the tests above could fail.
 #[test]
 fn a_blind_scheduler_loses_pods() {
@@ -176,6 +183,7 @@ fn search() {
         slow_exporters: has("slow_exporters"),
         exporters_down: has("exporters_down"),
         scheduler_down: has("scheduler_down"),
+        policies: has("policies"),
     };
     let (seeds, overlook_ms) = (number("FROM", 0)..number("TO", 200), number("OVERLOOK_MS", u64::MAX));
     if number("COUNT", 0) == 0 {

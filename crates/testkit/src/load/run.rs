@@ -13,7 +13,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Client, ResourceExt as _};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Arrival, Loss, Record, guaranteed_pod};
+use super::{Arrival, Loss, Record};
 
 /// The label all pods of a run carry; its value is the name of the run.
 const LABEL: &str = "testkit/load";
@@ -126,8 +126,7 @@ impl State<'_> {
         let number = self.records.len();
         let cpus = self.arrivals[number].cpus;
         let name = format!("{}-{number}", self.options.name);
-        let mut pod =
-            guaranteed_pod(&name, &self.options.scheduler, [("cpu", &*cpus.to_string()), ("memory", MEMORY)]);
+        let mut pod = self.arrivals[number].pod(&name, &self.options.scheduler, MEMORY);
         pod.labels_mut().insert(LABEL.to_owned(), self.options.name.clone());
         self.moved = Instant::now();
         self.numbers.insert(name.clone(), number);

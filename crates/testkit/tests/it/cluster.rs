@@ -124,9 +124,9 @@ async fn a_real_kubelet_pins_rejects_survives_a_restart_and_frees() {
         tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap().unwrap();
     }
     let arrivals = [
-        Arrival { at_s: 0.0, cpus: 10, life_s: 0.0 },
-        Arrival { at_s: 0.1, cpus: 8, life_s: 0.2 },
-        Arrival { at_s: 0.2, cpus: 8, life_s: 0.2 },
+        Arrival { at_s: 0.0, cpus: 10, ..Arrival::default() },
+        Arrival { at_s: 0.1, cpus: 8, life_s: 0.2, ..Arrival::default() },
+        Arrival { at_s: 0.2, cpus: 8, life_s: 0.2, ..Arrival::default() },
     ];
     let run = load::Run { name: "mixed".to_owned(), ..load::Run::default() };
     let records = load::run(&client, &arrivals, &run).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_stuck_run_ends() {
     let Ok(rig) = rig() else { return };
     let cluster = Cluster::builder().start(&rig).await.unwrap();
     let client = cluster.client().await.unwrap();
-    let arrivals = [Arrival { at_s: 0.0, cpus: 1, life_s: 0.0 }; 3];
+    let arrivals = [Arrival { cpus: 1, ..Arrival::default() }; 3];
     let run = load::Run {
         scheduler: "nobody".to_owned(),
         max_pending: Some(2),

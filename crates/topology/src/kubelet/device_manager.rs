@@ -290,7 +290,8 @@ impl DeviceState {
     }
 
     /// Devices of the resource that containers hold.
-    pub(crate) fn in_use(&self, name: ResourceName) -> DeviceIds {
+    #[must_use]
+    pub fn in_use(&self, name: ResourceName) -> DeviceIds {
         let containers = self.pods.iter().flat_map(|pod| &pod.containers);
         containers.filter_map(|(_, devices)| devices.get(&name)).flatten().cloned().collect()
     }

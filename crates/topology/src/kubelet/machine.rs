@@ -247,6 +247,14 @@ impl Machine {
         cpus
     }
 
+    /// As many of these CPUs in a zone, at most, core by core, so that whole cores are left.
+    #[must_use]
+    pub fn core_by_core(&self, cpus: &CpuSet, zones: ZoneMask, count: usize) -> CpuSet {
+        let mut ids: Vec<u32> = self.cpus_of(zones).intersection(cpus).iter().collect();
+        ids.sort_by_key(|id| self.cpu(*id).map(|cpu| (cpu.core, cpu.id)));
+        set(ids.into_iter().take(count))
+    }
+
     /// The CPUs of the sockets that have a CPU in these zones.
     #[must_use]
     pub fn cpus_of_sockets(&self, zones: ZoneMask) -> CpuSet {

@@ -44,7 +44,7 @@ pub struct Container {
 }
 
 /// A pod, prepared for the admissions of kubelets with one profile.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     /// The UID.
     pub uid: PodUid,
@@ -73,12 +73,15 @@ impl Pod {
         let managed = profile.pod_level_managers && pod_level;
         let containers: Vec<_> =
             request.containers.iter().map(|container| Container::new(container, qos, managed)).collect();
-        let sum = |of: &dyn Fn(&Container) -> usize| peak(&containers, |container| of(container));
         Self {
-            cpus: if managed { pod_level_cpus(request, qos) } else { sum(&|container| container.cpus) },
+            cpus: if managed {
+                pod_level_cpus(request, qos)
+            } else {
+                count(peak(&containers, |container| container.cpus as u64))
+            },
             memory: if managed { pod_level_memory(request) } else { sum_memory(&containers) },
             devices: sum_devices(&containers),
-            totals: request.needs().totals,
+            totals: request.totals(),
             uid,
             qos,
             containers,
@@ -176,19 +179,20 @@ fn pod_level_memory(request: &PodRequest) -> Option<MemoryAmounts> {
 
 /// The larger of the init phase and the running phase. Each init container runs beside the sidecars before it (KEP-753;
 /// kubelet 1.36 `podGuaranteedCPUs`, `getPodRequestedResources`, `AggregateContainerLimits`).
-fn peak<T>(containers: &[Container], of: impl Fn(&Container) -> T) -> T
-where
-    T: Copy + Default + Ord + std::ops::Add<Output = T>,
-{
-    let (mut running, mut most) = (T::default(), T::default());
+fn peak(containers: &[Container], of: impl Fn(&Container) -> u64) -> u64 {
+    let (mut running, mut most) = (0_u64, 0);
     for container in containers {
-        let amount = of(container);
+        let sum = running.saturating_add(of(container));
         match container.kind {
-            ContainerKind::Init => most = most.max(running + amount),
-            ContainerKind::Sidecar | ContainerKind::App => running = running + amount,
+            ContainerKind::Init => most = most.max(sum),
+            ContainerKind::Sidecar | ContainerKind::App => running = sum,
         }
     }
     most.max(running)
+}
+
+fn count(sum: u64) -> usize {
+    usize::try_from(sum).unwrap_or(usize::MAX)
 }
 
 /// Only types that an app container asks for count (kubelet 1.36 `getPodRequestedResources` goes through these last).
@@ -204,7 +208,7 @@ fn sum_memory(containers: &[Container]) -> Option<MemoryAmounts> {
     names.dedup();
     let bytes = |container: &Container, name| {
         let amounts = container.memory.iter().flatten();
-        amounts.filter(|(found, _)| *found == name).map(|(_, bytes)| *bytes).sum::<u64>()
+        amounts.filter(|(found, _)| *found == name).fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes))
     };
     Some(names.into_iter().map(|name| (name, peak(containers, |container| bytes(container, name)))).collect())
 }
@@ -214,8 +218,8 @@ fn sum_devices(containers: &[Container]) -> DeviceCounts {
         containers.iter().flat_map(|container| container.devices.iter().map(|(name, _)| *name)).collect();
     names.sort_unstable();
     names.dedup();
-    let count = |container: &Container, name| {
-        container.devices.iter().filter(|(found, _)| *found == name).map(|(_, count)| *count).sum::<usize>()
+    let devices = |container: &Container, name| {
+        container.devices.iter().find(|(found, _)| *found == name).map_or(0, |(_, count)| *count as u64)
     };
-    names.into_iter().map(|name| (name, peak(containers, |container| count(container, name)))).collect()
+    names.into_iter().map(|name| (name, count(peak(containers, |it| devices(it, name))))).collect()
 }

@@ -169,6 +169,14 @@ impl Holdings {
         self.key == other.key && other.containers.iter().all(here)
     }
 
+    /// Whether several containers have this one's short hash, so that what it holds cannot be told.
+    #[must_use]
+    pub fn is_ambiguous(&self, container: ContainerHash) -> bool {
+        let hash = short(container);
+        let at = self.containers.partition_point(|(known, _)| *known < hash);
+        self.containers[at..].iter().take_while(|(known, _)| *known == hash).nth(1).is_some()
+    }
+
     /// What a container holds; `None` if it holds nothing, or another one has the same short hash. Cost: log
     /// containers.
     #[must_use]

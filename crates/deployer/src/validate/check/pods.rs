@@ -236,7 +236,7 @@ fn smt(evidence: &Evidence, findings: &mut Findings<'_>) {
 fn distance(misfit: &Misfit) -> i64 {
     match misfit.constraint {
         Constraint::Short { requested, most, .. } => requested.saturating_sub(most),
-        Constraint::NoCommonZone => 0,
+        Constraint::NoCommonZone | Constraint::WholeCores => 0,
         Constraint::NotListed { .. } => i64::MAX,
     }
 }

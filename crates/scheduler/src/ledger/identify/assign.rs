@@ -11,7 +11,7 @@ use topology::request::{ContainerKind, ContainerNeeds, Need, PodNeeds};
 use topology::resource::ResourceName;
 use topology::zone::{Free, NodeTopology};
 
-use crate::ledger::{Ledger, Location};
+use crate::ledger::{Held, Ledger, Location};
 
 /// Most solutions that are kept as worlds; more tell nothing about any pod.
 const MAX_SOLUTIONS: usize = 16;
@@ -90,7 +90,7 @@ impl Ledger {
         let mut anywhere = vec![0_i64; allocatable.layout().resources().len()];
         for at in (0..self.rows.len()).filter(|at| members[*at]) {
             let needs = &self.rows[at].needs;
-            if let Location::Charged { placement, .. } = &known[at] {
+            if let Location::Charged { held: Held::Cells(placement), .. } = &known[at] {
                 placement.grants.iter().for_each(|grant| residual.add(grant.cell as usize, -grant.visible));
                 continue;
             }
@@ -100,9 +100,9 @@ impl Ledger {
                     items.extend(own);
                     searched.push((at, has_init(report, &allocatable, needs)));
                 }
-                None => visible_amounts(report, &allocatable, needs)
-                    .iter()
-                    .for_each(|(column, amount)| anywhere[*column] += amount),
+                None => visible_amounts(report, &allocatable, needs).iter().for_each(|(column, amount)| {
+                    anywhere[*column] = anywhere[*column].saturating_add(*amount)
+                }),
             }
         }
         let (chosen, solutions) = (Vec::new(), Vec::new());
@@ -213,22 +213,22 @@ fn location_of<'a>(
         if let Some(needs) = with_init {
             let only = only_zone(allocatable, *zone);
             if let Ok(placement) = admit::admit(report.rules, &only, needs, &mut Scratch::default()) {
-                return Location::Charged { placement, exact: true };
+                return Location::Charged { held: Held::Cells(placement), exact: true };
             }
         }
         for (column, amount) in &item.amounts {
             let cell = u32::try_from(allocatable.index(*zone, *column)).unwrap_or(u32::MAX);
             match grants.iter_mut().find(|grant| grant.cell == cell) {
                 Some(grant) => {
-                    grant.held += amount;
-                    grant.visible += amount;
+                    grant.held = grant.held.saturating_add(*amount);
+                    grant.visible = grant.visible.saturating_add(*amount);
                 }
                 None => grants.push(Grant { cell, held: *amount, visible: *amount }),
             }
         }
     }
     grants.sort_unstable_by_key(|grant| grant.cell);
-    Location::Charged { placement: Placement { grants }, exact: true }
+    Location::Charged { held: Held::Cells(Placement { grants }), exact: true }
 }
 
 /// The table of a node of which only this zone has anything.

@@ -6,7 +6,7 @@
 use topology::zone::{Free, NodeTopology};
 
 use super::assign::{used, visible_amounts};
-use crate::ledger::{Ledger, Location, Stage};
+use crate::ledger::{Held, Ledger, Location, Stage};
 
 /// Most pairs of namesakes that are told apart, in every combination.
 const MAX_NAMESAKES: usize = 5;
@@ -62,7 +62,7 @@ impl Ledger {
     }
 
     /// A later row with the hash of this one.
-    fn successor(&self, old: usize) -> Option<usize> {
+    pub(super) fn successor(&self, old: usize) -> Option<usize> {
         let later = self.rows.iter().enumerate().skip(old + 1);
         later.rev().find(|(_, row)| row.hash == self.rows[old].hash).map(|(at, _)| at)
     }
@@ -85,7 +85,7 @@ impl Ledger {
         let columns = free.layout().resources().len();
         let mut elsewhere = vec![0_i64; columns];
         for at in (0..self.rows.len()).filter(|at| members[*at]) {
-            if let Location::Charged { placement, .. } = self.agreed_location(at) {
+            if let Location::Charged { held: Held::Cells(placement), .. } = self.agreed_location(at) {
                 placement.grants.iter().for_each(|grant| used.add(grant.cell as usize, -grant.visible));
                 continue;
             }

@@ -15,7 +15,14 @@ pub(super) fn pod(id: u64, containers: &[(ContainerKind, i64, i64)]) -> BoundPod
         .collect();
     let needs = PodNeeds { containers, ..(*needs(1, 1, 1)).clone() };
     let hash = PodHash::of("ns", &format!("p{id}"));
-    BoundPod { id: PodId(id), hash, needs: Arc::new(needs), finishes: false, created_s: id }
+    BoundPod {
+        id: PodId(id),
+        names: PodNames::default(),
+        hash,
+        needs: Arc::new(needs),
+        finishes: false,
+        created_s: id,
+    }
 }
 
 /// A report of these pods, with so many CPUs and so much memory available in each zone.

@@ -414,7 +414,7 @@ fn reports_with_ids_make_the_kubelet_that_is_there() {
     use topology::policy::CpuOption;
     let dump = read(BY_IDS, DumpOptions::default());
     let [machine] = &dump.machines[..] else { panic!("{:?}", dump.notes) };
-    let (kubelet, state) = (&machine.start.kubelet, &machine.start.state);
+    let (kubelet, state) = (&machine.start.kubelet, machine.start.state());
     let core = |id| kubelet.machine().cpu(id).map(|cpu| (cpu.core, cpu.socket, cpu.zone));
     assert_eq!((core(3), core(4)), (Some((2, 4, 0)), Some((4, 4, 1))));
     assert_eq!(kubelet.profile().minor, Minor::V35);

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use topology::admit::{self, Placement, Scratch};
-use topology::policy::{Policy, Scope};
+use topology::placement::holdings::HashKey;
+use topology::policy::{CpuOption, Policy, Scope};
 use topology::resource::ResourceName;
 
 use super::super::*;
@@ -28,6 +29,8 @@ pub(super) struct Domain {
     pub(super) exporters_down: bool,
     /// The scheduler is killed and starts again.
     pub(super) scheduler_down: bool,
+    /// Every policy, option and number of threads, pods that need several zones, and reports by ids.
+    pub(super) policies: bool,
 }
 
 /// The inputs of a run.
@@ -38,6 +41,7 @@ pub(super) struct Scenario {
     pub(super) latency: Latency,
     pub(super) faults: Faults,
     pub(super) fingerprints: Option<Method>,
+    pub(super) ids: Option<HashKey>,
     pub(super) zones: bool,
     pub(super) seed: u64,
 }
@@ -60,8 +64,17 @@ impl Scenario {
     pub(super) fn from_seed(seed: u64, domain: Domain) -> Self {
         let mut random = Random::seeded(seed);
         let count = 1 + usize::try_from(random.below(5)).unwrap();
-        let machines = shape(&mut random).machines(count).unwrap();
-        let workload = workload(&mut random, &machines, domain);
+        let mut shape = shape(&mut random);
+        let mut by_policy = Random::seeded(seed ^ 0x5eed);
+        if domain.policies {
+            vary(&mut by_policy, &mut shape);
+        }
+        let machines = shape.machines(count).unwrap();
+        let mut workload = workload(&mut random, &machines, domain);
+        if domain.policies {
+            widen(&mut by_policy, &shape, &mut workload);
+            retain_admitted(&mut workload, &machines[0]);
+        }
         let latency = latency(&mut random, domain);
         let mut sometimes = |may: bool, span| (may && random.below(2) == 0).then_some(span);
         let faults = Faults {
@@ -71,7 +84,10 @@ impl Scenario {
         let methods = [Some(Method::WithExclusiveResources), Some(Method::All), None];
         let methods = if domain.no_fingerprints { &methods[..] } else { &methods[..2] };
         let fingerprints = pick(&mut random, methods);
-        Self { machines, workload, latency, faults, fingerprints, zones: true, seed }
+        let keys = [Some(HashKey::Uid), Some(HashKey::Name), None];
+        let keys = if domain.policies { &keys[..1] } else { &keys };
+        let ids = keys[usize::try_from(seed).unwrap() % keys.len()];
+        Self { machines, workload, latency, faults, fingerprints, ids, zones: true, seed }
     }
 
     pub(super) fn run(&self) -> (Record, Observations) {
@@ -83,6 +99,7 @@ impl Scenario {
             accounting: self.zones.then_some(Accounting::Exact),
             scan_period_ms: None,
             fingerprints: self.fingerprints,
+            ids: self.ids,
             seed: self.seed,
         };
         let mut seen = Observations::default();
@@ -160,7 +177,7 @@ impl Scenario {
         let pods: Vec<String> =
             self.workload.arrivals.iter().map(|a| serde_json::to_string(a).unwrap()).collect();
         format!(
-            "seed {}, {} machines of [{}], {:?}, {:?}, {:?}, fingerprints {:?}, at most {:?} pending, pods:\n{}",
+            "seed {}, {} machines of [{}], {:?}, {:?}, {:?}, fingerprints {:?}, ids {:?}, {:?}, at most {:?} pending, pods:\n{}",
             self.seed,
             self.machines.len(),
             zones.join("; "),
@@ -168,6 +185,8 @@ impl Scenario {
             self.latency,
             self.faults,
             self.fingerprints,
+            self.ids,
+            self.machines[0].start.kubelet.profile().cpu_manager,
             self.workload.max_pending,
             pods.join("\n")
         )
@@ -334,14 +353,52 @@ fn workload(random: &mut Random, machines: &[Machine], domain: Domain) -> Worklo
             mix(random, arrival);
         }
     }
+    retain_admitted(&mut workload, &machines[0]);
+    workload
+}
+
+fn retain_admitted(workload: &mut Workload, machine: &Machine) {
     let mut asked = workload.specs().into_iter().zip(workload.requests());
     workload.arrivals.retain(|_| {
         let admitted = |(spec, request): (Arc<Spec>, Arc<PodRequest>)| {
-            Kubelet::new(&machines[0]).admit(0, &spec, &request, PodHash(0)).is_ok()
+            Kubelet::new(machine).admit(0, &spec, &request, PodHash(0)).is_ok()
         };
         asked.next().is_some_and(admitted)
     });
-    workload
+}
+
+/// Another policy, options and threads.
+fn vary(random: &mut Random, shape: &mut Shape) {
+    shape.rules.policy =
+        pick(random, &[Policy::Restricted, Policy::BestEffort, Policy::None, Policy::SingleNumaNode]);
+    shape.threads_per_core = pick(random, &[1, 2, 2]);
+    shape.options.prefer_closest = random.below(2) == 0;
+    let sets: [&[CpuOption]; 6] = [
+        &[],
+        &[CpuOption::FullPcpusOnly],
+        &[CpuOption::DistributeAcrossNuma],
+        &[CpuOption::DistributeAcrossCores],
+        &[CpuOption::FullPcpusOnly, CpuOption::StrictReservation],
+        &[CpuOption::PreferUncoreCache],
+    ];
+    shape.options.cpus = pick(random, &sets).iter().copied().collect();
+}
+
+/// Pods that need the CPUs or the memory of several zones. Where no policy keeps others out of them, the kubelet's
+/// memory manager loses count (`releaseMemory`), and what it has left cannot be told.
+fn widen(random: &mut Random, shape: &Shape, workload: &mut Workload) {
+    let zone = &shape.zones[0];
+    let spans_memory = shape.rules.policy.enforces();
+    for arrival in &mut workload.arrivals {
+        match random.below(8) {
+            0 => arrival.cpus = zone.cpus + 2,
+            1 if spans_memory => arrival.memory_mib = zone.memory_mib + 1_024,
+            2 if spans_memory => {
+                (arrival.cpus, arrival.memory_mib) = (zone.cpus + 2, zone.memory_mib + 1_024)
+            }
+            _ => {}
+        }
+    }
 }
 
 fn mix(random: &mut Random, arrival: &mut Arrival) {

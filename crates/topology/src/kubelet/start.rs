@@ -1,4 +1,4 @@
-//! The kubelet of a machine at the start of a simulation, by what a report says of its zones.
+//! A kubelet and what its managers have handed out, by a report.
 //!
 //! In: amounts of zones, settings of a kubelet; what tholepin's exporter says by ids, if the report is its. Out: the
 //! model, and what its managers have handed out already. Never: the real ids of devices, which reports lack. Without
@@ -8,19 +8,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use topology::cpuset::CpuSet;
-use topology::kubelet::device_manager::{Device, Preference, Resource};
-use topology::kubelet::hint::ZoneMask;
-use topology::kubelet::machine::{Cpu, MAX_CPU_ID, Machine, MachineError, MachineZone};
-use topology::kubelet::memory_manager::Block;
-use topology::kubelet::profile::{
+use crate::cpuset::CpuSet;
+use crate::kubelet::device_manager::{Device, DeviceId, DeviceIds, HeldDevices, Preference, Resource};
+use crate::kubelet::hint::ZoneMask;
+use crate::kubelet::machine::{Cpu, MAX_CPU_ID, Machine, MachineError, MachineZone};
+use crate::kubelet::memory_manager::Block;
+use crate::kubelet::pod::{Container, Pod};
+use crate::kubelet::profile::{
     CpuManager, CpuOptions, KubeletProfile, MaxNumaNodes, MemoryManager, ReservedCpus,
 };
-use topology::kubelet::report::{KubeletReport, ReportedDeviceGroup};
-use topology::kubelet::{ContainerAllocation, Kubelet, NodeState};
-use topology::policy::Manager;
-use topology::resource::{ResourceKind, ResourceName};
-use topology::zone::{MAX_ZONES, NodeTopology, Zone, ZoneResource};
+use crate::kubelet::report::{KubeletReport, ReportedDeviceGroup};
+use crate::kubelet::{ContainerAllocation, Kubelet, NodeState};
+use crate::placement::holdings::Holding;
+use crate::policy::Manager;
+use crate::request::{ContainerKind, Qos};
+use crate::resource::{ResourceKind, ResourceName};
+use crate::zone::{MAX_ZONES, NodeTopology, Zone, ZoneResource};
 
 /// Settings of a kubelet, in place of those in reports, which most exporters do not write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,13 +34,15 @@ pub struct PolicyOptions {
     pub prefer_closest: bool,
 }
 
-/// A machine's kubelet when the simulation begins.
+/// A kubelet at the moment of a report.
 #[derive(Clone, Debug)]
 pub struct KubeletStart {
     /// Machine and configuration.
     pub kubelet: Arc<Kubelet>,
-    /// What the managers have handed out to the machine's residents.
-    pub state: NodeState,
+    /// What the managers know if nothing is handed out.
+    pub vacant: Arc<NodeState>,
+    /// What is not available, whichever containers have it.
+    pub residents: ContainerAllocation,
     /// Whether CPUs have the ids of a real node.
     pub has_ids: bool,
 }
@@ -52,12 +57,9 @@ impl KubeletStart {
     ///
     /// # Errors
     /// Why there can be no such machine, or why its kubelet refuses to start.
-    pub fn new(
-        topology: &NodeTopology,
-        options: PolicyOptions,
-        report: Option<&KubeletReport>,
-    ) -> Result<Self, String> {
+    pub fn new(topology: &NodeTopology, options: PolicyOptions) -> Result<Self, String> {
         check_sizes(topology)?;
+        let report = topology.kubelet.as_deref();
         let (machine, reserved) = match report {
             Some(report) => (Machine::new(zones(topology), &report.cpus), report.reserved_cpus.clone()),
             None => numbered(topology),
@@ -65,17 +67,174 @@ impl KubeletStart {
         let machine = machine.map_err(|error| error.to_string())?;
         let kubelet = Kubelet::new(Arc::new(machine), profile(topology, options, report, reserved))
             .map_err(|refusal| format!("the kubelet refuses to start: {refusal}"))?;
-        let mut state = kubelet.empty_state();
+        let mut vacant = kubelet.empty_state();
         let groups = report.map_or(&[][..], |report| &report.device_groups);
-        state.devices.resources = devices(topology, groups);
-        let mut held = residents(topology, groups, report.map_or(&[], |report| &report.memory_groups));
-        let shared = state.cpus.shared.difference(&kubelet.reserved_cpus());
-        held.cpus = match report {
-            Some(report) => shared.difference(&report.free_cpus),
-            None => first_cpus(topology, &kubelet, &shared),
+        vacant.devices.resources = devices(topology, groups);
+        let (kubelet, vacant) = (Arc::new(kubelet), Arc::new(vacant));
+        let residents = all_residents(topology, &kubelet, &vacant);
+        Ok(Self { kubelet, vacant, residents, has_ids: report.is_some() })
+    }
+
+    /// The same kubelet at the moment of a later report; `None` if that is about another machine or configuration.
+    /// Cost: CPUs and devices, to compare.
+    #[must_use]
+    pub fn later(&self, before: &NodeTopology, now: &NodeTopology) -> Option<Self> {
+        is_same_node(before, now).then(|| Self {
+            kubelet: Arc::clone(&self.kubelet),
+            vacant: Arc::clone(&self.vacant),
+            residents: all_residents(now, &self.kubelet, &self.vacant),
+            has_ids: self.has_ids,
+        })
+    }
+
+    /// What the managers have handed out.
+    #[must_use]
+    pub fn state(&self) -> NodeState {
+        self.state_with(self.residents.clone())
+    }
+
+    /// What the managers have handed out if residents hold only so much.
+    #[must_use]
+    pub fn state_with(&self, residents: ContainerAllocation) -> NodeState {
+        let mut state = NodeState::clone(&self.vacant);
+        state.hold(&RESIDENTS.into(), residents);
+        state
+    }
+
+    /// Takes what containers of a pod hold, by the report, from what `residents` hold, and returns it, in the same
+    /// order. Of devices near the same zones it does not matter which ones these are; those of init containers are
+    /// reused first. Finished init containers hold CPUs and devices only (kubelet memorymanager `AddContainer`), and
+    /// the report says so. Cost: the residents' devices.
+    #[must_use]
+    pub fn claim(
+        &self,
+        residents: &mut ContainerAllocation,
+        pod: &Pod,
+        held: &[(&Container, &Holding)],
+    ) -> Vec<ContainerAllocation> {
+        let mut reusable = HeldDevices::new();
+        let claim = |(container, holding): &(&Container, &Holding)| {
+            residents.cpus.remove_all(&holding.cpus);
+            let near = self.kubelet.machine().zones_of(&holding.cpus);
+            let zones = holding.memory.unwrap_or(near);
+            let pins_memory = self.pins_memory(pod, container) && !zones.is_empty();
+            let amounts = container.memory.iter().flatten().filter(|_| pins_memory);
+            let memory: Vec<_> =
+                amounts.map(|(name, bytes)| Block { zones, name: *name, bytes: *bytes }).collect();
+            memory.iter().for_each(|block| take_block(&mut residents.memory, *block));
+            let named =
+                holding.devices.iter().map(|group| (group.resource, group.zones, group.count as usize));
+            let usual = container.devices.iter().filter(|_| holding.devices.is_empty());
+            let groups = named.chain(usual.map(|(name, count)| (*name, near, *count)));
+            let mut devices = HeldDevices::new();
+            for (name, zones, count) in groups {
+                let mut ids = self.take_devices(&mut reusable, name, zones, count);
+                ids.extend(self.take_devices(&mut residents.devices, name, zones, count - ids.len()));
+                if container.kind == ContainerKind::Init {
+                    reusable.entry(name).or_default().extend(ids.iter().cloned());
+                }
+                if !ids.is_empty() {
+                    devices.entry(name).or_default().extend(ids);
+                }
+            }
+            let (name, cpus) = (container.name.clone(), holding.cpus.clone());
+            ContainerAllocation { name, cpus, memory, devices }
         };
-        state.hold(&RESIDENTS.into(), held);
-        Ok(Self { kubelet: Arc::new(kubelet), state, has_ids: report.is_some() })
+        let claimed = held.iter().map(claim).collect();
+        // An empty block would still tie its zones together.
+        residents.memory.retain(|block| block.bytes > 0);
+        claimed
+    }
+
+    /// Whether the kubelet hands out CPUs to this container alone.
+    #[must_use]
+    pub fn pins_cpus(&self, pod: &Pod, container: &Container) -> bool {
+        let profile = self.kubelet.profile();
+        container.cpus > 0 && profile.cpu_manager != CpuManager::None && !pod.is_left_alone(profile)
+    }
+
+    /// Whether the kubelet pins memory of this container, for as long as it runs.
+    #[must_use]
+    pub fn pins_memory(&self, pod: &Pod, container: &Container) -> bool {
+        let profile = self.kubelet.profile();
+        pod.qos == Qos::Guaranteed
+            && container.memory.as_ref().is_some_and(|amounts| !amounts.is_empty())
+            && profile.memory_manager != MemoryManager::None
+            && !pod.is_left_alone(profile)
+    }
+
+    /// Whether the container gets devices that are near zones.
+    #[must_use]
+    pub fn pins_devices(&self, container: &Container) -> bool {
+        container.devices.iter().any(|(name, _)| self.vacant.devices.resources.contains_key(name))
+    }
+
+    /// So many devices of those near these zones, or fewer.
+    fn take_devices(
+        &self,
+        from: &mut HeldDevices,
+        name: ResourceName,
+        zones: ZoneMask,
+        count: usize,
+    ) -> DeviceIds {
+        let (Some(held), Some(resource)) = (from.get_mut(&name), self.vacant.devices.resources.get(&name))
+        else {
+            return DeviceIds::new();
+        };
+        let is_near =
+            |id: &&DeviceId| resource.devices.get(*id).is_some_and(|device| device.zones == Some(zones));
+        let taken: DeviceIds = held.iter().filter(is_near).take(count).cloned().collect();
+        held.retain(|id| !taken.contains(id));
+        taken
+    }
+}
+
+/// Whether two reports differ only in what is handed out.
+fn is_same_node(one: &NodeTopology, other: &NodeTopology) -> bool {
+    let same_resource = |(one, other): (&ZoneResource, &ZoneResource)| {
+        (one.name, one.capacity, one.allocatable) == (other.name, other.capacity, other.allocatable)
+    };
+    let same_zone = |(one, other): (&Zone, &Zone)| {
+        one.id == other.id
+            && one.distances == other.distances
+            && one.resources.len() == other.resources.len()
+            && one.resources.iter().zip(&other.resources).all(same_resource)
+    };
+    let same_report = match (one.kubelet.as_deref(), other.kubelet.as_deref()) {
+        (Some(one), Some(other)) => one.is_same_kubelet(other),
+        (one, other) => one.is_none() && other.is_none(),
+    };
+    one.rules == other.rules
+        && one.threads_per_core == other.threads_per_core
+        && one.zones.len() == other.zones.len()
+        && one.zones.iter().zip(&other.zones).all(same_zone)
+        && same_report
+}
+
+/// All that is not available.
+fn all_residents(topology: &NodeTopology, kubelet: &Kubelet, vacant: &NodeState) -> ContainerAllocation {
+    let report = topology.kubelet.as_deref();
+    let groups = report.map_or(&[][..], |report| &report.device_groups);
+    let mut residents = residents(topology, groups, report.map_or(&[], |report| &report.memory_groups));
+    let shared = vacant.cpus.shared.difference(&kubelet.reserved_cpus());
+    residents.cpus = match report {
+        Some(report) => shared.difference(&report.free_cpus),
+        None => first_cpus(topology, kubelet, &shared),
+    };
+    residents
+}
+
+/// Takes bytes from blocks of the same type, those of the same zones first.
+fn take_block(blocks: &mut [Block], taken: Block) {
+    let mut left = taken.bytes;
+    for same in [true, false] {
+        for block in blocks.iter_mut().filter(|block| block.name == taken.name) {
+            if (block.zones == taken.zones) == same && block.zones.meets(taken.zones) {
+                let bytes = block.bytes.min(left);
+                block.bytes -= bytes;
+                left -= bytes;
+            }
+        }
     }
 }
 
@@ -267,14 +426,8 @@ fn residents(
 fn first_cpus(topology: &NodeTopology, kubelet: &Kubelet, shared: &CpuSet) -> CpuSet {
     let mut held = CpuSet::new();
     for zone in &topology.zones {
-        let of_zone = kubelet.machine().cpu_zones().iter().find(|group| group.id == zone.id.0);
-        let mut free: Vec<u32> =
-            of_zone.map(|group| group.cpus.intersection(shared).iter().collect()).unwrap_or_default();
-        free.sort_by_key(|id| kubelet.machine().cpu(*id).map(|cpu| (cpu.core, cpu.id)));
-        for id in free.into_iter().take(usize::try_from(cpus(zone, taken)).unwrap_or(usize::MAX)) {
-            // An id of the machine is within the limits of a set.
-            let _ = held.insert(id);
-        }
+        let count = usize::try_from(cpus(zone, taken)).unwrap_or(usize::MAX);
+        held.insert_all(&kubelet.machine().core_by_core(shared, ZoneMask::of(zone.id.0), count));
     }
     held
 }

@@ -1,0 +1,342 @@
+//! The state of a kubelet's managers in one world, by ids.
+//!
+//! In: a node at the moment of its last report, and what pods hold since. Out: the state, its counts by zone, and
+//! whether something is held twice. Never: devices by name, which no report tells; those near the same zones are alike.
+//!
+//! A pod may hold what another one holds too, while it is not known which of them was first. So nothing is given back
+//! by itself: the state is made anew of all that is left. What a pod holds at most, wherever that is, comes last, and
+//! is taken of whatever is free then.
+//!
+//! Cost of a change: the counts of zones. Where something is given back, or a bound is among what is held, all
+//! containers of the node besides.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use topology::admit::{self, Grant};
+use topology::kubelet::device_manager::{Device, DeviceId, DeviceIds, HeldDevices};
+use topology::kubelet::hint::ZoneMask;
+use topology::kubelet::memory_manager::Block;
+use topology::kubelet::rejection::Rejection;
+use topology::kubelet::start::KubeletStart;
+use topology::kubelet::zone_table::ZoneTable;
+use topology::kubelet::{ContainerAllocation, NodeState};
+use topology::policy::{Rules, Scope};
+use topology::reason::{Constraint, Misfit, Part};
+use topology::request::PodNeeds;
+use topology::resource::{ResourceKind, ResourceName};
+use topology::zone::Free;
+
+use super::Scratch;
+
+/// The name under which a state holds what pods of the ledger hold; the pod to be admitted has none.
+const HOLDER: &str = "pods";
+
+/// Most zones in groups of which every set may be on its own.
+const MAX_REGROUPED: usize = 3;
+
+/// What a pod holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::ledger) struct HeldIds {
+    /// Exactly known.
+    pub(in crate::ledger) containers: Vec<ContainerAllocation>,
+    /// At most so much of each cell, whichever it is.
+    pub(in crate::ledger) bounds: SmallVec<[Grant; 2]>,
+}
+
+/// A node at the moment of its last report, without the pods that the ledger knows.
+#[derive(Debug)]
+pub(in crate::ledger) struct Vacant {
+    pub(in crate::ledger) start: Arc<KubeletStart>,
+    /// With what unknown containers hold.
+    state: NodeState,
+    /// What zones may give to pods, by the report.
+    pub(in crate::ledger) allocatable: Free,
+}
+
+/// The state of a kubelet's managers.
+#[derive(Clone, Debug)]
+pub(in crate::ledger) struct Ids {
+    pub(super) vacant: Arc<Vacant>,
+    held: Vec<Arc<HeldIds>>,
+    pub(super) state: NodeState,
+    pub(super) counts: ZoneTable,
+    /// The projection on zones and resources, for scores.
+    pub(super) free: Free,
+    /// Something is held twice.
+    pub(super) has_debt: bool,
+}
+
+impl HeldIds {
+    /// What containers hold, all of it known.
+    pub(in crate::ledger) fn exactly(containers: Vec<ContainerAllocation>) -> Self {
+        Self { containers, bounds: SmallVec::new() }
+    }
+}
+
+impl Vacant {
+    /// The node of a report, on which unknown containers hold `residents`.
+    pub(in crate::ledger) fn new(
+        start: Arc<KubeletStart>,
+        residents: ContainerAllocation,
+        allocatable: Free,
+    ) -> Self {
+        Self { state: start.state_with(residents), start, allocatable }
+    }
+
+    /// Whether an empty zone would hold all that the pod asks for.
+    pub(super) fn has_zone_for(&self, needs: &PodNeeds) -> bool {
+        let layout = self.allocatable.layout();
+        let holds = |row: usize| {
+            needs.pod_scope.iter().all(|need| {
+                layout.column(need.name).is_none_or(|column| self.allocatable.get(row, column) >= need.amount)
+            })
+        };
+        (0..layout.zones().len()).any(holds)
+    }
+}
+
+impl Ids {
+    pub(in crate::ledger) fn new(vacant: Arc<Vacant>) -> Self {
+        let counts = ZoneTable::new(&vacant.start.kubelet, &vacant.state);
+        let mut ids = Self {
+            held: Vec::new(),
+            state: vacant.state.clone(),
+            free: vacant.allocatable.clone(),
+            vacant,
+            counts,
+            has_debt: false,
+        };
+        ids.project();
+        ids
+    }
+
+    pub(super) fn charge(&mut self, held: &Arc<HeldIds>) {
+        let is_bounded = self.held.iter().any(|known| !known.bounds.is_empty());
+        self.held.push(Arc::clone(held));
+        if is_bounded || !held.bounds.is_empty() {
+            self.recount();
+        } else {
+            self.hold(self.held.len(), &held.containers);
+            self.project();
+        }
+    }
+
+    pub(super) fn release(&mut self, held: &Arc<HeldIds>) {
+        let Some(at) = self.held.iter().position(|known| known == held) else { return };
+        self.held.remove(at);
+        self.recount();
+    }
+
+    /// The same state with zones of groups on their own in the memory manager: each set of up to [`MAX_REGROUPED`]
+    /// zones, of more each one and all of them.
+    pub(super) fn regrouped(&self) -> Vec<Self> {
+        let zones = self.state.memory.counts.zones.iter();
+        let grouped: Vec<u32> = zones.filter(|zone| zone.group.len() > 1).map(|zone| zone.id).collect();
+        let sets: Vec<ZoneMask> = if grouped.len() <= MAX_REGROUPED {
+            let chosen = |set: usize| {
+                let zones = grouped.iter().enumerate().filter(move |(bit, _)| set >> bit & 1 == 1);
+                zones.map(|(_, zone)| *zone).collect()
+            };
+            (1..1_usize << grouped.len()).map(chosen).collect()
+        } else {
+            let each = grouped.iter().map(|zone| ZoneMask::of(*zone));
+            each.chain([grouped.iter().copied().collect()]).collect()
+        };
+        sets.into_iter().map(|alone| self.with_zones_alone(alone)).collect()
+    }
+
+    fn with_zones_alone(&self, alone: ZoneMask) -> Self {
+        let mut other = self.clone();
+        for zone in other.state.memory.counts.zones.iter_mut().filter(|zone| alone.contains(zone.id)) {
+            zone.group = ZoneMask::of(zone.id);
+        }
+        other.counts.update(&self.vacant.start.kubelet, &other.state);
+        other
+    }
+
+    fn recount(&mut self) {
+        self.state.clone_from(&self.vacant.state);
+        self.has_debt = false;
+        for (number, held) in self.held.clone().iter().enumerate() {
+            self.hold(number, &held.containers);
+        }
+        for (number, held) in self.held.clone().iter().enumerate() {
+            for grant in &held.bounds {
+                self.take(number, *grant);
+            }
+        }
+        self.project();
+    }
+
+    /// Adds what the containers of a pod of this number hold.
+    fn hold(&mut self, number: usize, containers: &[ContainerAllocation]) {
+        let (shared, memory) = (self.state.cpus.shared.clone(), self.state.memory.counts.clone());
+        let names = containers.iter().flat_map(|container| container.devices.keys());
+        let used: BTreeMap<ResourceName, DeviceIds> =
+            names.map(|name| (*name, self.state.devices.in_use(*name))).collect();
+        for (at, container) in containers.iter().enumerate() {
+            let devices: Option<HeldDevices> = container
+                .devices
+                .iter()
+                .map(|(name, ids)| Some((*name, self.free_ones(used.get(name)?, *name, ids)?)))
+                .collect();
+            let short = |block: &Block| memory.free(block.zones, block.name) < block.bytes;
+            self.has_debt |=
+                !container.cpus.is_subset(&shared) || container.memory.iter().any(short) || devices.is_none();
+            let name = format!("{number}-{at}").into();
+            let devices = devices.unwrap_or_else(|| container.devices.clone());
+            self.state.hold(&HOLDER.into(), ContainerAllocation { devices, name, ..container.clone() });
+        }
+    }
+
+    /// Takes an amount of a cell, of what is free there.
+    fn take(&mut self, number: usize, grant: Grant) {
+        let layout = self.vacant.allocatable.layout();
+        let columns = layout.resources().len().max(1);
+        let cell = grant.cell as usize;
+        let (Some(zone), Some(name)) =
+            (layout.zones().get(cell / columns), layout.resources().get(cell % columns).copied())
+        else {
+            return;
+        };
+        let here = ZoneMask::of(zone.0);
+        let count = usize::try_from(grant.held / name.base_units()).unwrap_or(0);
+        let mut held =
+            ContainerAllocation { name: format!("{number}@{cell}").into(), ..ContainerAllocation::default() };
+        let is_all = match name.kind() {
+            ResourceKind::Cpu => {
+                let kubelet = &self.vacant.start.kubelet;
+                let free = kubelet.free_cpus(&self.state).unwrap_or_default();
+                held.cpus = kubelet.machine().core_by_core(&free, here, count);
+                held.cpus.len() == count
+            }
+            ResourceKind::Memory => {
+                let wanted = u64::try_from(grant.held).unwrap_or(0);
+                let counts = &self.state.memory.counts;
+                // A group stays one: it keeps out pods of its zones alone, and of others.
+                let zones = counts
+                    .zones
+                    .iter()
+                    .find(|memory| memory.id == zone.0)
+                    .map_or(here, |memory| memory.group);
+                let bytes = wanted.min(counts.free(zones, name));
+                held.memory.push(Block { zones, name, bytes });
+                bytes == wanted
+            }
+            ResourceKind::Device => {
+                let ids: DeviceIds =
+                    self.free_near(zone.0, name).map(|(id, _)| id.clone()).take(count).collect();
+                let is_all = ids.len() == count;
+                held.devices.insert(name, ids);
+                is_all
+            }
+            ResourceKind::Host => true,
+        };
+        self.has_debt |= !is_all;
+        self.state.hold(&HOLDER.into(), held);
+    }
+
+    /// As many devices near the same zones that are free beside `used`, these ones if they are; `None` if there are too
+    /// few.
+    fn free_ones(&self, used: &DeviceIds, name: ResourceName, ids: &DeviceIds) -> Option<DeviceIds> {
+        let listed = &self.state.devices.resources.get(&name)?.devices;
+        let mut left: DeviceIds = listed.keys().filter(|id| !used.contains(*id)).cloned().collect();
+        let mut chosen = DeviceIds::new();
+        for id in ids {
+            let zones = listed.get(id)?.zones;
+            let is_alike = |free: &&DeviceId| listed.get(*free).is_some_and(|device| device.zones == zones);
+            let same = left.get(id).cloned();
+            let found = same.or_else(|| left.iter().find(is_alike).cloned())?;
+            left.remove(&found);
+            chosen.insert(found);
+        }
+        Some(chosen)
+    }
+
+    /// Free devices near a zone.
+    fn free_near(&self, zone: u32, name: ResourceName) -> impl Iterator<Item = (&DeviceId, &Device)> {
+        let used = self.state.devices.in_use(name);
+        let listed = self.state.devices.resources.get(&name).into_iter().flat_map(|listed| &listed.devices);
+        listed.filter(move |(id, device)| {
+            device.zones.is_some_and(|zones| zones.contains(zone)) && !used.contains(*id)
+        })
+    }
+
+    /// Counts what is free by zone.
+    fn project(&mut self) {
+        let kubelet = &self.vacant.start.kubelet;
+        self.counts.update(kubelet, &self.state);
+        let free_cpus = kubelet.free_cpus(&self.state);
+        let layout = self.vacant.allocatable.layout();
+        for (row, zone) in layout.zones().iter().enumerate() {
+            let here = ZoneMask::of(zone.0);
+            for (column, name) in layout.resources().iter().enumerate() {
+                let amount = match name.kind() {
+                    ResourceKind::Cpu => free_cpus.as_ref().map(|free| {
+                        let here = kubelet.machine().cpus_of(here).count_shared(free);
+                        amount(here).saturating_mul(ResourceName::CPU.base_units())
+                    }),
+                    ResourceKind::Memory if !self.state.memory.counts.zones.is_empty() => {
+                        let free = self.state.memory.counts.free(here, *name);
+                        Some(i64::try_from(free).unwrap_or(i64::MAX))
+                    }
+                    ResourceKind::Device => Some(amount(self.free_near(zone.0, *name).count())),
+                    ResourceKind::Memory | ResourceKind::Host => None,
+                };
+                if let Some(amount) = amount {
+                    let cell = self.free.index(row, column);
+                    self.free.add(cell, amount - self.free.cells()[cell]);
+                }
+            }
+        }
+    }
+
+    /// The zones of all that a pod holds.
+    pub(super) fn zones_of(&self, held: &HeldIds) -> ZoneMask {
+        let zones_of = |container: &ContainerAllocation| {
+            let cpus = self.vacant.start.kubelet.machine().zones_of(&container.cpus);
+            let memory = container.memory.iter().map(|block| block.zones);
+            let devices = container.devices.iter().flat_map(|(name, ids)| {
+                let listed = self.state.devices.resources.get(name);
+                ids.iter().filter_map(move |id| listed?.devices.get(id)?.zones)
+            });
+            memory.chain(devices).fold(cpus, ZoneMask::union)
+        };
+        held.containers.iter().map(zones_of).fold(ZoneMask::EMPTY, ZoneMask::union)
+    }
+
+    /// The reason in terms of zones, where amounts show it.
+    pub(super) fn misfit(
+        &self,
+        rejection: &Rejection,
+        rules: Rules,
+        needs: &PodNeeds,
+        scratch: &mut Scratch,
+    ) -> Misfit {
+        let constraint = match rejection {
+            Rejection::NotWholeCores { .. } | Rejection::TooFewCores { .. } => Constraint::WholeCores,
+            _ => match admit::admit(rules, &self.free, needs, &mut scratch.counts) {
+                Err(misfit) => return misfit,
+                Ok(_) => Constraint::NoCommonZone,
+            },
+        };
+        let part = if rules.scope == Scope::Pod { Part::Pod } else { Part::Container };
+        Misfit { part, container: 0, constraint }
+    }
+}
+
+impl PartialEq for Ids {
+    /// Whether a kubelet would admit the same pods.
+    fn eq(&self, other: &Self) -> bool {
+        self.has_debt == other.has_debt
+            && self.free == other.free
+            && self.state.cpus.shared == other.state.cpus.shared
+            && self.state.memory.counts == other.state.memory.counts
+    }
+}
+
+fn amount(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

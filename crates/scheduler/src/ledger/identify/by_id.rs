@@ -1,0 +1,352 @@
+//! Reports that say by ids what each container holds.
+//!
+//! In: such a report, and the ledger's rows. Out: worlds that agree with it, or one made of it. Never: a search; the
+//! report names the containers, and pods that the ledger does not know hold what is left over.
+//!
+//! A report of a moment at which the kubelet was admitting a pod shows some of its containers only. It is left out: the
+//! next one is on its way. Reports by pod names, made without the kubelet's checkpoints, leave out what finished init
+//! containers hold. A world that agrees in all else tells; without one a bound is charged.
+//!
+//! Cost: containers x log containers, a hash for each, and worlds x rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use topology::admit::Grant;
+use topology::cpuset::CpuSet;
+use topology::kubelet::ContainerAllocation;
+use topology::kubelet::hint::ZoneMask;
+use topology::kubelet::pod::Container;
+use topology::kubelet::start::KubeletStart;
+use topology::placement::holdings::{HashKey, Holdings};
+use topology::policy::Policy;
+use topology::request::ContainerKind;
+use topology::resource::{ResourceKind, ResourceName};
+use topology::zone::NodeTopology;
+
+use super::Understood;
+use crate::ledger::amounts::{Amounts, Held, HeldIds, Ids, Scratch, Vacant};
+use crate::ledger::{Ledger, Location, Row, Stage, World};
+
+/// Reports after its admission that show nothing of a pod, until it is taken to hold nothing: the kubelet may have
+/// admitted it under other settings.
+const MAX_MISSED: u8 = 3;
+
+/// What a report says of one pod.
+enum Reported {
+    /// The pod holds nothing on this node.
+    Nothing,
+    /// The pod would hold something, and the report shows none of it.
+    Absent,
+    /// All that the pod would hold is of init containers, which the report leaves out.
+    Hidden,
+    /// Two containers have one hash.
+    Unclear,
+    /// What the pod holds. Devices stand for others near the same zones.
+    Holds(Arc<HeldIds>),
+}
+
+/// A report, as rows are looked up in it.
+struct Lookup<'a> {
+    start: &'a KubeletStart,
+    holdings: &'a Holdings,
+    /// What pods hold that were not looked up yet.
+    residents: ContainerAllocation,
+}
+
+impl Ledger {
+    /// Takes a report by ids: see the module.
+    pub(super) fn explain_by_ids(
+        &mut self,
+        report: &NodeTopology,
+        start: Arc<KubeletStart>,
+        scratch: &mut Scratch,
+    ) {
+        self.unexplained = None;
+        let Some(holdings) = report.kubelet.as_deref().map(|kubelet| &kubelet.holdings) else { return };
+        let mut lookup = Lookup { start: &start, holdings, residents: start.residents.clone() };
+        let hidden_by_namesake = self.hidden_by_namesakes(&lookup);
+        let look_up = |(at, row): (usize, &Row)| match hidden_by_namesake.contains(&at) {
+            true => Some(Reported::Absent),
+            false => lookup.look_up(row),
+        };
+        let Some(mut reported) = self.rows.iter().enumerate().map(look_up).collect::<Option<Vec<_>>>() else {
+            // Worlds of before are as good as they were. The first report has to do.
+            if self.worlds.is_empty() {
+                self.worlds = self.unknown_worlds(start, report);
+            }
+            return;
+        };
+        let residents = lookup.residents;
+        for (at, (row, reported)) in self.rows.iter_mut().zip(&mut reported).enumerate() {
+            let is_missed = matches!(reported, Reported::Absent)
+                && row.stage == Stage::Admitted
+                && !row.described
+                && !hidden_by_namesake.contains(&at);
+            row.missed = if is_missed { row.missed.saturating_add(1).min(MAX_MISSED) } else { 0 };
+            if row.missed == MAX_MISSED {
+                *reported = Reported::Nothing;
+            }
+        }
+        let is_silent = |of: &Reported| matches!(of, Reported::Nothing | Reported::Hidden);
+        let counted: Vec<bool> = reported.iter().map(|of| !is_silent(of)).collect();
+        let members: Vec<bool> =
+            reported.iter().map(|of| matches!(of, Reported::Holds(_) | Reported::Unclear)).collect();
+        let key = holdings.key();
+        let vacant = Arc::new(Vacant::new(Arc::clone(&start), residents, report.allocatable()));
+        let agreeing: Vec<&World> =
+            self.worlds.iter().filter(|world| self.agrees_by_ids(world, &reported, key, &start)).collect();
+        let bases: Vec<Vec<Location>> = if agreeing.is_empty() {
+            self.corrections += u64::from(!self.worlds.is_empty());
+            vec![self.reported_locations(&reported, key, &vacant, None)]
+        } else {
+            agreeing
+                .iter()
+                .map(|world| self.reported_locations(&reported, key, &vacant, Some(world)))
+                .collect()
+        };
+        let released_unannounced = self.describe(&counted, &members);
+        let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
+        self.adopt(
+            &Understood { rules: report.rules, amounts, members: &members, released_unannounced },
+            bases,
+            scratch,
+        );
+    }
+
+    /// Of pods that a report by names cannot tell from a later pod of the same name: those that it does not show. It
+    /// shows the later one, unless what it shows is what only the former held.
+    fn hidden_by_namesakes(&self, lookup: &Lookup<'_>) -> Vec<usize> {
+        if lookup.holdings.key() == HashKey::Uid {
+            return Vec::new();
+        }
+        let pairs = (0..self.rows.len()).filter_map(|old| Some((old, self.successor(old)?)));
+        let is_shown_by = |at: usize| {
+            let (row, residents) = (&self.rows[at], lookup.residents.clone());
+            match (Lookup { residents, ..*lookup }).look_up(row) {
+                Some(Reported::Holds(shown)) => {
+                    let location = self.agreed_location(at);
+                    location != Location::Unknown
+                        && is_as_shown(row, &location, &shown, HashKey::Name, lookup.start)
+                }
+                _ => false,
+            }
+        };
+        pairs.map(|(old, new)| if !is_shown_by(new) && is_shown_by(old) { new } else { old }).collect()
+    }
+
+    /// The world of a first report in which a pod's admission had not ended: all is held by unknown containers, and
+    /// pods on their way are charged beside.
+    fn unknown_worlds(&self, start: Arc<KubeletStart>, report: &NodeTopology) -> Vec<World> {
+        let residents = start.residents.clone();
+        let vacant = Arc::new(Vacant::new(start, residents, report.allocatable()));
+        let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
+        let mut world = World { locations: vec![Location::nowhere(); self.rows.len()], amounts };
+        for (at, row) in self.rows.iter().enumerate().filter(|(_, row)| row.stage == Stage::Pending) {
+            let location = super::charge_all_zones(report.rules, &world.amounts, &row.needs);
+            super::charge(&mut world.amounts, &location);
+            world.locations[at] = location;
+        }
+        vec![world]
+    }
+
+    /// Whether pods hold what this world says, as far as the report shows it.
+    fn agrees_by_ids(
+        &self,
+        world: &World,
+        reported: &[Reported],
+        key: HashKey,
+        start: &KubeletStart,
+    ) -> bool {
+        let mut rows = self.rows.iter().zip(&world.locations).zip(reported);
+        rows.all(|((row, location), reported)| match reported {
+            Reported::Holds(shown) => is_as_shown(row, location, shown, key, start),
+            Reported::Nothing | Reported::Absent | Reported::Hidden | Reported::Unclear => true,
+        })
+    }
+
+    /// Where pods are by the report; where it says nothing, as in an agreeing world.
+    fn reported_locations(
+        &self,
+        reported: &[Reported],
+        key: HashKey,
+        vacant: &Vacant,
+        world: Option<&World>,
+    ) -> Vec<Location> {
+        let location = |(at, of): (usize, &Reported)| {
+            let before = world.map(|world| &world.locations[at]);
+            match of {
+                Reported::Nothing => Location::nowhere(),
+                Reported::Absent => before.cloned().unwrap_or(Location::Unknown),
+                Reported::Hidden | Reported::Unclear => {
+                    before.cloned().unwrap_or_else(|| self.agreed_location(at))
+                }
+                Reported::Holds(shown) => {
+                    let row = &self.rows[at];
+                    // Another pod may have contradicted the worlds.
+                    let agreed = self.agreed_location(at);
+                    let agreed = Some(&agreed).filter(|it| is_as_shown(row, it, shown, key, &vacant.start));
+                    with_hidden(row, shown, key, vacant, before.or(agreed))
+                }
+            }
+        };
+        reported.iter().enumerate().map(location).collect()
+    }
+}
+
+impl Lookup<'_> {
+    /// What the report says of a pod; `None` if the kubelet was admitting it.
+    fn look_up(&mut self, row: &Row) -> Option<Reported> {
+        let Self { start, holdings, .. } = *self;
+        let pod = &row.needs.pod;
+        // Memory of init containers goes when they end.
+        let pinned = |container: &Container| {
+            start.pins_cpus(pod, container)
+                || container.kind != ContainerKind::Init && start.pins_memory(pod, container)
+        };
+        let holding = pod.containers.iter().filter(|it| pinned(it) || start.pins_devices(it));
+        let (containers, hidden): (Vec<&Container>, Vec<&Container>) =
+            holding.partition(|container| is_shown(container, holdings.key()));
+        if containers.is_empty() {
+            return Some(if hidden.is_empty() { Reported::Nothing } else { Reported::Hidden });
+        }
+        let hash = |container: &Container| row.names.hash(holdings.key(), &container.name);
+        if containers.iter().any(|container| holdings.is_ambiguous(hash(container))) {
+            return Some(Reported::Unclear);
+        }
+        let found: Vec<_> = containers
+            .iter()
+            .filter_map(|container| Some((*container, holdings.of(hash(container))?)))
+            .collect();
+        if found.is_empty() {
+            return Some(Reported::Absent);
+        }
+        // Devices may be near no zone, and are in no report then.
+        let is_found =
+            |container: &&Container| found.iter().any(|(known, _)| std::ptr::eq(*known, *container));
+        if !containers.iter().filter(|container| pinned(container)).all(is_found) {
+            return None;
+        }
+        let claimed = start.claim(&mut self.residents, pod, &found);
+        Some(Reported::Holds(Arc::new(HeldIds::exactly(claimed))))
+    }
+}
+
+/// Whether a pod holds what this location says, as far as the report shows it. A bound is no contradiction.
+fn is_as_shown(row: &Row, location: &Location, shown: &HeldIds, key: HashKey, start: &KubeletStart) -> bool {
+    match location {
+        Location::Charged { held: Held::Ids(predicted), exact: true } => {
+            let mut containers = row.needs.pod.containers.iter().filter(|container| is_shown(container, key));
+            containers
+                .all(|container| Shown::of(shown, container, start) == Shown::of(predicted, container, start))
+        }
+        Location::Charged { exact, .. } => !exact,
+        Location::Unknown => true,
+    }
+}
+
+/// Whether reports show the container. Those by names come from podresources, which leaves out init containers.
+fn is_shown(container: &Container, key: HashKey) -> bool {
+    key == HashKey::Uid || container.kind != ContainerKind::Init
+}
+
+/// What a container holds, as far as reports tell.
+#[derive(Default, PartialEq)]
+struct Shown {
+    cpus: CpuSet,
+    memory: ZoneMask,
+    /// By resource and zones.
+    devices: BTreeMap<(ResourceName, Option<ZoneMask>), usize>,
+}
+
+impl Shown {
+    fn of(held: &HeldIds, container: &Container, start: &KubeletStart) -> Self {
+        let held = held.containers.iter().find(|held| held.name == container.name);
+        let Some(held) = held else { return Self::default() };
+        // Of a finished init container only CPUs and devices are left.
+        let keeps_memory = container.kind != ContainerKind::Init;
+        let memory = held.memory.iter().filter(|_| keeps_memory).map(|block| block.zones);
+        let mut devices = BTreeMap::new();
+        for (name, ids) in &held.devices {
+            let listed = start.vacant.devices.resources.get(name);
+            for id in ids {
+                let zones = listed.and_then(|listed| listed.devices.get(id)?.zones);
+                *devices.entry((*name, zones)).or_default() += 1;
+            }
+        }
+        Self { cpus: held.cpus.clone(), memory: memory.fold(ZoneMask::EMPTY, ZoneMask::union), devices }
+    }
+}
+
+/// Where a pod is by the report, with what finished init containers hold beside: known from the world, or a bound.
+fn with_hidden(
+    row: &Row,
+    shown: &Arc<HeldIds>,
+    key: HashKey,
+    vacant: &Vacant,
+    world: Option<&Location>,
+) -> Location {
+    let (pod, start) = (&row.needs.pod, &vacant.start);
+    let hidden = pod.containers.iter().filter(|container| {
+        let holds_memory = !row.initialized && start.pins_memory(pod, container);
+        let holds = start.pins_cpus(pod, container) || start.pins_devices(container) || holds_memory;
+        holds && !is_shown(container, key)
+    });
+    let hidden: Vec<&Container> = hidden.collect();
+    if hidden.is_empty() {
+        return Location::Charged { held: Held::Ids(Arc::clone(shown)), exact: true };
+    }
+    let mut all = HeldIds::clone(shown);
+    let (known, exact) = match world {
+        Some(Location::Charged { held: Held::Ids(known), exact }) => (&*known.containers, *exact),
+        _ => (&[][..], false),
+    };
+    for container in &hidden {
+        all.containers.extend(known.iter().find(|held| held.name == container.name).cloned());
+    }
+    // Of a pod that was found in a report only, nothing is known but what it asks for.
+    if all.containers.len() < shown.containers.len() + hidden.len() {
+        all.bounds = hidden_bound(row, &hidden, shown, vacant);
+    }
+    Location::Charged { held: Held::Ids(Arc::new(all)), exact }
+}
+
+/// What init containers may hold: all of theirs in the zones of the pod's other containers, or in each. Memory only
+/// while they run.
+fn hidden_bound(row: &Row, hidden: &[&Container], shown: &HeldIds, vacant: &Vacant) -> SmallVec<[Grant; 2]> {
+    let others = shown.containers.iter().fold(CpuSet::new(), |all, held| all.union(&held.cpus));
+    // An init container is in the one zone of the others, which may reuse its CPUs. With several it may be in any.
+    let is_single = vacant.start.kubelet.profile().policy == Policy::SingleNumaNode;
+    let near = if is_single { vacant.start.kubelet.machine().zones_of(&others) } else { ZoneMask::EMPTY };
+    let layout = vacant.allocatable.layout();
+    let mut grants = SmallVec::new();
+    for (at, zone) in layout.zones().iter().enumerate() {
+        if !near.is_empty() && !near.contains(zone.0) {
+            continue;
+        }
+        for (column, name) in layout.resources().iter().enumerate() {
+            let held: i64 = hidden.iter().map(|container| amount(container, *name, row.initialized)).sum();
+            if let (Ok(cell), true) = (u32::try_from(vacant.allocatable.index(at, column)), held > 0) {
+                grants.push(Grant { cell, held, visible: 0 });
+            }
+        }
+    }
+    grants
+}
+
+/// What an init container holds of a resource, in base units.
+fn amount(container: &Container, name: ResourceName, has_ended: bool) -> i64 {
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX).saturating_mul(name.base_units());
+    match name.kind() {
+        ResourceKind::Cpu => count(container.cpus),
+        ResourceKind::Device => {
+            container.devices.iter().filter(|(of, _)| *of == name).map(|(_, n)| count(*n)).sum()
+        }
+        ResourceKind::Memory if !has_ended => {
+            let blocks = container.memory.iter().flatten().filter(|(of, _)| *of == name);
+            blocks.map(|(_, bytes)| i64::try_from(*bytes).unwrap_or(i64::MAX)).sum()
+        }
+        ResourceKind::Memory | ResourceKind::Host => 0,
+    }
+}
