@@ -28,7 +28,6 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use topology::kubelet::start::{KubeletStart, PolicyOptions};
-use topology::placement::holdings::HashKey;
 use topology::policy::Rules;
 use topology::reason::Misfit;
 use topology::request::PodNeeds;
@@ -588,9 +587,7 @@ impl Ledger {
 /// zones. Resources of whole pods (`PodLevelResourceManagers`) are not modelled here.
 fn model_of(topology: &NodeTopology) -> Option<KubeletStart> {
     let report = topology.kubelet.as_deref()?;
-    // Names alone leave out what finished init containers hold, and a pod's successor has them too.
-    let has_checkpoints = report.holdings.key() == HashKey::Uid;
-    if !has_checkpoints || report.minor.is_none() || report.pod_level_managers {
+    if report.minor.is_none() || report.pod_level_managers {
         return None;
     }
     KubeletStart::new(topology, PolicyOptions::default()).ok()

@@ -84,8 +84,8 @@ impl Scenario {
         let methods = [Some(Method::WithExclusiveResources), Some(Method::All), None];
         let methods = if domain.no_fingerprints { &methods[..] } else { &methods[..2] };
         let fingerprints = pick(&mut random, methods);
-        let keys = [Some(HashKey::Uid), Some(HashKey::Name), None];
-        let keys = if domain.policies { &keys[..1] } else { &keys };
+        let keys = [Some(HashKey::Name), Some(HashKey::Uid), None];
+        let keys = if domain.policies { &keys[..2] } else { &keys };
         let ids = keys[usize::try_from(seed).unwrap() % keys.len()];
         Self { machines, workload, latency, faults, fingerprints, ids, zones: true, seed }
     }
