@@ -189,7 +189,7 @@ impl Search<'_> {
             return Ok(Some((deviation(&after), None)));
         }
         let givers: Vec<usize> = combination.iter().copied().filter(|zone| after[*zone] >= group).collect();
-        let (mut best, mut found, mut goes_round) = (f64::MAX, None, false);
+        let (mut best, mut found, mut is_endless) = (f64::MAX, None, false);
         for size in (1..=givers.len()).rev() {
             let mut subsets = Combinations::default();
             let mut of_size = None;
@@ -201,11 +201,11 @@ impl Search<'_> {
                         of_size = Some(slice);
                     }
                     Ok(_) => {}
-                    Err(Endless) => goes_round = true,
+                    Err(Endless) => is_endless = true,
                 }
-                !goes_round
+                !is_endless
             });
-            if goes_round {
+            if is_endless {
                 return Err(Endless);
             }
             if let Some(slice) = of_size {
