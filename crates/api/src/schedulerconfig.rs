@@ -2,7 +2,7 @@
 //!
 //! In: the text of the file, YAML or JSON, read as strictly as kube-scheduler does. Out: [`SchedulerConfig`] with every
 //! default and with checked values, or all errors at once, each with its field and the allowed values. Never: the
-//! behaviour of a plugin; arguments of plugins other than the NUMA plugin are passed on unchanged.
+//! behaviour of a plugin; arguments of plugins that have no types here are passed on unchanged.
 //!
 //! Sources: kube-scheduler 1.36 `apis/config/v1` defaults and validation, component-base leader election and client
 //! defaults.
@@ -16,8 +16,13 @@ use crate::goduration::GoDuration;
 
 mod decode;
 mod file;
+mod in_tree;
 mod numa;
 
+pub use in_tree::{
+    FitStrategyType, InTreeArgs, NodeAffinityArgs, NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs,
+    ShapePoint,
+};
 pub use numa::{
     CacheArgs, ForeignPodsDetect, InformerMode, NodeResourceTopologyMatchArgs, PreemptionMode,
     ResourceWeight, ResyncMethod, ResyncScope, ScoringStrategy, ScoringStrategyType, Word,
@@ -98,6 +103,8 @@ pub struct Profile {
     pub plugins: Plugins,
     /// The arguments of the NUMA plugin, with every default.
     pub numa: NodeResourceTopologyMatchArgs,
+    /// The arguments of those of kube-scheduler's plugins that have typed ones here, with every default.
+    pub in_tree: InTreeArgs,
     /// The arguments of all other plugins, by plugin name, as in the file.
     pub other_args: BTreeMap<String, Value>,
 }
@@ -159,12 +166,14 @@ pub enum FieldError {
     #[error("not valid YAML: {0}")]
     Syntax(String),
     /// An unknown field.
-    #[error("{context}strict decoding error: unknown field {path:?}")]
+    #[error("{context}strict decoding error: unknown field {path:?}{allowed}")]
     Unknown {
         /// The plugin whose arguments contain the field, or empty.
         context: String,
         /// The field.
         path: String,
+        /// The known fields, as a part of the sentence, or empty.
+        allowed: String,
     },
     /// A value of the wrong type.
     #[error("{context}{path}: expected {expected}, found {found}")]
@@ -327,6 +336,7 @@ impl Default for Profile {
             percentage_of_nodes_to_score: None,
             plugins: Plugins::default(),
             numa: NodeResourceTopologyMatchArgs::default(),
+            in_tree: InTreeArgs::default(),
             other_args: BTreeMap::new(),
         }
     }

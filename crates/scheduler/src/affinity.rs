@@ -17,6 +17,9 @@ pub struct NodeAffinity {
     pub required: Option<Vec<Term>>,
     /// Preferred terms with their weights.
     pub preferred: Vec<(i32, Term)>,
+    /// The nodes to which the required terms limit the pod by `metadata.name`, in order; `None`: they do not. All other
+    /// nodes are left out before any filter runs (1.36 `nodeaffinity` PreFilter).
+    pub only: Option<Vec<String>>,
 }
 
 /// One node selector term.
@@ -77,29 +80,49 @@ pub struct Toleration {
     effect: Option<Effect>,
 }
 
+/// The only field that terms can require.
+pub const NAME: &str = "metadata.name";
+
 /// Labels of a node.
 pub type Labels = BTreeMap<String, String>;
 
 impl NodeAffinity {
     pub(crate) fn read(spec: &wire::PodSpec) -> Self {
-        let affinity = spec.affinity.as_ref().and_then(|a| a.node_affinity.as_ref());
-        let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
-        let preferred =
-            affinity.and_then(|a| a.preferred_during_scheduling_ignored_during_execution.as_ref());
+        let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        let selector = spec.node_selector.iter().flatten();
         Self {
-            selector: spec
-                .node_selector
-                .iter()
-                .flatten()
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
-            required: required.map(|r| r.node_selector_terms.iter().map(Term::read).collect()),
-            preferred: preferred
-                .into_iter()
-                .flatten()
-                .map(|p| (p.weight, Term::read(&p.preference)))
-                .collect(),
+            selector: selector.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            ..affinity.map(Self::of).unwrap_or_default()
         }
+    }
+
+    /// Reads node affinity alone.
+    #[must_use]
+    pub fn of(wire: &wire::NodeAffinity) -> Self {
+        let required = wire.required_during_scheduling_ignored_during_execution.as_ref();
+        let required: Option<Vec<Term>> =
+            required.map(|required| required.node_selector_terms.iter().map(Term::read).collect());
+        let preferred = wire.preferred_during_scheduling_ignored_during_execution.iter().flatten();
+        Self {
+            selector: Vec::new(),
+            only: required.as_deref().filter(|terms| !terms.is_empty()).and_then(names),
+            required,
+            preferred: preferred.map(|term| (term.weight, Term::read(&term.preference))).collect(),
+        }
+    }
+
+    /// Whether every required term names nodes, and this is none of them.
+    #[must_use]
+    pub fn is_elsewhere(&self, node: &str) -> bool {
+        self.only
+            .as_ref()
+            .is_some_and(|names| names.binary_search_by(|name| name.as_str().cmp(node)).is_err())
+    }
+
+    /// Whether the required terms contradict themselves in the names of nodes, so that no node can match.
+    #[must_use]
+    pub fn is_contradictory(&self) -> bool {
+        self.only.as_ref().is_some_and(Vec::is_empty)
     }
 
     /// Whether the pod may run on a node with this name and these labels.
@@ -117,7 +140,26 @@ impl NodeAffinity {
     }
 }
 
+/// The names of nodes that any of these terms names; `None` if one names none.
+fn names(terms: &[Term]) -> Option<Vec<String>> {
+    let mut all = Vec::new();
+    for term in terms {
+        all.extend(term.names()?);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Some(all)
+}
+
 impl Term {
+    /// The names of nodes that all of the term's `In` requirements for `metadata.name` list; `None` without one.
+    fn names(&self) -> Option<Vec<String>> {
+        let lists = || self.fields.iter().filter(|r| r.key == NAME && r.operator == Operator::In);
+        let first = lists().next()?;
+        let in_all = |name: &&String| lists().all(|list| list.values.contains(*name));
+        Some(first.values.iter().filter(in_all).cloned().collect())
+    }
+
     fn read(term: &wire::NodeSelectorTerm) -> Self {
         let list = |wire: &Option<Vec<wire::NodeSelectorRequirement>>| -> Vec<Requirement> {
             wire.iter().flatten().map(Requirement::read).collect()
@@ -126,7 +168,7 @@ impl Term {
     }
 
     fn matches(&self, node: &str, labels: &Labels) -> bool {
-        let name = |key: &str| (key == "metadata.name").then_some(node);
+        let name = |key: &str| (key == NAME).then_some(node);
         !(self.labels.is_empty() && self.fields.is_empty())
             && self.labels.iter().all(|r| r.matches(labels.get(&r.key).map(String::as_str)))
             && self.fields.iter().all(|r| r.matches(name(&r.key)))
@@ -298,6 +340,28 @@ mod tests {
                 expected,
                 "{expressions:?} {fields:?}"
             );
+        }
+    }
+
+    #[test]
+    fn terms_that_name_nodes_leave_out_all_others() {
+        let named = |operator: &str, values: &[&str]| term(&[], &[(NAME, operator, values)]);
+        let twice = |one: &[&str], other: &[&str]| term(&[], &[(NAME, "In", one), (NAME, "In", other)]);
+        for (terms, wanted) in [
+            (vec![], None),
+            (vec![named("In", &["b", "a"])], Some(vec!["a", "b"])),
+            (vec![named("In", &["b"]), named("In", &["a", "b"])], Some(vec!["a", "b"])),
+            (vec![named("In", &["a"]), named("NotIn", &["b"])], None),
+            (vec![named("In", &["a"]), term(&[("zone", "Exists", &[])], &[])], None),
+            (vec![twice(&["a", "b"], &["b", "c"])], Some(vec!["b"])),
+            (vec![twice(&["a"], &["b"])], Some(vec![])),
+        ] {
+            let only = Some(terms.as_slice()).filter(|terms| !terms.is_empty()).and_then(names);
+            assert_eq!(only, wanted.map(|names| names.into_iter().map(str::to_owned).collect()), "{terms:?}");
+            let affinity = NodeAffinity { only, ..NodeAffinity::default() };
+            assert_eq!(affinity.is_contradictory(), affinity.only == Some(vec![]));
+            assert_eq!(affinity.is_elsewhere("z"), affinity.only.is_some());
+            assert!(affinity.only.iter().flatten().all(|name| !affinity.is_elsewhere(name)));
         }
     }
 

@@ -4,6 +4,7 @@
 //! that is accepted and has no effect, but for disabled plugins that always run, which are named in a warning.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use api::schedulerconfig::{
     ExtensionPoint, NUMA_PLUGIN, PluginSet, PreemptionMode, Profile as WireProfile, SchedulerConfig,
@@ -84,7 +85,12 @@ pub fn default_settings(seed: u64) -> Settings {
     let (strategy, weights) = (Strategy::LeastAllocated, Weights::default());
     let numa = Numa { strategy, weights, filters: true, score_weight: 1, accounting: Accounting::Exact };
     Settings {
-        profiles: vec![Profile { name: DEFAULT_SCHEDULER_NAME.into(), numa: Some(numa), percentage: 0 }],
+        profiles: vec![Profile {
+            name: DEFAULT_SCHEDULER_NAME.into(),
+            numa: Some(numa),
+            plugins: Arc::default(),
+            percentage: 0,
+        }],
         backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
         seed,
         hold_after_ms: Some(HOLD_AFTER_MS),
@@ -106,6 +112,7 @@ pub fn settings(config: &SchedulerConfig, seed: u64) -> Result<Settings, ConfigE
             Ok(Profile {
                 name: profile.scheduler_name.as_str().into(),
                 numa: numa(at, profile)?,
+                plugins: Arc::default(),
                 percentage: profile.percentage_of_nodes_to_score.map_or(global, usize::from),
             })
         })

@@ -16,6 +16,9 @@ use crate::anti_affinity::AntiAffinity;
 use crate::cycle::{Accounting, Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::ledger::{PodId, Scratch};
 use crate::node::{Node, NodeView};
+use crate::plugins::Plugins;
+use crate::plugins::image_locality::Images;
+use crate::plugins::node_ports::HostPort;
 use crate::pod::PodView;
 use crate::queue::{BackoffLimits, Queue};
 
@@ -34,6 +37,8 @@ pub struct Profile {
     pub name: Arc<str>,
     /// Filter and score of zones; `None`: zones do not count (a NUMA-blind profile).
     pub numa: Option<Numa>,
+    /// kube-scheduler's own plugins.
+    pub plugins: Arc<Plugins>,
     /// `percentageOfNodesToScore`; 0: adaptive.
     pub percentage: usize,
 }
@@ -94,6 +99,8 @@ struct Entry {
     lifecycle: Lifecycle,
     /// The requests that the totals of its node count; `None` while they do not count the pod.
     charged: Option<Arc<PodNeeds>>,
+    /// The ports of the host that its node counts as in use; none while the totals do not count the pod.
+    ports: Arc<[HostPort]>,
 }
 
 /// The stage of a pod between queue and release, with the slot of its node. The ledger's `Stage` is finer: it also
@@ -142,6 +149,8 @@ pub struct Core {
     search_start: usize,
     /// The anti-affinity of pods on nodes.
     anti_affinity: AntiAffinity,
+    /// The images on existing nodes.
+    images: Images,
     queue: Queue,
     hold: Hold,
     /// Nodes on which a waiting pod may fit by now.
@@ -175,6 +184,7 @@ impl Core {
             node_order: Vec::new(),
             search_start: 0,
             anti_affinity: AntiAffinity::default(),
+            images: Images::default(),
             queue: Queue::default(),
             hold: Hold::default(),
             changed: BTreeSet::new(),
@@ -245,7 +255,8 @@ impl Core {
         match self.pods.get_mut(&id) {
             Some(entry) => entry.view = view,
             None => {
-                self.pods.insert(id, Entry { view, lifecycle: Lifecycle::Unbound, charged: None });
+                let (lifecycle, ports) = (Lifecycle::Unbound, Arc::default());
+                self.pods.insert(id, Entry { view, lifecycle, charged: None, ports });
             }
         }
         match (place, bound_to) {
@@ -337,6 +348,11 @@ impl Core {
         if until > now_ms {
             self.timers.insert((until, Timer::Unreported(slot)));
         }
+        let images = std::mem::take(&mut view.images);
+        self.images.replace(&node.images, &images);
+        if node.images.len() != images.len() || !node.images.iter().eq(images.iter().map(|(name, _)| name)) {
+            node.images = images.iter().map(|(name, _)| *name).collect();
+        }
         if node.view.as_ref() != Some(&view) {
             node.view = Some(view);
             self.changed.insert(slot);
@@ -346,6 +362,7 @@ impl Core {
     fn node_gone(&mut self, name: &Arc<str>) {
         let slot = self.slot(name);
         self.nodes[slot].view = None;
+        self.images.replace(&std::mem::take(&mut self.nodes[slot].images), &[]);
         self.nodes[slot].ledger.report_deleted();
         self.node_order.retain(|listed| *listed != slot);
         self.reclaim(slot);

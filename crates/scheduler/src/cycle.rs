@@ -2,16 +2,21 @@
 //!
 //! In: a pod's [`Spec`] and the nodes. Out: the scores of the nodes that fit, or the reason why a node does not. Never:
 //! I/O, a lock, or a dependence on anything but the arguments. The order of checks is kube-scheduler's
-//! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodeResourcesFit, then the zones), so the reasons agree
-//! with its own. Cost: nodes x (taints + selector labels + resources + one admission for each possible world). A
-//! node with one world and an understood report takes no memory, but for pods of several aligned containers.
+//! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, then the zones), so the
+//! reasons agree with its own. Cost: nodes x (taints + selector labels + host ports + resources + one admission for each
+//! possible world). A node with one world and an understood report takes no memory, but for pods of several aligned
+//! containers.
 
 use topology::request::{PodNeeds, Qos};
 use topology::score::{Strategy, Weights};
 
-use crate::affinity;
+use crate::affinity::{self, NodeAffinity};
+use crate::core::Profile;
 use crate::ledger::{Ledger, Refusal, Scratch};
 use crate::node::{Node, NodeView};
+use crate::plugins::image_locality::Wanted;
+use crate::plugins::node_resources_fit::{self, Requests};
+use crate::plugins::{Plugins, Scores};
 use crate::pod::Spec;
 use crate::reason::Reason;
 
@@ -43,10 +48,6 @@ pub enum Accounting {
     },
 }
 
-/// Weights of the scores, kube-scheduler's defaults.
-const WEIGHT_TAINTS: i64 = 3;
-const WEIGHT_AFFINITY: i64 = 2;
-
 /// How long a new node without a report refuses pods that may need alignment. An exporter starts with its node and
 /// reports within seconds. A node without a report after that does not align, or has no exporter.
 pub const UNREPORTED_GRACE_MS: u64 = 60_000;
@@ -59,6 +60,26 @@ pub struct RawScore {
     sum: i64,
 }
 
+/// What the scores of a pod need of the pod, on whatever node: made once for a pod and cycle.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    spec: &'a Spec,
+    plugins: &'a Plugins,
+    numa: Option<&'a Numa>,
+    fit: Requests,
+    /// `None`: not scored.
+    balanced: Option<Requests>,
+    images: Wanted,
+}
+
+impl Profile {
+    /// Whether any plugin ranks nodes.
+    #[must_use]
+    pub fn scores(&self) -> bool {
+        !self.plugins.scores.is_empty() || self.numa.as_ref().is_some_and(|numa| numa.score_weight > 0)
+    }
+}
+
 /// Whether a pod with this spec, created in this second, fits on a node now.
 ///
 /// # Errors
@@ -67,23 +88,19 @@ pub fn filter(
     node: &Node,
     view: &NodeView,
     (spec, created_s): (&Spec, u64),
-    numa: Option<&Numa>,
+    profile: &Profile,
     now_ms: u64,
     scratch: &mut Scratch,
 ) -> Result<(), Reason> {
-    if view.unschedulable && !affinity::tolerates_cordon(&spec.tolerations) {
-        return Err(Reason::Unschedulable);
+    let plugins = &*profile.plugins;
+    properties(view, spec, plugins)?;
+    if plugins.filters.node_ports && !node.ports.fit(&spec.ports) {
+        return Err(Reason::HostPort);
     }
-    if !affinity::tolerates(&spec.tolerations, &view.taints) {
-        return Err(Reason::Taint);
-    }
-    if !spec.affinity.allows(&view.name, &view.labels) {
-        return Err(Reason::Affinity);
-    }
-    if let Some(resource) = node.shortages(view, &spec.needs).next() {
+    if let Some(resource) = shortages(node, view, spec, plugins).next() {
         return Err(Reason::short_of(resource));
     }
-    let Some(numa) = numa.filter(|numa| numa.filters) else { return Ok(()) };
+    let Some(numa) = profile.numa.as_ref().filter(|numa| numa.filters) else { return Ok(()) };
     if numa.accounting != Accounting::Exact {
         let misaligned = |misfit| Reason::misaligned(&misfit);
         return node.over_reserve.check(&spec.needs, &mut scratch.counts).map_err(misaligned);
@@ -98,33 +115,94 @@ pub fn filter(
     })
 }
 
-/// Whether the pod fits on a node once all its pods but these have left.
-#[must_use]
-pub fn could_fit(
-    node: &Node,
-    staying: &Node,
-    spec: &Spec,
-    numa: Option<&Numa>,
-    scratch: &mut Scratch,
-) -> bool {
-    let Some(view) = &node.view else { return false };
-    (!view.unschedulable || affinity::tolerates_cordon(&spec.tolerations))
-        && affinity::tolerates(&spec.tolerations, &view.taints)
-        && spec.affinity.allows(&view.name, &view.labels)
-        && staying.shortages(view, &spec.needs).next().is_none()
-        && (!numa.is_some_and(|numa| numa.filters) || node.ledger.could_fit(&spec.needs, scratch))
+/// Whether the node is one for the pod, whatever else runs there.
+fn properties(view: &NodeView, spec: &Spec, plugins: &Plugins) -> Result<(), Reason> {
+    let filters = plugins.filters;
+    if filters.node_affinity && spec.affinity.is_elsewhere(&view.name) {
+        return Err(Reason::OtherNode);
+    }
+    if filters.node_unschedulable && view.unschedulable && !affinity::tolerates_cordon(&spec.tolerations) {
+        return Err(Reason::Unschedulable);
+    }
+    if filters.taint_toleration && !affinity::tolerates(&spec.tolerations, &view.taints) {
+        return Err(Reason::Taint);
+    }
+    if filters.node_affinity {
+        if !plugins.added_affinity.allows(&view.name, &view.labels) {
+            return Err(Reason::AddedAffinity);
+        }
+        if !spec.affinity.allows(&view.name, &view.labels) {
+            return Err(Reason::Affinity);
+        }
+    }
+    Ok(())
 }
 
-/// The part of a node's score that does not depend on the other nodes.
+/// The resources that are short on the whole node, as far as the profile checks them.
+pub fn shortages<'a>(
+    node: &'a Node,
+    view: &'a NodeView,
+    spec: &'a Spec,
+    plugins: &'a Plugins,
+) -> impl Iterator<Item = topology::resource::ResourceName> + 'a {
+    let checked = plugins.filters.node_resources_fit;
+    let short = checked.then(|| node_resources_fit::shortages(&plugins.fit, node, view, &spec.needs));
+    short.into_iter().flatten()
+}
+
+/// Whether the pod fits on a node once all its pods but these have left.
 #[must_use]
-pub fn raw_score(node: &Node, view: &NodeView, spec: &Spec, numa: Option<&Numa>) -> RawScore {
-    let zones = numa
-        .filter(|numa| numa.score_weight > 0)
-        .map_or(0, |numa| numa.score_weight * zone_score(node, spec, numa));
-    RawScore {
-        aversions: affinity::aversions(&spec.tolerations, &view.taints),
-        preference: spec.affinity.preference(&view.name, &view.labels),
-        sum: node.least_allocated(view, &spec.needs) + node.balanced(view, &spec.needs) + zones,
+pub fn could_fit(node: &Node, staying: &Node, spec: &Spec, profile: &Profile, scratch: &mut Scratch) -> bool {
+    let Some(view) = &node.view else { return false };
+    let plugins = &*profile.plugins;
+    properties(view, spec, plugins).is_ok()
+        && (!plugins.filters.node_ports || staying.ports.fit(&spec.ports))
+        && shortages(staying, view, spec, plugins).next().is_none()
+        && (!profile.numa.as_ref().is_some_and(|numa| numa.filters)
+            || node.ledger.could_fit(&spec.needs, scratch))
+}
+
+impl<'a> Prepared<'a> {
+    /// `images`: what the pod's images count, from [`Images::wanted`](crate::plugins::image_locality::Images::wanted).
+    #[must_use]
+    pub fn new(spec: &'a Spec, profile: &'a Profile, images: Wanted) -> Self {
+        let plugins = &*profile.plugins;
+        Self {
+            spec,
+            plugins,
+            numa: profile.numa.as_ref().filter(|numa| numa.score_weight > 0),
+            fit: plugins.fit.requests(&spec.needs),
+            balanced: plugins.balanced.requests(&spec.needs),
+            images,
+        }
+    }
+
+    /// The part of a node's score that does not depend on the other nodes.
+    #[must_use]
+    pub fn raw_score(&self, node: &Node, view: &NodeView) -> RawScore {
+        let Self { spec, plugins, .. } = self;
+        let weights = plugins.scores;
+        let mut sum = 0;
+        if weights.node_resources_fit > 0 {
+            sum += weights.node_resources_fit * plugins.fit.score(node, view, &self.fit);
+        }
+        if weights.balanced_allocation > 0
+            && let Some(requests) = &self.balanced
+        {
+            sum += weights.balanced_allocation * plugins.balanced.score(node, view, requests);
+        }
+        if weights.image_locality > 0 {
+            sum += weights.image_locality * self.images.score(&node.images);
+        }
+        if let Some(numa) = self.numa {
+            sum += numa.score_weight * zone_score(node, spec, numa);
+        }
+        let preferred = |affinity: &NodeAffinity| affinity.preference(&view.name, &view.labels);
+        RawScore {
+            aversions: affinity::aversions(&spec.tolerations, &view.taints),
+            preference: preferred(&spec.affinity) + preferred(&plugins.added_affinity),
+            sum,
+        }
     }
 }
 
@@ -155,14 +233,14 @@ pub(crate) fn zone_score_of(ledger: &Ledger, needs: &PodNeeds, strategy: Strateg
 }
 
 /// Writes the total scores to `out`, in the order of `raw`.
-pub fn totals(raw: &[RawScore], out: &mut Vec<i64>) {
+pub fn totals(raw: &[RawScore], weights: &Scores, out: &mut Vec<i64>) {
     let worst = raw.iter().map(|r| r.aversions).max().unwrap_or(0);
     let best = raw.iter().map(|r| r.preference).max().unwrap_or(0);
     out.clear();
     out.extend(raw.iter().map(|r| {
         let taints = if worst == 0 { 100 } else { 100 - r.aversions * 100 / worst };
         let affinity = if best == 0 { 0 } else { r.preference * 100 / best };
-        r.sum + WEIGHT_TAINTS * taints + WEIGHT_AFFINITY * affinity
+        r.sum + weights.taint_toleration * taints + weights.node_affinity * affinity
     }));
 }
 

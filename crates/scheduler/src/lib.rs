@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod metrics;
 pub mod node;
 pub mod over_reserve;
+pub mod plugins;
 pub mod pod;
 pub mod queue;
 pub mod rbac;

@@ -1,8 +1,7 @@
 //! A node as the scheduler keeps it, with the requests of its pods.
 //!
-//! In: `Node` objects, and pods as they are placed and released. Out: whether a pod fits the node's totals, and the
-//! scores of kube-scheduler's NodeResourcesFit and NodeResourcesBalancedAllocation. Never: zones; those are in the
-//! ledger.
+//! In: `Node` objects, and pods as they are placed and released. Out: whether a pod fits the node's totals. Never: a
+//! score, which the plugins give, or zones; those are in the ledger.
 
 use std::sync::Arc;
 
@@ -14,6 +13,8 @@ use topology::resource::ResourceName;
 use crate::affinity::{Labels, Taint};
 use crate::ledger::Ledger;
 use crate::over_reserve::OverReserve;
+use crate::plugins::image_locality::{self, ImageName, NodeImage};
+use crate::plugins::node_ports::UsedPorts;
 
 /// The fields of a Node object that the scheduler uses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,6 +33,8 @@ pub struct NodeView {
     pub unschedulable: bool,
     /// `status.allocatable` in base units, rounded down, in name order.
     pub allocatable: Vec<Need>,
+    /// `status.images` by name. The core takes it out: no list of images makes a node a changed one.
+    pub images: Vec<NodeImage>,
 }
 
 /// A node: its object, its pods' totals and its ledger.
@@ -48,6 +51,10 @@ pub struct Node {
     pub used_nonzero: (i64, i64),
     /// Number of pods.
     pub pods: i64,
+    /// The ports of the host that the pods use.
+    pub ports: UsedPorts,
+    /// The names of the images there, in order.
+    pub images: Box<[ImageName]>,
     /// The free amounts of the zones.
     pub ledger: Ledger,
     /// The free amounts by upstream's accounting, where a profile counts that way.
@@ -88,6 +95,7 @@ impl NodeView {
             taints: spec.iter().flat_map(|s| s.taints.iter().flatten()).filter_map(Taint::read).collect(),
             unschedulable: spec.is_some_and(|s| s.unschedulable == Some(true)),
             allocatable,
+            images: image_locality::of_node(node.status.as_ref()),
         }
     }
 
@@ -134,63 +142,81 @@ impl Node {
         };
         pods.into_iter().chain(needs.totals.iter().filter(short).map(|need| need.name))
     }
-
-    /// kube-scheduler's LeastAllocated over cpu and memory: 0 to 100.
-    #[must_use]
-    pub fn least_allocated(&self, view: &NodeView, needs: &PodNeeds) -> i64 {
-        let (cpu, memory) = nonzero(needs);
-        let part = |allocatable: i64, used: i64| {
-            (allocatable > 0).then(|| {
-                if used > allocatable {
-                    0
-                } else {
-                    i64::try_from(i128::from(allocatable - used) * 100 / i128::from(allocatable)).unwrap_or(0)
-                }
-            })
-        };
-        let parts = [
-            part(view.allocatable(ResourceName::CPU), self.used_nonzero.0.saturating_add(cpu)),
-            part(view.allocatable(ResourceName::MEMORY), self.used_nonzero.1.saturating_add(memory)),
-        ];
-        let count = i64::from(parts[0].is_some()) + i64::from(parts[1].is_some());
-        if count == 0 { 0 } else { parts.iter().flatten().sum::<i64>() / count }
-    }
-
-    /// kube-scheduler 1.36's BalancedAllocation over cpu and memory: 50 if the pod leaves the balance unchanged, more
-    /// if it improves the balance.
-    #[must_use]
-    pub fn balanced(&self, view: &NodeView, needs: &PodNeeds) -> i64 {
-        let evenness = |with: bool| {
-            let mut fractions = [ResourceName::CPU, ResourceName::MEMORY].into_iter().filter_map(|name| {
-                let allocatable = view.allocatable(name);
-                let more = if with { amount(&needs.totals, name) } else { 0 };
-                let used = amount(&self.used, name).saturating_add(more);
-                (allocatable > 0).then(|| (used as f64 / allocatable as f64).min(1.0))
-            });
-            let std = match (fractions.next(), fractions.next()) {
-                (Some(a), Some(b)) => (a - b).abs() / 2.0,
-                _ => 0.0,
-            };
-            ((1.0 - std) * 100.0) as i64
-        };
-        50 + (50 + evenness(true) - evenness(false)) / 2
-    }
 }
 
-fn amount(list: &[Need], name: ResourceName) -> i64 {
+/// The amount of a resource in a list in name order; 0 if it is not there.
+pub(crate) fn amount(list: &[Need], name: ResourceName) -> i64 {
     list.binary_search_by_key(&name, |need| need.name).map_or(0, |at| list[at].amount)
 }
 
-fn nonzero(needs: &PodNeeds) -> (i64, i64) {
-    let running = needs.containers.iter().filter(|c| c.kind.keeps_running());
-    running.fold((0, 0), |(cpu, memory), container| {
-        let or_default = |name, default| match amount(&container.needs, name) {
-            0 => default,
-            amount => amount,
+/// CPU (thousandths) and memory (bytes) of a pod in scores: the larger of init phase and running phase, in which
+/// containers that request none count the defaults, plus overhead (1.36 `PodRequests` with
+/// `NonMissingContainerRequests`). Requests of the pod as a whole replace those of its containers.
+pub(crate) fn nonzero(needs: &PodNeeds) -> (i64, i64) {
+    let of = |name, default: i64| {
+        let total = amount(&needs.totals, name);
+        if needs.pod.pod_level && total > 0 {
+            return total;
+        }
+        let (mut running, mut peak) = (0_i64, 0_i64);
+        for container in &needs.containers {
+            let own = Some(amount(&container.needs, name)).filter(|own| *own > 0).unwrap_or(default);
+            if container.kind.keeps_running() {
+                running = running.saturating_add(own);
+            } else {
+                peak = peak.max(running.saturating_add(own));
+            }
+        }
+        let overhead = total.saturating_sub(amount(&needs.pod_scope, name));
+        peak.max(running).saturating_add(overhead.max(0))
+    };
+    (of(ResourceName::CPU, DEFAULT_MILLI_CPU), of(ResourceName::MEMORY, DEFAULT_MEMORY))
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn requests_in_scores_are_kube_schedulers() {
+        const MI: i64 = 1 << 20;
+        let container = |cpu: &str, memory: &str| {
+            let amounts =
+                [("cpu", cpu), ("memory", memory)].into_iter().filter(|(_, amount)| !amount.is_empty());
+            let requests: std::collections::BTreeMap<_, _> = amounts.collect();
+            json!({"name": "c", "resources": {"requests": requests}})
         };
-        (
-            cpu + or_default(ResourceName::CPU, DEFAULT_MILLI_CPU),
-            memory + or_default(ResourceName::MEMORY, DEFAULT_MEMORY),
-        )
-    })
+        let sidecar = |mut container: Value| {
+            container["restartPolicy"] = "Always".into();
+            container
+        };
+        for (spec, wanted) in [
+            (json!({"containers": [container("", "")]}), (100, 200 * MI)),
+            (json!({"containers": [container("1", ""), container("", "1Mi")]}), (1_100, 201 * MI)),
+            // The init phase needs more CPU and less memory.
+            (
+                json!({"containers": [container("1", "300Mi")], "initContainers": [container("2", "")]}),
+                (2_000, 300 * MI),
+            ),
+            // A sidecar runs beside the init container after it: 1 + 2 CPUs, 200 + 200 MiB.
+            (
+                json!({
+                    "containers": [container("1", "1Mi")],
+                    "initContainers": [sidecar(container("1", "")), container("2", "")],
+                }),
+                (3_000, 400 * MI),
+            ),
+            (
+                json!({"containers": [container("1", "1Mi")], "overhead": {"cpu": "250m", "memory": "2Mi"}}),
+                (1_250, 3 * MI),
+            ),
+        ] {
+            let pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+            let needs = api::convert::pod_request(&pod).unwrap().needs();
+            assert_eq!(nonzero(&needs), wanted, "{spec}");
+        }
+    }
 }

@@ -11,6 +11,8 @@ use topology::request::{PodNeeds, PodRequest};
 
 use crate::affinity::{Labels, NodeAffinity, Toleration};
 use crate::anti_affinity::Term;
+use crate::plugins::image_locality::PodImages;
+use crate::plugins::node_ports::HostPort;
 
 /// The constraints of a pod on its node. Pods of one workload have equal specs and are woken as a class.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +23,8 @@ pub struct Spec {
     pub affinity: NodeAffinity,
     /// `tolerations`.
     pub tolerations: Vec<Toleration>,
+    /// Ports of the host that the pod uses.
+    pub ports: Arc<[HostPort]>,
     /// Names of the `schedulingGates` that hold the pod back.
     pub gates: Vec<String>,
     /// Features that the pod needs and the scheduler does not support yet.
@@ -36,8 +40,6 @@ pub enum Unsupported {
     PodAffinity,
     /// A spread constraint with `DoNotSchedule`.
     TopologySpread,
-    /// A container port with `hostPort`.
-    HostPort,
     /// A volume with node affinity: a claim, an ephemeral or an attachable volume.
     Volume(String),
     /// `resourceClaims` (DRA).
@@ -91,6 +93,8 @@ pub struct PodView {
     pub charged: Arc<PodNeeds>,
     /// `metadata.labels` of a pod on no node, against which terms of other pods are matched; else empty.
     pub labels: Labels,
+    /// Its images, while it is on no node.
+    pub images: PodImages,
     /// The pods that it keeps away from its domain while it is on a node.
     pub anti_affinity: Vec<Arc<Term>>,
     /// Whether it stays as long as its node: a pod of a DaemonSet, or a static one.
@@ -130,6 +134,7 @@ impl PodView {
             scheduler: spec.and_then(|s| s.scheduler_name.as_deref()).unwrap_or("default-scheduler").into(),
             priority: spec.and_then(|s| s.priority).unwrap_or(0),
             labels: if node.is_none() { meta.labels.clone().unwrap_or_default() } else { Labels::default() },
+            images: spec.filter(|_| node.is_none()).map(PodImages::read).unwrap_or_default(),
             anti_affinity: Term::read(pod),
             stays: meta.owner_references.iter().flatten().any(|owner| {
                 owner.controller == Some(true) && matches!(owner.kind.as_str(), "DaemonSet" | "Node")
@@ -170,6 +175,7 @@ impl Spec {
             needs,
             affinity: NodeAffinity::read(spec),
             tolerations: spec.tolerations.iter().flatten().filter_map(Toleration::read).collect(),
+            ports: HostPort::read(spec),
             gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect(),
             unsupported,
             finishes: spec.restart_policy.as_deref().unwrap_or("Always") != "Always",
@@ -194,11 +200,6 @@ fn unsupported_features(spec: &wire::PodSpec) -> Vec<Unsupported> {
     let spreads = spec.topology_spread_constraints.iter().flatten();
     if spreads.into_iter().any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {
         list.push(Unsupported::TopologySpread);
-    }
-    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let mut ports = containers.flat_map(|c| c.ports.iter().flatten());
-    if ports.any(|port| port.host_port.unwrap_or(0) > 0) {
-        list.push(Unsupported::HostPort);
     }
     for volume in spec.volumes.iter().flatten().filter(|volume| has_node_affinity(volume)) {
         list.push(Unsupported::Volume(volume.name.clone()));
@@ -255,7 +256,6 @@ impl std::fmt::Display for Unsupported {
         match self {
             Self::PodAffinity => f.write_str("required pod affinity or anti-affinity"),
             Self::TopologySpread => f.write_str("topology spread constraints with DoNotSchedule"),
-            Self::HostPort => f.write_str("host ports"),
             Self::Volume(name) => write!(f, "volume {name:?} (claims and attachable volumes)"),
             Self::ResourceClaims => f.write_str("resource claims"),
             Self::Resources(reason) => f.write_str(reason),

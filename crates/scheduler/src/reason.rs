@@ -16,8 +16,14 @@ pub enum Reason {
     Unschedulable,
     /// A taint is not tolerated.
     Taint,
+    /// The pod's node affinity names other nodes.
+    OtherNode,
+    /// The affinity that the profile adds to every pod.
+    AddedAffinity,
     /// Node selector or required node affinity.
     Affinity,
+    /// A port of the host is in use.
+    HostPort,
     /// No room for another pod.
     TooManyPods,
     /// Too little of a resource on the whole node.
@@ -56,7 +62,8 @@ impl Reason {
         match self {
             Self::Unschedulable => "NodeUnschedulable",
             Self::Taint => "TaintToleration",
-            Self::Affinity => "NodeAffinity",
+            Self::OtherNode | Self::AddedAffinity | Self::Affinity => "NodeAffinity",
+            Self::HostPort => "NodePorts",
             Self::TooManyPods | Self::Insufficient(_) => "NodeResourcesFit",
             Self::ExistingAntiAffinity => "InterPodAffinity",
             Self::Misaligned(..) | Self::StaleTopology => "NodeResourceTopologyMatch",
@@ -70,6 +77,10 @@ impl fmt::Display for Reason {
         match self {
             Self::Unschedulable => f.write_str("node(s) were unschedulable"),
             Self::Taint => f.write_str("node(s) had untolerated taint(s)"),
+            // kube-scheduler does not even look at nodes that the plugin has left out, and says so.
+            Self::OtherNode => f.write_str("node(s) didn't satisfy plugin(s) [NodeAffinity]"),
+            Self::AddedAffinity => f.write_str("node(s) didn't match scheduler-enforced node affinity"),
+            Self::HostPort => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Self::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),

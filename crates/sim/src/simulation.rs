@@ -371,6 +371,7 @@ impl<'a> Simulation<'a> {
             profiles: vec![Profile {
                 name: PROFILE.into(),
                 numa: self.setup.accounting.map(numa),
+                plugins: Arc::default(),
                 percentage: 0,
             }],
             backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
@@ -433,6 +434,7 @@ impl<'a> Simulation<'a> {
             spec: Arc::clone(&self.specs[number]),
             charged: Arc::clone(&self.specs[number].needs),
             labels: BTreeMap::new(),
+            images: Default::default(),
             anti_affinity: Vec::new(),
             stays: false,
             progress: Progress::default(),

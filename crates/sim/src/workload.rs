@@ -279,6 +279,7 @@ impl Arrival {
             needs: Arc::new(self.request().needs()),
             affinity: NodeAffinity::default(),
             tolerations: Vec::new(),
+            ports: Arc::default(),
             gates: Vec::new(),
             unsupported: Vec::new(),
             finishes: self.end == End::Finished,

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::FieldError;
+use super::{API_VERSION, FieldError, in_tree};
 use crate::goduration::GoDuration;
 
 /// The errors so far.
@@ -23,6 +23,8 @@ pub(super) struct Position {
 pub(super) struct Fields {
     pub(super) at: Position,
     map: Map<String, Value>,
+    /// The names of fields that were asked for, in order.
+    asked: Vec<String>,
 }
 
 impl Position {
@@ -31,7 +33,7 @@ impl Position {
         Self { context: self.context.clone(), path: format!("{}{dot}{name}", self.path) }
     }
 
-    fn index(&self, i: usize) -> Self {
+    pub(super) fn index(&self, i: usize) -> Self {
         Self { context: self.context.clone(), path: format!("{}[{i}]", self.path) }
     }
 }
@@ -71,11 +73,26 @@ impl Fields {
                 Map::new()
             }
         };
-        Self { at, map }
+        Self { at, map, asked: Vec::new() }
+    }
+
+    /// Begins with the arguments of a plugin, which are a document of their own: `apiVersion` and `kind` may be left
+    /// out. Errors carry `context`.
+    pub(super) fn of_args(value: Value, plugin: &str, context: String, errors: &mut Errors) -> Self {
+        let mut fields = Self::of(value, Position { context, path: String::new() }, errors);
+        let kind = format!("{plugin}Args");
+        for (name, allowed) in [("apiVersion", API_VERSION), ("kind", kind.as_str())] {
+            if let Some(found) = fields.string(name, errors).filter(|found| found != allowed) {
+                let problem = format!("args for plugin {plugin} cannot be {found:?}; allowed is {allowed}");
+                errors.invalid(&fields.at.field(name), problem);
+            }
+        }
+        fields
     }
 
     /// Takes a field without a check.
     pub(super) fn raw(&mut self, name: &str) -> Option<Value> {
+        self.asked.push(name.to_owned());
         self.map.remove(name).filter(|value| !value.is_null())
     }
 
@@ -145,6 +162,40 @@ impl Fields {
         found
     }
 
+    /// One of a few words, with the error of apimachinery's `field.NotSupported`.
+    pub(super) fn supported<T: Copy>(
+        &mut self,
+        name: &str,
+        choices: &[(&str, T)],
+        errors: &mut Errors,
+    ) -> Option<T> {
+        let text = self.string(name, errors)?;
+        let found = choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
+        if found.is_none() {
+            let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+            errors.invalid(&self.at.field(name), in_tree::unsupported(&text, &words));
+        }
+        found
+    }
+
+    /// A list of texts; none when absent.
+    pub(super) fn strings(&mut self, name: &str, errors: &mut Errors) -> Vec<String> {
+        let at = self.at.field(name);
+        let items = match self.raw(name) {
+            None => return Vec::new(),
+            Some(Value::Array(items)) => items,
+            Some(other) => return self.wrong(name, "a list", &other, errors).unwrap_or_default(),
+        };
+        let mut texts = Vec::new();
+        for (i, item) in items.into_iter().enumerate() {
+            match item {
+                Value::String(text) => texts.push(text),
+                other => errors.wrong_type(&at.index(i), "a text", &other),
+            }
+        }
+        texts
+    }
+
     /// An object; an empty one when absent.
     pub(super) fn object(&mut self, name: &str, errors: &mut Errors) -> Self {
         let value = self.raw(name).unwrap_or_default();
@@ -168,9 +219,19 @@ impl Fields {
 
     /// Reports the fields that were not taken as unknown.
     pub(super) fn finish(self, errors: &mut Errors) {
+        self.unknown("", errors);
+    }
+
+    /// As [`Fields::finish`]; errors name the fields that are known.
+    pub(super) fn finish_naming(self, errors: &mut Errors) {
+        let known = format!("; allowed are {}", self.asked.join(", "));
+        self.unknown(&known, errors);
+    }
+
+    fn unknown(self, allowed: &str, errors: &mut Errors) {
         for name in self.map.keys() {
             let Position { context, path } = self.at.field(name);
-            errors.0.push(FieldError::Unknown { context, path });
+            errors.0.push(FieldError::Unknown { context, path, allowed: allowed.to_owned() });
         }
     }
 

@@ -1,12 +1,12 @@
 //! The file as a whole: decoding, defaults and validation, field by field.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::decode::{Errors, Fields, Position};
 use super::{
-    API_VERSION, ClientConnection, ConfigError, ExtensionPoint, FieldError, KIND, LeaderElection,
+    API_VERSION, ClientConnection, ConfigError, ExtensionPoint, FieldError, InTreeArgs, KIND, LeaderElection,
     NUMA_PLUGIN, Plugin, PluginSet, Plugins, Profile, SchedulerConfig, numa,
 };
 use crate::goduration::GoDuration;
@@ -209,16 +209,17 @@ fn profile(mut fields: Fields, only: bool, errors: &mut Errors) -> Profile {
     }
     let percentage_of_nodes_to_score = percentage(&mut fields, errors);
     let plugins = plugins(fields.object("plugins", errors), errors);
-    let (mut numa_args, mut other_args) = (None, BTreeMap::new());
+    let (mut numa_args, mut in_tree_args, mut other_args) = (None, InTreeArgs::default(), BTreeMap::new());
+    let mut seen = BTreeSet::new();
     for mut entry in fields.objects("pluginConfig", errors) {
         let name = entry.string("name", errors).unwrap_or_default();
         let args = entry.raw("args").unwrap_or_default();
-        if (name == NUMA_PLUGIN && numa_args.is_some()) || other_args.contains_key(&name) {
+        let context = format!("decoding .{}: decoding args for plugin {name}: ", entry.at.path);
+        if !seen.insert(name.clone()) {
             errors.invalid(&entry.at, format!("Duplicate value: {name:?}"));
         } else if name == NUMA_PLUGIN {
-            let context = format!("decoding .{}: decoding args for plugin {name}: ", entry.at.path);
             numa_args = Some(numa::args(args, context, errors));
-        } else {
+        } else if let Err(args) = in_tree_args.take(&name, args, context, errors) {
             check_plugin(&name, &entry.at, errors);
             other_args.insert(name, args);
         }
@@ -230,6 +231,7 @@ fn profile(mut fields: Fields, only: bool, errors: &mut Errors) -> Profile {
         percentage_of_nodes_to_score,
         plugins,
         numa: numa_args.unwrap_or_default(),
+        in_tree: in_tree_args,
         other_args,
     }
 }

@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use super::decode::{Errors, Fields, Position};
-use super::{API_VERSION, NUMA_PLUGIN};
+use super::NUMA_PLUGIN;
+use super::decode::{Errors, Fields};
 
 /// The plugin's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -186,13 +186,7 @@ impl Default for ScoringStrategy {
 
 /// Reads the arguments; errors carry `context`, because the Go plugin decodes them as a document of their own.
 pub(super) fn args(value: Value, context: String, errors: &mut Errors) -> NodeResourceTopologyMatchArgs {
-    let mut fields = Fields::of(value, Position { context, path: String::new() }, errors);
-    for (name, allowed) in [("apiVersion", API_VERSION), ("kind", "NodeResourceTopologyMatchArgs")] {
-        if let Some(found) = fields.string(name, errors).filter(|found| found != allowed) {
-            let problem = format!("args for plugin {NUMA_PLUGIN} cannot be {found:?}; allowed is {allowed}");
-            errors.invalid(&fields.at.field(name), problem);
-        }
-    }
+    let mut fields = Fields::of_args(value, NUMA_PLUGIN, context, errors);
     let args = NodeResourceTopologyMatchArgs {
         scoring_strategy: scoring_strategy(&mut fields, errors),
         cache_resync_period_seconds: fields.integer("cacheResyncPeriodSeconds", errors).unwrap_or(0),

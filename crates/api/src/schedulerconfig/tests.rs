@@ -57,6 +57,8 @@ profiles:
   pluginConfig:
   - name: NodeResourcesFit
     args: {scoringStrategy: {type: MostAllocated}}
+  - name: InterPodAffinity
+    args: {hardPodAffinityWeight: 2}
 - schedulerName: b
 ",
     )
@@ -99,9 +101,16 @@ profiles:
                         },
                     )])),
                     numa: NodeResourceTopologyMatchArgs::default(),
+                    in_tree: InTreeArgs {
+                        fit: NodeResourcesFitArgs {
+                            kind: FitStrategyType::MostAllocated,
+                            ..NodeResourcesFitArgs::default()
+                        },
+                        ..InTreeArgs::default()
+                    },
                     other_args: BTreeMap::from([(
-                        "NodeResourcesFit".to_owned(),
-                        json!({"scoringStrategy": {"type": "MostAllocated"}}),
+                        "InterPodAffinity".to_owned(),
+                        json!({"hardPodAffinityWeight": 2}),
                     )]),
                 },
                 Profile { scheduler_name: "b".to_owned(), ..Profile::default() },

@@ -60,6 +60,8 @@ impl Core {
         let charged = entry.charged.insert(Arc::clone(&entry.view.charged));
         let node = &mut self.nodes[slot];
         node.add(charged);
+        entry.ports = Arc::clone(&spec.ports);
+        node.ports.add(&entry.ports);
         self.anti_affinity.add(&entry.view.anti_affinity, slot);
         let (needs, finishes, created_s) = (Arc::clone(&spec.needs), spec.finishes, entry.view.created_s);
         let names = PodNames::of(&entry.view);
@@ -113,6 +115,7 @@ impl Core {
         let Some(entry) = self.pods.get_mut(&id) else { return };
         if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), entry.charged.take()) {
             self.nodes[slot].remove(&charged);
+            self.nodes[slot].ports.remove(&std::mem::take(&mut entry.ports));
             let terms = &entry.view.anti_affinity;
             self.anti_affinity.remove(terms, slot);
             if !terms.is_empty() {

@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Core, Lifecycle, Profile, Timer};
-use crate::cycle;
+use crate::anti_affinity::Domains;
+use crate::cycle::{self, Prepared};
 use crate::ledger::PodId;
 use crate::node::NodeView;
 use crate::pod::{PodView, Spec};
@@ -61,7 +62,8 @@ impl Core {
             self.queue.forget(id);
             return self.next(now_ms);
         };
-        if let Some(message) = unsupported(&spec, self.node_order.len()) {
+        let nodes = self.node_order.len();
+        if let Some(message) = unsupported(&spec, nodes).or_else(|| contradiction(&spec, &profile, nodes)) {
             self.queue.wait(id, now_ms);
             return Some(Decision::Refuse(Refused { pod, message, refusals: Refusals::default() }));
         }
@@ -109,11 +111,12 @@ impl Core {
             let node = &self.nodes[slot];
             let fits = node.view.as_ref().and_then(|view| {
                 heads.iter().find_map(|(rank, spec)| {
-                    let numa = self.profile_of(rank.pod).and_then(|profile| profile.numa.as_ref());
+                    let profile = self.profile_of(rank.pod)?;
                     let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
                     let fits = spec.unsupported.is_empty()
                         && !self.hold.keeps_off(slot, *rank)
-                        && cycle::filter(node, view, (spec, created_s), numa, now_ms, &mut scratch).is_ok();
+                        && cycle::filter(node, view, (spec, created_s), profile, now_ms, &mut scratch)
+                            .is_ok();
                     if fits { self.first_allowed(*rank, slot, view) } else { None }
                 })
             });
@@ -132,7 +135,9 @@ impl Core {
 
     /// The first pod of a class that pods on nodes do not keep away from this node. Equal labels are looked at once.
     fn first_allowed(&self, head: Rank, slot: usize, view: &NodeView) -> Option<Rank> {
-        if self.anti_affinity.is_empty() {
+        let counts =
+            self.profile_of(head.pod).is_some_and(|profile| profile.plugins.filters.inter_pod_affinity);
+        if self.anti_affinity.is_empty() || !counts {
             return Some(head);
         }
         let mut kept_away = BTreeSet::new();
@@ -156,10 +161,15 @@ impl Core {
     ) -> Result<usize, Refusals> {
         let rank = self.queue.rank(id);
         let spec = &pod.spec;
-        let domains = self.anti_affinity.domains(&pod.namespace, &pod.labels, &self.nodes);
+        let domains = if profile.plugins.filters.inter_pod_affinity {
+            self.anti_affinity.domains(&pod.namespace, &pod.labels, &self.nodes)
+        } else {
+            Domains::default()
+        };
         let count = self.node_order.len();
-        let enough = cycle::feasible_nodes_to_find(count, profile.percentage);
-        let numa = profile.numa.as_ref();
+        let enough =
+            if profile.scores() { cycle::feasible_nodes_to_find(count, profile.percentage) } else { 1 };
+        let prepared = Prepared::new(spec, profile, self.images.wanted(&pod.images, count));
         let mut refusals = Refusals::default();
         self.feasible.clear();
         self.raw.clear();
@@ -169,26 +179,27 @@ impl Core {
             seen += 1;
             let node = &self.nodes[slot];
             let Some(view) = &node.view else { continue };
-            match cycle::filter(node, view, (spec, pod.created_s), numa, now_ms, &mut self.scratch) {
+            match cycle::filter(node, view, (spec, pod.created_s), profile, now_ms, &mut self.scratch) {
                 Ok(()) if domains.contain(&view.labels) => refusals.add(Reason::ExistingAntiAffinity),
                 Ok(()) if rank.is_some_and(|rank| self.hold.keeps_off(slot, rank)) => {
                     refusals.add(Reason::Held)
                 }
                 Ok(()) => {
                     self.feasible.push(slot);
-                    self.raw.push(cycle::raw_score(node, view, spec, numa));
+                    self.raw.push(prepared.raw_score(node, view));
                 }
                 Err(reason) => match reason {
                     // All resources that are short, as kube-scheduler lists them.
-                    Reason::TooManyPods | Reason::Insufficient(_) => node
-                        .shortages(view, &spec.needs)
-                        .for_each(|resource| refusals.add(Reason::short_of(resource))),
+                    Reason::TooManyPods | Reason::Insufficient(_) => {
+                        cycle::shortages(node, view, spec, &profile.plugins)
+                            .for_each(|resource| refusals.add(Reason::short_of(resource)))
+                    }
                     _ => refusals.add(reason),
                 },
             }
         }
         self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
-        cycle::totals(&self.raw, &mut self.totals);
+        cycle::totals(&self.raw, &profile.plugins.scores, &mut self.totals);
         let best = self.totals.iter().max().copied().ok_or(refusals)?;
         let ties = self.totals.iter().filter(|total| **total == best).count();
         let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
@@ -224,6 +235,12 @@ fn unsupported(spec: &Spec, nodes: usize) -> Option<String> {
     (!features.is_empty()).then(|| {
         format!("0/{nodes} nodes are available: the scheduler does not yet support {}.", features.join(", "))
     })
+}
+
+/// The message about node affinity that names no node, which kube-scheduler finds before it looks at nodes.
+fn contradiction(spec: &Spec, profile: &Profile, nodes: usize) -> Option<String> {
+    let found = nodes > 0 && profile.plugins.filters.node_affinity && spec.affinity.is_contradictory();
+    found.then(|| format!("0/{nodes} nodes are available: pod affinity terms conflict."))
 }
 
 impl Refused {

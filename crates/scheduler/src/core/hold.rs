@@ -20,8 +20,10 @@ use std::time::Duration;
 use runtime::backoff;
 
 use super::{Core, PodId};
+use crate::anti_affinity::Domains;
 use crate::cycle;
 use crate::node::Node;
+use crate::plugins::node_resources_fit;
 use crate::pod::{PodView, Spec};
 use crate::queue::Rank;
 
@@ -140,7 +142,9 @@ impl Core {
         let mut staying: BTreeMap<usize, Node> = BTreeMap::new();
         for entry in self.pods.values().filter(|entry| entry.view.stays) {
             if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), &entry.charged) {
-                staying.entry(slot).or_default().add(charged);
+                let node = staying.entry(slot).or_default();
+                node.add(charged);
+                node.ports.add(&entry.ports);
             }
         }
         staying
@@ -149,9 +153,15 @@ impl Core {
     /// The node with the most room among those that the pod could fit without the pods there.
     fn emptiest(&mut self, rank: Rank, spec: &Spec, staying: &BTreeMap<usize, Node>) -> Option<usize> {
         let nothing = Node::default();
-        let numa = self.profile_of(rank.pod).and_then(|profile| profile.numa.clone());
+        let profile = self.profile_of(rank.pod)?.clone();
         let view = &self.pods.get(&rank.pod)?.view;
-        let domains = self.anti_affinity.domains(&view.namespace, &view.labels, &self.nodes);
+        let domains = if profile.plugins.filters.inter_pod_affinity {
+            self.anti_affinity.domains(&view.namespace, &view.labels, &self.nodes)
+        } else {
+            Domains::default()
+        };
+        let room = node_resources_fit::Args::default();
+        let requests = room.requests(&spec.needs);
         let mut best: Option<(i64, usize)> = None;
         for slot in &self.node_order {
             let node = &self.nodes[*slot];
@@ -159,8 +169,8 @@ impl Core {
                 continue;
             };
             let staying = staying.get(slot).unwrap_or(&nothing);
-            if cycle::could_fit(node, staying, spec, numa.as_ref(), &mut self.scratch) {
-                let room = node.least_allocated(view, &spec.needs);
+            if cycle::could_fit(node, staying, spec, &profile, &mut self.scratch) {
+                let room = room.score(node, view, &requests);
                 if best.is_none_or(|(most, _)| room > most) {
                     best = Some((room, *slot));
                 }

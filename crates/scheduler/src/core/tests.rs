@@ -18,6 +18,7 @@ mod anti_affinity;
 mod charged;
 mod hold;
 mod knowledge;
+mod plugins;
 
 const GI: i64 = 1 << 30;
 /// Late enough that no node is young.
@@ -28,8 +29,8 @@ fn settings() -> Settings {
     let numa = Numa { strategy, weights, filters: true, score_weight: 1, accounting: Accounting::Exact };
     Settings {
         profiles: vec![
-            Profile { name: "numa".into(), numa: Some(numa), percentage: 0 },
-            Profile { name: "blind".into(), numa: None, percentage: 0 },
+            Profile { name: "numa".into(), numa: Some(numa), plugins: Arc::default(), percentage: 0 },
+            Profile { name: "blind".into(), numa: None, plugins: Arc::default(), percentage: 0 },
         ],
         backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
         seed: 7,
@@ -292,10 +293,6 @@ fn unsupported_features_keep_a_pod_pending_with_the_reason() {
                 {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"},
             ]}),
             "topology spread constraints with DoNotSchedule",
-        ),
-        (
-            json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}),
-            "host ports",
         ),
         (
             json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}),

@@ -1,5 +1,7 @@
 //! Turns of the loop, without a server: calls are started and get their answers from here.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1 as wire;
 use prometheus_client::registry::Registry;
 use runtime::events;
@@ -17,7 +19,7 @@ const PODS: usize = 3 * BATCH;
 
 fn settings() -> Settings {
     Settings {
-        profiles: vec![Profile { name: "blind".into(), numa: None, percentage: 0 }],
+        profiles: vec![Profile { name: "blind".into(), numa: None, plugins: Arc::default(), percentage: 0 }],
         backoff: BackoffLimits { initial_ms: 1, max_ms: 1 },
         seed: 7,
         hold_after_ms: None,

@@ -1,0 +1,99 @@
+//! kube-scheduler's plugins, as far as they are here: which run in a profile, and their arguments.
+//!
+//! In: the choices of a configuration file (`config`). Out: [`Plugins`], which a cycle reads field by field. Never: a
+//! name that is looked up, or a call through a table, while a pod is placed. Each plugin with arithmetic of its own has
+//! one file here; taints, cordons and node affinity are in [`crate::affinity`].
+//!
+//! Filters run in kube-scheduler's default order (1.36 `default_plugins.go`), whatever the order in a file: the order
+//! decides which reason a node gives, and never whether it fits.
+
+use crate::affinity::NodeAffinity;
+
+pub mod balanced_allocation;
+pub mod image_locality;
+pub mod node_ports;
+pub mod node_resources_fit;
+
+/// The plugins of a profile. The default is that of kube-scheduler 1.36.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plugins {
+    /// Those that refuse nodes.
+    pub filters: Filters,
+    /// Those that rank nodes.
+    pub scores: Scores,
+    /// `NodeAffinityArgs.addedAffinity`, which counts for every pod in addition to its own.
+    pub added_affinity: NodeAffinity,
+    /// `NodeResourcesFitArgs`.
+    pub fit: node_resources_fit::Args,
+    /// `NodeResourcesBalancedAllocationArgs`.
+    pub balanced: balanced_allocation::Args,
+}
+
+/// Filters that run. NodeName has no entry: a pod with `spec.nodeName` is never placed, so it has nothing to check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filters {
+    /// NodeUnschedulable.
+    pub node_unschedulable: bool,
+    /// TaintToleration.
+    pub taint_toleration: bool,
+    /// NodeAffinity.
+    pub node_affinity: bool,
+    /// NodePorts.
+    pub node_ports: bool,
+    /// NodeResourcesFit.
+    pub node_resources_fit: bool,
+    /// InterPodAffinity.
+    pub inter_pod_affinity: bool,
+}
+
+/// Weights of the scores; 0: the plugin does not score.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scores {
+    /// TaintToleration.
+    pub taint_toleration: i64,
+    /// NodeAffinity.
+    pub node_affinity: i64,
+    /// NodeResourcesFit.
+    pub node_resources_fit: i64,
+    /// NodeResourcesBalancedAllocation.
+    pub balanced_allocation: i64,
+    /// ImageLocality.
+    pub image_locality: i64,
+}
+
+impl Default for Filters {
+    fn default() -> Self {
+        Self {
+            node_unschedulable: true,
+            taint_toleration: true,
+            node_affinity: true,
+            node_ports: true,
+            node_resources_fit: true,
+            inter_pod_affinity: true,
+        }
+    }
+}
+
+impl Default for Scores {
+    fn default() -> Self {
+        Self {
+            taint_toleration: 3,
+            node_affinity: 2,
+            node_resources_fit: 1,
+            balanced_allocation: 1,
+            image_locality: 1,
+        }
+    }
+}
+
+impl Scores {
+    /// Whether nothing scores. Then the first node that fits is taken, as in kube-scheduler.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self { taint_toleration, node_affinity, node_resources_fit, balanced_allocation, image_locality } =
+            self;
+        [taint_toleration, node_affinity, node_resources_fit, balanced_allocation, image_locality]
+            .iter()
+            .all(|weight| **weight == 0)
+    }
+}
