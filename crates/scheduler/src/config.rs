@@ -1,19 +1,20 @@
 //! The core's [`Settings`] from a `KubeSchedulerConfiguration`.
 //!
 //! In: the parsed file. Out: profiles, or an error for settings that this scheduler does not support. Never: a setting
-//! that is accepted and has no effect, but for disabled plugins that always run, which are named in a warning.
+//! that is accepted and has no effect, but for those that kube-scheduler accepts too, which are named in a warning.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::schedulerconfig::{
-    ExtensionPoint, NUMA_PLUGIN, PluginSet, PreemptionMode, Profile as WireProfile, SchedulerConfig,
-    ScoringStrategyType,
+    ExtensionPoint, NUMA_PLUGIN, PreemptionMode, Profile as WireProfile, SchedulerConfig, ScoringStrategyType,
 };
 use topology::resource::ResourceName;
 use topology::score::{Strategy, Weights};
 
 mod in_tree;
+mod plugins;
+
+pub use plugins::without_effect;
 
 use crate::core::{Profile, Settings};
 use crate::cycle::{Accounting, Numa};
@@ -43,16 +44,28 @@ pub enum ConfigError {
     Preemption(usize),
     /// A plugin that this scheduler does not know.
     #[error(
-        "profiles[{profile}].{field}: there is no plugin {name:?}; known are {NUMA_PLUGIN} and kube-scheduler's own, {}",
-        in_tree::NAMES.join(", ")
+        "profiles[{profile}].{field}: {of} {name:?} does not exist; known are {NUMA_PLUGIN} and kube-scheduler's own, {}",
+        in_tree::PLUGINS.map(|plugin| plugin.name).join(", ")
     )]
     Plugin {
         /// Index of the profile.
         profile: usize,
         /// The list that names the plugin.
         field: String,
+        /// The kind of plugin that the list is of.
+        of: &'static str,
         /// The name.
         name: String,
+    },
+    /// A list of plugins that cannot be.
+    #[error("profiles[{profile}].{field}: {problem}")]
+    Plugins {
+        /// Index of the profile.
+        profile: usize,
+        /// The list.
+        field: String,
+        /// The problem, in kube-scheduler's words where it has some.
+        problem: String,
     },
     /// An argument of one of kube-scheduler's plugins that has no effect here.
     #[error("profiles[{profile}].pluginConfig: {plugin}: {field}: {problem}")]
@@ -108,11 +121,11 @@ pub fn settings(config: &SchedulerConfig, seed: u64) -> Result<Settings, ConfigE
         .iter()
         .enumerate()
         .map(|(at, profile)| {
-            check_plugins(at, profile)?;
+            check_args(at, profile)?;
             Ok(Profile {
                 name: profile.scheduler_name.as_str().into(),
                 numa: numa(at, profile)?,
-                plugins: Arc::default(),
+                plugins: Arc::new(plugins::read(at, profile)?),
                 percentage: profile.percentage_of_nodes_to_score.map_or(global, usize::from),
             })
         })
@@ -124,40 +137,24 @@ pub fn settings(config: &SchedulerConfig, seed: u64) -> Result<Settings, ConfigE
     Ok(Settings { profiles, backoff, seed, hold_after_ms: Some(HOLD_AFTER_MS) })
 }
 
-/// Refuses unknown plugins, and arguments of known ones that would have no effect.
-fn check_plugins(profile: usize, wire: &WireProfile) -> Result<(), ConfigError> {
-    let is_known =
-        |name: &str| [NUMA_PLUGIN, in_tree::KNI_DEBUG].contains(&name) || in_tree::NAMES.contains(&name);
-    for (point, set) in &wire.plugins.0 {
-        if let Some(plugin) = set.enabled.iter().find(|plugin| !is_known(&plugin.name)) {
-            let field = format!("plugins.{}.enabled", point.as_str());
-            return Err(ConfigError::Plugin { profile, field, name: plugin.name.clone() });
-        }
-    }
-    for (plugin, args) in &wire.other_args {
-        if !is_known(plugin) {
+/// Refuses arguments of unknown plugins, and those of known ones that would have no effect.
+fn check_args(profile: usize, wire: &WireProfile) -> Result<(), ConfigError> {
+    for (plugin, args) in wire.other_args.iter().filter(|(plugin, _)| *plugin != in_tree::KNI_DEBUG) {
+        if in_tree::find(plugin).is_none() {
             let field = "pluginConfig".to_owned();
-            return Err(ConfigError::Plugin { profile, field, name: plugin.clone() });
+            return Err(ConfigError::Plugin { profile, field, of: "plugin", name: plugin.clone() });
         }
-        if plugin != in_tree::KNI_DEBUG
-            && let Some((field, problem)) = in_tree::differing_argument(plugin, args)
-        {
+        if let Some((field, problem)) = in_tree::differing_argument(plugin, args) {
             return Err(ConfigError::Argument { profile, plugin: plugin.clone(), field, problem });
         }
     }
     Ok(())
 }
 
-/// Plugins of a profile that the file disables and that run all the same, each once, sorted.
-#[must_use]
-pub fn disabled_without_effect(profile: &WireProfile) -> Vec<&str> {
-    let disabled = profile.plugins.0.values().flat_map(|set| &set.disabled).map(String::as_str);
-    disabled.filter(|name| in_tree::ALWAYS.contains(name)).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
 fn numa(at: usize, profile: &WireProfile) -> Result<Option<Numa>, ConfigError> {
-    let filters = weight(profile, ExtensionPoint::Filter).is_some();
-    let score_weight = weight(profile, ExtensionPoint::Score).unwrap_or(0);
+    let weight = |point| plugins::weight(profile, NUMA_PLUGIN, point);
+    let filters = weight(ExtensionPoint::Filter).is_some();
+    let score_weight = weight(ExtensionPoint::Score).unwrap_or(0);
     if !filters && score_weight == 0 {
         return Ok(None);
     }
@@ -190,19 +187,6 @@ fn numa(at: usize, profile: &WireProfile) -> Result<Option<Numa>, ConfigError> {
         score_weight,
         accounting: Accounting::Exact,
     }))
-}
-
-/// The weight of the NUMA plugin at an extension point; `None` if it is not enabled there. `multiPoint` enables it at
-/// all points that do not disable it (kube-scheduler 1.36 `expandMultiPointPlugins`).
-fn weight(profile: &WireProfile, point: ExtensionPoint) -> Option<i64> {
-    let of = |point| profile.plugins.at(point)?.enabled.iter().find(|plugin| plugin.name == NUMA_PLUGIN);
-    let disables = |set: &PluginSet| set.disabled.iter().any(|name| name == NUMA_PLUGIN || name == "*");
-    let everywhere = || {
-        let is_disabled = profile.plugins.at(point).is_some_and(disables);
-        of(ExtensionPoint::MultiPoint).filter(|_| !is_disabled)
-    };
-    let plugin = of(point).or_else(everywhere)?;
-    Some(i64::from(plugin.weight.unwrap_or(1).max(1)))
 }
 
 #[cfg(test)]
@@ -242,7 +226,8 @@ mod tests {
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
              - schedulerName: a\n  plugins: {plugins}\n  pluginConfig:\n  - {{name: NodeResourcesFit, args: {fit}}}\n"
         ));
-        let settings = settings(&config.unwrap(), 1).map_err(|error| error.to_string())?;
+        let config = config.map_err(|error| error.to_string())?;
+        let settings = settings(&config, 1).map_err(|error| error.to_string())?;
         Ok(settings.profiles[0].numa.clone())
     }
 
@@ -267,18 +252,12 @@ mod tests {
     #[test]
     fn nothing_is_dropped_silently() {
         let error = profile("{filter: {enabled: [{name: NodeResourceTopologyMach}]}}", "{}").unwrap_err();
-        assert!(error.starts_with("profiles[0].plugins.filter.enabled: there is no plugin"), "{error}");
-        for (args, wanted) in [
-            (
-                "{scoringStrategy: {type: MostAllocated}}",
-                "scoringStrategy: {\"type\":\"MostAllocated\"} is not",
-            ),
-            ("{scoringStrategie: {}}", "scoringStrategie: unknown field"),
-            ("{ignoredResources: [a/b]}", "ignoredResources: not supported yet; leave it out"),
-        ] {
-            let error = profile("{}", args).unwrap_err();
-            assert!(error.contains(&format!("pluginConfig: NodeResourcesFit: {wanted}")), "{error}");
-        }
+        let wanted = "profiles[0].plugins.filter.enabled: FilterPlugin \"NodeResourceTopologyMach\" does not exist; known";
+        assert!(error.starts_with(wanted), "{error}");
+        let error = profile("{}", "{scoringStrategie: {}}").unwrap_err();
+        let wanted = "unknown field \"scoringStrategie\"; allowed are apiVersion, kind, ignoredResources, \
+                      ignoredResourceGroups, scoringStrategy";
+        assert!(error.ends_with(wanted), "{error}");
         let same =
             "{kind: NodeResourcesFitArgs, ignoredResources: [], scoringStrategy: {type: LeastAllocated}}";
         assert!(profile("{}", same).unwrap().is_none());

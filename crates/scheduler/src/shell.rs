@@ -54,10 +54,10 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let names: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_ref()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), profiles = ?names, "starting scheduler");
     for profile in &file.profiles {
-        let plugins = config::disabled_without_effect(profile);
-        if !plugins.is_empty() {
-            let (profile, plugins) = (&profile.scheduler_name, plugins.join(", "));
-            tracing::warn!(profile, plugins, "these plugins always run; to disable them has no effect");
+        let settings = config::without_effect(profile);
+        if !settings.is_empty() {
+            let (profile, settings) = (&profile.scheduler_name, settings.join("; "));
+            tracing::warn!(profile, settings, "these settings have no effect");
         }
     }
     let kubeconfig = args.kubeconfig(&file);

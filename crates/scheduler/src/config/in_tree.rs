@@ -1,67 +1,96 @@
 //! kube-scheduler's own plugins in a configuration file.
 //!
-//! In: names and arguments of plugins. Out: whether this scheduler does the same with them. Never: an argument that is
-//! accepted and has no effect. Source: kube-scheduler 1.36 `plugins/names` and `apis/config/v1` defaults.
+//! In: names and arguments of plugins. Out: where each acts, and whether this scheduler does the same with its
+//! arguments. Never: an argument that is accepted and has no effect. Source: kube-scheduler 1.36 `plugins/names`,
+//! `default_plugins.go` and `apis/config/v1` defaults.
 
+use api::schedulerconfig::ExtensionPoint as Point;
 use serde_json::{Map, Value, json};
 
-/// The plugins of kube-scheduler 1.36.
-pub(super) const NAMES: [&str; 23] = [
-    "DefaultBinder",
-    "DefaultPreemption",
-    "DynamicResources",
-    "GangScheduling",
-    "ImageLocality",
-    "InterPodAffinity",
-    "NodeAffinity",
-    "NodeDeclaredFeatures",
-    "NodeName",
-    "NodePorts",
-    "NodeResourcesBalancedAllocation",
-    "NodeResourcesFit",
-    "NodeUnschedulable",
-    "NodeVolumeLimits",
-    "PodGroupPodsCount",
-    "PodTopologySpread",
-    "PrioritySort",
-    "SchedulingGates",
-    "TaintToleration",
-    "TopologyPlacementGenerator",
-    "VolumeBinding",
-    "VolumeRestrictions",
-    "VolumeZone",
-];
+/// A plugin of kube-scheduler 1.36.
+pub(super) struct InTree {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Where it acts; empty: not told, so every place is accepted.
+    points: &'static [Point],
+    /// Its weight in the default profile; `None`: it is not in there. 0 means 1, as in a file.
+    pub(super) default: Option<i32>,
+}
+
+const fn plugin(name: &'static str, points: &'static [Point]) -> InTree {
+    InTree { name, points, default: Some(0) }
+}
+
+const fn weighted(name: &'static str, points: &'static [Point], weight: i32) -> InTree {
+    InTree { name, points, default: Some(weight) }
+}
+
+/// Alpha, and off.
+const fn off(name: &'static str) -> InTree {
+    InTree { name, points: &[], default: None }
+}
+
+/// The plugins, by name.
+pub(super) const PLUGINS: [InTree; 23] = {
+    use Point::{
+        Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+    };
+    const ALL_OF_AFFINITY: &[Point] = &[PreFilter, Filter, PreScore, Score];
+    const TWO: &[Point] = &[PreFilter, Filter];
+    [
+        plugin("DefaultBinder", &[Bind]),
+        plugin("DefaultPreemption", &[PreEnqueue, PostFilter]),
+        weighted(
+            "DynamicResources",
+            &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
+            2,
+        ),
+        off("GangScheduling"),
+        plugin("ImageLocality", &[Score]),
+        weighted("InterPodAffinity", ALL_OF_AFFINITY, 2),
+        weighted("NodeAffinity", ALL_OF_AFFINITY, 2),
+        plugin("NodeDeclaredFeatures", TWO),
+        plugin("NodeName", &[Filter]),
+        plugin("NodePorts", TWO),
+        plugin("NodeResourcesBalancedAllocation", &[PreScore, Score]),
+        plugin("NodeResourcesFit", ALL_OF_AFFINITY),
+        plugin("NodeUnschedulable", &[Filter]),
+        plugin("NodeVolumeLimits", TWO),
+        off("PodGroupPodsCount"),
+        weighted("PodTopologySpread", ALL_OF_AFFINITY, 2),
+        plugin("PrioritySort", &[QueueSort]),
+        plugin("SchedulingGates", &[PreEnqueue]),
+        weighted("TaintToleration", &[Filter, PreScore, Score], 3),
+        off("TopologyPlacementGenerator"),
+        plugin("VolumeBinding", &[PreFilter, Filter, Reserve, PreBind, PreScore, Score]),
+        plugin("VolumeRestrictions", TWO),
+        plugin("VolumeZone", TWO),
+    ]
+};
 
 /// A plugin of the Go stack's scheduler that only logs. The configurations that its operator makes enable it.
 pub(super) const KNI_DEBUG: &str = "KNIDebug";
 
-/// Plugins that always run here; to disable one has no effect.
-pub(super) const ALWAYS: [&str; 8] = [
-    "DefaultBinder",
-    "NodeAffinity",
-    "NodeName",
-    "NodeResourcesBalancedAllocation",
-    "NodeResourcesFit",
-    "NodeUnschedulable",
-    "PrioritySort",
-    "TaintToleration",
-];
+/// The plugin with this name.
+pub(super) fn find(name: &str) -> Option<&'static InTree> {
+    PLUGINS.iter().find(|plugin| plugin.name == name)
+}
 
-/// The default arguments of a plugin; empty for plugins without arguments.
+impl InTree {
+    /// Whether the plugin acts at this point.
+    pub(super) fn acts_at(&self, point: Point) -> bool {
+        self.points.is_empty() || self.points.contains(&point)
+    }
+}
+
+/// The default arguments of a plugin without typed ones; empty for plugins without arguments.
 fn defaults(plugin: &str) -> Map<String, Value> {
-    let resources = json!([{ "name": "cpu", "weight": 1 }, { "name": "memory", "weight": 1 }]);
     let defaults = match plugin {
         "DefaultPreemption" => json!({ "minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 100 }),
         "DynamicResources" => json!({ "filterTimeout": "10s", "bindingTimeout": "10m0s" }),
         "InterPodAffinity" => {
             json!({ "hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": false })
         }
-        "NodeAffinity" => json!({ "addedAffinity": null }),
-        "NodeResourcesBalancedAllocation" => json!({ "resources": resources }),
-        "NodeResourcesFit" => json!({
-            "ignoredResources": null, "ignoredResourceGroups": null,
-            "scoringStrategy": { "type": "LeastAllocated", "resources": resources },
-        }),
         "PodTopologySpread" => json!({ "defaultConstraints": null, "defaultingType": "System" }),
         "VolumeBinding" => json!({ "bindTimeoutSeconds": 600, "shape": null }),
         _ => json!({}),

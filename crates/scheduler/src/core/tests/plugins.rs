@@ -41,14 +41,17 @@ fn a_port_of_the_host_is_given_once_and_its_release_wakes() {
     }
     core.handle(Event::Pod(pod("other", 1, port(81))), LATER);
     let refused = |name| format!("{name}: 0/1 nodes are available: 1 {NO_PORT}.");
-    assert_eq!(decide(&mut core, LATER), ["a -> n".to_owned(), refused("b"), refused("c"), "other -> n".to_owned()]);
+    assert_eq!(
+        decide(&mut core, LATER),
+        ["a -> n".to_owned(), refused("b"), refused("c"), "other -> n".to_owned()]
+    );
     let with = |mut more: Value| {
         merge(&mut more, port(80));
         more
     };
     core.handle(Event::Pod(pod("a", 1, with(running("n")))), LATER);
     assert_eq!(decide(&mut core, LATER), [""; 0]);
-    core.handle(Event::Pod(pod("a", 1, with(ended("n")))), LATER);
+    core.handle(Event::PodGone(pod("a", 1, with(ended("n")))), LATER);
     assert_eq!(decide(&mut core, LATER), ["b -> n"]);
     // A failed binding gives the port back.
     let id = core.ids[&Arc::<str>::from("uid-b")];
@@ -104,10 +107,9 @@ fn filters_that_are_off_do_not_run() {
         ),
         (Filters { node_ports: false, ..all }, json!({}), port(80), NO_PORT),
     ] {
-        for (filters, wanted) in [
-            (all, format!("a: 0/1 nodes are available: 1 {reason}.")),
-            (filters, "a -> n".to_owned()),
-        ] {
+        for (filters, wanted) in
+            [(all, format!("a: 0/1 nodes are available: 1 {reason}.")), (filters, "a -> n".to_owned())]
+        {
             let plugins = Plugins { filters, ..Plugins::default() };
             let mut core = core_with(plugins, std::slice::from_ref(&node));
             let mut there = port(80);

@@ -1,0 +1,383 @@
+//! The plugins of a profile: which of kube-scheduler's own run, with which weights and arguments.
+//!
+//! In: the lists and arguments of a profile. Out: [`Plugins`], or the first error in kube-scheduler's words. Never: a
+//! list that is accepted and has no effect; what has none is named by [`without_effect`]. Source: kube-scheduler 1.36
+//! `mergePluginSet`, `expandMultiPointPlugins` and `NewFramework`.
+
+use api::schedulerconfig::{
+    ExtensionPoint as Point, FitStrategyType, InTreeArgs, NUMA_PLUGIN, PluginSet, Profile as WireProfile,
+};
+use topology::resource::ResourceName;
+
+use super::{ConfigError, in_tree};
+use crate::affinity::NodeAffinity;
+use crate::plugins::{Filters, Plugins, Scores, balanced_allocation, node_resources_fit};
+
+/// The plugins of the profile with this index.
+pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, ConfigError> {
+    check(profile, wire)?;
+    let filters = |plugin| weight(wire, plugin, Point::Filter).is_some();
+    let score = |plugin| weight(wire, plugin, Point::Score).unwrap_or(0);
+    Ok(Plugins {
+        filters: Filters {
+            node_unschedulable: filters("NodeUnschedulable"),
+            taint_toleration: filters("TaintToleration"),
+            node_affinity: filters("NodeAffinity"),
+            node_ports: filters("NodePorts"),
+            node_resources_fit: filters("NodeResourcesFit"),
+            inter_pod_affinity: filters("InterPodAffinity"),
+        },
+        scores: Scores {
+            taint_toleration: score("TaintToleration"),
+            node_affinity: score("NodeAffinity"),
+            node_resources_fit: score("NodeResourcesFit"),
+            balanced_allocation: score("NodeResourcesBalancedAllocation"),
+            image_locality: score("ImageLocality"),
+        },
+        added_affinity: wire
+            .in_tree
+            .affinity
+            .added_affinity
+            .as_ref()
+            .map(NodeAffinity::of)
+            .unwrap_or_default(),
+        fit: fit(profile, &wire.in_tree)?,
+        balanced: balanced_allocation::Args {
+            resources: names(profile, "NodeResourcesBalancedAllocation", &wire.in_tree.balanced.resources)?,
+        },
+    })
+}
+
+/// The weight of a plugin at a point: 1 without a stated one. `None` where it does not run. A point's own list counts
+/// before `multiPoint`; `multiPoint` enables at all points of a plugin that do not disable it.
+pub(super) fn weight(wire: &WireProfile, plugin: &str, point: Point) -> Option<i64> {
+    let stated = |set: &PluginSet| {
+        let mut enabled = set.enabled.iter();
+        enabled.find(|enabled| enabled.name == plugin).map(|enabled| enabled.weight.unwrap_or(0))
+    };
+    let is_disabled = |point| {
+        let set = wire.plugins.at(point);
+        set.is_some_and(|set| set.disabled.iter().any(|name| name == plugin || name == "*"))
+    };
+    let known = in_tree::find(plugin);
+    let everywhere = || {
+        let default = known.and_then(|known| known.default).filter(|_| !is_disabled(Point::MultiPoint));
+        wire.plugins.at(Point::MultiPoint).and_then(stated).or(default)
+    };
+    let acts = known.is_none_or(|known| known.acts_at(point));
+    let weight = wire
+        .plugins
+        .at(point)
+        .and_then(stated)
+        .or_else(|| everywhere().filter(|_| acts && !is_disabled(point)))?;
+    Some(i64::from(weight.max(1)))
+}
+
+/// Refuses what kube-scheduler refuses to start with, and weights below 0.
+fn check(profile: usize, wire: &WireProfile) -> Result<(), ConfigError> {
+    for (point, set) in &wire.plugins.0 {
+        let at = point.as_str();
+        let error = |problem| {
+            let field = format!("plugins.{at}.enabled");
+            Err(ConfigError::Plugins { profile, field, problem })
+        };
+        let of = interface(*point);
+        for (i, plugin) in set.enabled.iter().enumerate() {
+            let name = &plugin.name;
+            let known = in_tree::find(name);
+            if known.is_none() && ![NUMA_PLUGIN, in_tree::KNI_DEBUG].contains(&name.as_str()) {
+                let field = format!("plugins.{at}.enabled");
+                return Err(ConfigError::Plugin { profile, field, of, name: name.clone() });
+            }
+            if *point != Point::MultiPoint && known.is_some_and(|known| !known.acts_at(*point)) {
+                return error(format!("plugin {name:?} does not extend {of} plugin"));
+            }
+            if set.enabled[..i].iter().any(|other| other.name == *name) {
+                return error(format!("plugin {name:?} already registered as {of:?}"));
+            }
+            if let Some(weight) = plugin.weight.filter(|weight| *weight < 0) {
+                return error(format!("plugin {name:?}: Invalid value: {weight}: must not be negative"));
+            }
+        }
+    }
+    let name = &wire.scheduler_name;
+    let problem = if weight(wire, "PrioritySort", Point::QueueSort).is_none() {
+        format!("only one queue sort plugin required for profile with scheduler name {name:?}, but got 0")
+    } else if weight(wire, "DefaultBinder", Point::Bind).is_none() {
+        format!("at least one bind plugin is needed for profile with scheduler name {name:?}")
+    } else {
+        return Ok(());
+    };
+    Err(ConfigError::Plugins { profile, field: "plugins".to_owned(), problem })
+}
+
+/// kube-scheduler's name for the plugins of a point.
+fn interface(point: Point) -> &'static str {
+    match point {
+        Point::MultiPoint => "MultiPoint",
+        Point::PreEnqueue => "PreEnqueuePlugin",
+        Point::QueueSort => "QueueSortPlugin",
+        Point::PreFilter => "PreFilterPlugin",
+        Point::Filter => "FilterPlugin",
+        Point::PostFilter => "PostFilterPlugin",
+        Point::PreScore => "PreScorePlugin",
+        Point::Score => "ScorePlugin",
+        Point::Reserve => "ReservePlugin",
+        Point::Permit => "PermitPlugin",
+        Point::PreBind => "PreBindPlugin",
+        Point::Bind => "BindPlugin",
+        Point::PostBind => "PostBindPlugin",
+        Point::PlacementGenerate => "PlacementGeneratePlugin",
+        Point::PlacementScore => "PlacementScorePlugin",
+    }
+}
+
+fn fit(profile: usize, args: &InTreeArgs) -> Result<node_resources_fit::Args, ConfigError> {
+    const PLUGIN: &str = "NodeResourcesFit";
+    let args = &args.fit;
+    let listed: Vec<String> = args.resources.iter().map(|resource| resource.name.clone()).collect();
+    let weights = args.resources.iter().map(|resource| resource.weight);
+    let points = args.shape.iter();
+    // Scores of a shape are 0 to 10, those of nodes 0 to 100.
+    let points = points.map(|point| (i64::from(point.utilization), 10 * i64::from(point.score)));
+    Ok(node_resources_fit::Args {
+        ignored: names(profile, PLUGIN, &args.ignored_resources)?,
+        ignored_groups: args.ignored_resource_groups.clone(),
+        strategy: match args.kind {
+            FitStrategyType::LeastAllocated => node_resources_fit::Strategy::LeastAllocated,
+            FitStrategyType::MostAllocated => node_resources_fit::Strategy::MostAllocated,
+            FitStrategyType::RequestedToCapacityRatio => {
+                node_resources_fit::Strategy::RequestedToCapacityRatio(points.collect())
+            }
+        },
+        resources: names(profile, PLUGIN, &listed)?.into_iter().zip(weights).collect(),
+    })
+}
+
+fn names(profile: usize, plugin: &str, list: &[String]) -> Result<Vec<ResourceName>, ConfigError> {
+    let name = |name: &String| {
+        ResourceName::new(name).map_err(|error| ConfigError::Argument {
+            profile,
+            plugin: plugin.to_owned(),
+            field: "resources".to_owned(),
+            problem: error.to_string(),
+        })
+    };
+    list.iter().map(name).collect()
+}
+
+/// The parts of a profile that change nothing, each as a phrase. For a warning: kube-scheduler accepts them.
+#[must_use]
+pub fn without_effect(wire: &WireProfile) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (point, set) in &wire.plugins.0 {
+        let at = point.as_str();
+        let helper = [Point::PreFilter, Point::PreScore].contains(point);
+        for name in set.disabled.iter().filter(|_| helper) {
+            // Here a plugin prepares itself where it filters or scores.
+            notes.push(format!("{name} disabled at {at}"));
+        }
+        let weighs = [Point::MultiPoint, Point::Score].contains(point);
+        for plugin in set.enabled.iter().filter(|plugin| !weighs && plugin.weight.is_some_and(|w| w > 0)) {
+            notes.push(format!("the weight of {} at {at}", plugin.name));
+        }
+    }
+    let default = InTreeArgs::default();
+    let args = &wire.in_tree;
+    let runs = |plugin, points: &[Point]| points.iter().any(|point| weight(wire, plugin, *point).is_some());
+    for (plugin, has_args, points) in [
+        ("NodeAffinity", args.affinity != default.affinity, &[Point::Filter, Point::Score][..]),
+        ("NodeResourcesFit", args.fit != default.fit, &[Point::Filter, Point::Score]),
+        ("NodeResourcesBalancedAllocation", args.balanced != default.balanced, &[Point::Score]),
+    ] {
+        if has_args && !runs(plugin, points) {
+            notes.push(format!("the arguments of {plugin}, which is disabled"));
+        }
+    }
+    if !are_in_order(wire) {
+        notes.push("the order of filters".to_owned());
+    }
+    notes
+}
+
+/// The filters here, in the order in which they run.
+const FILTERS: [&str; 8] = [
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    NUMA_PLUGIN,
+    "InterPodAffinity",
+];
+
+/// Whether the filters that a file lists stand in the order in which they run.
+fn are_in_order(wire: &WireProfile) -> bool {
+    let listed = wire.plugins.at(Point::Filter).into_iter().flat_map(|set| &set.enabled);
+    listed.filter_map(|plugin| FILTERS.iter().position(|name| *name == plugin.name)).is_sorted()
+}
+
+#[cfg(test)]
+mod tests {
+    use api::schedulerconfig::SchedulerConfig;
+
+    use super::*;
+
+    fn profile(plugins: &str, config: &str) -> Result<(Plugins, Vec<String>), String> {
+        let config = SchedulerConfig::parse(&format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
+             - schedulerName: a\n  plugins: {plugins}\n  pluginConfig: {config}\n"
+        ))
+        .map_err(|error| error.to_string())?;
+        let profile = &config.profiles[0];
+        Ok((read(0, profile).map_err(|error| error.to_string())?, without_effect(profile)))
+    }
+
+    fn scores(scores: Scores) -> [i64; 5] {
+        let Scores {
+            taint_toleration,
+            node_affinity,
+            node_resources_fit,
+            balanced_allocation,
+            image_locality,
+        } = scores;
+        [taint_toleration, node_affinity, node_resources_fit, balanced_allocation, image_locality]
+    }
+
+    #[test]
+    fn weights_follow_the_lists() {
+        for (plugins, wanted) in [
+            ("{}", [3, 2, 1, 1, 1]),
+            ("{score: {disabled: [{name: '*'}]}}", [0; 5]),
+            ("{multiPoint: {disabled: [{name: ImageLocality}]}}", [3, 2, 1, 1, 0]),
+            // At a point of its own a plugin without a weight has 1, and not its default.
+            ("{score: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1]),
+            ("{multiPoint: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1]),
+            (
+                "{score: {disabled: [{name: '*'}], enabled: [{name: NodeAffinity, weight: 7}]}}",
+                [0, 7, 0, 0, 0],
+            ),
+            // The point's own list wins over multiPoint.
+            (
+                "{multiPoint: {enabled: [{name: NodeAffinity, weight: 5}]}, \
+                  score: {enabled: [{name: NodeAffinity, weight: 9}], disabled: [{name: NodeAffinity}]}}",
+                [3, 9, 1, 1, 1],
+            ),
+            (
+                "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}, \
+                  {name: NodeResourcesFit, weight: 4}]}}",
+                [0, 0, 4, 0, 0],
+            ),
+        ] {
+            let (read, notes) = profile(plugins, "[]").unwrap();
+            assert_eq!((scores(read.scores), notes), (wanted, vec![]), "{plugins}");
+        }
+        assert_eq!(profile("{}", "[]").unwrap().0, Plugins::default());
+    }
+
+    #[test]
+    fn filters_follow_the_lists() {
+        let all = Filters::default();
+        for (plugins, wanted) in [
+            ("{filter: {disabled: [{name: NodePorts}]}}", Filters { node_ports: false, ..all }),
+            (
+                "{multiPoint: {disabled: [{name: InterPodAffinity}]}}",
+                Filters { inter_pod_affinity: false, ..all },
+            ),
+            ("{score: {disabled: [{name: '*'}]}}", all),
+            (
+                "{filter: {disabled: [{name: '*'}], enabled: [{name: NodeUnschedulable}, {name: NodeAffinity}]}}",
+                Filters {
+                    node_unschedulable: true,
+                    node_affinity: true,
+                    taint_toleration: false,
+                    node_ports: false,
+                    node_resources_fit: false,
+                    inter_pod_affinity: false,
+                },
+            ),
+        ] {
+            assert_eq!(profile(plugins, "[]").unwrap().0.filters, wanted, "{plugins}");
+        }
+    }
+
+    #[test]
+    fn lists_that_kube_scheduler_refuses_are_refused() {
+        for (plugins, wanted) in [
+            (
+                "{filter: {enabled: [{name: ImageLocality}]}}",
+                "profiles[0].plugins.filter.enabled: plugin \"ImageLocality\" does not extend FilterPlugin plugin",
+            ),
+            (
+                "{score: {enabled: [{name: NodeAffinity}, {name: NodeAffinity}]}}",
+                "profiles[0].plugins.score.enabled: plugin \"NodeAffinity\" already registered as \"ScorePlugin\"",
+            ),
+            (
+                "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}]}}",
+                "profiles[0].plugins: at least one bind plugin is needed for profile with scheduler name \"a\"",
+            ),
+            (
+                "{queueSort: {disabled: [{name: PrioritySort}]}}",
+                "profiles[0].plugins: only one queue sort plugin required for profile with scheduler name \"a\", but \
+                 got 0",
+            ),
+            (
+                "{score: {enabled: [{name: NodeAffinity, weight: -2}]}}",
+                "profiles[0].plugins.score.enabled: plugin \"NodeAffinity\": Invalid value: -2: must not be negative",
+            ),
+        ] {
+            assert_eq!(profile(plugins, "[]").unwrap_err(), wanted, "{plugins}");
+        }
+    }
+
+    #[test]
+    fn parts_without_effect_are_named() {
+        for (plugins, config, wanted) in [
+            ("{preFilter: {disabled: [{name: NodePorts}]}}", "[]", "NodePorts disabled at preFilter"),
+            (
+                "{filter: {enabled: [{name: NodePorts, weight: 5}]}}",
+                "[]",
+                "the weight of NodePorts at filter",
+            ),
+            (
+                "{filter: {enabled: [{name: NodePorts}, {name: TaintToleration}]}}",
+                "[]",
+                "the order of filters",
+            ),
+            (
+                "{multiPoint: {disabled: [{name: NodeResourcesFit}]}}",
+                "[{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]",
+                "the arguments of NodeResourcesFit, which is disabled",
+            ),
+        ] {
+            assert_eq!(profile(plugins, config).unwrap().1, [wanted], "{plugins}");
+        }
+    }
+
+    #[test]
+    fn arguments_reach_the_plugins() {
+        let config = "[{name: NodeResourcesFit, args: {ignoredResources: [a.io/x], ignoredResourceGroups: [b.io], \
+            scoringStrategy: {type: RequestedToCapacityRatio, resources: [{name: a.io/y, weight: 3}, {name: cpu}], \
+            requestedToCapacityRatio: {shape: [{utilization: 0, score: 2}, {utilization: 90, score: 10}]}}}}, \
+            {name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu}, {name: a.io/y, weight: 1}]}}, \
+            {name: NodeAffinity, args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: \
+            {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: Exists}]}]}}}}]";
+        let (read, notes) = profile("{}", config).unwrap();
+        let name = |text| ResourceName::new(text).unwrap();
+        assert_eq!(notes, [""; 0]);
+        assert_eq!(
+            read.fit,
+            node_resources_fit::Args {
+                ignored: vec![name("a.io/x")],
+                ignored_groups: vec!["b.io".to_owned()],
+                strategy: node_resources_fit::Strategy::RequestedToCapacityRatio(vec![(0, 20), (90, 100)]),
+                resources: vec![(name("a.io/y"), 3), (name("cpu"), 1)],
+            }
+        );
+        assert_eq!(read.balanced.resources, [name("cpu"), name("a.io/y")]);
+        let labels = |key: &str| [(key.to_owned(), String::new())].into();
+        assert!(read.added_affinity.allows("n", &labels("pool")));
+        assert!(!read.added_affinity.allows("n", &labels("other")));
+    }
+}
