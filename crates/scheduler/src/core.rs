@@ -349,10 +349,7 @@ impl Core {
             self.timers.insert((until, Timer::Unreported(slot)));
         }
         let images = std::mem::take(&mut view.images);
-        self.images.replace(&node.images, &images);
-        if node.images.len() != images.len() || !node.images.iter().eq(images.iter().map(|(name, _)| name)) {
-            node.images = images.iter().map(|(name, _)| *name).collect();
-        }
+        self.images.replace(&mut node.images, &images);
         if node.view.as_ref() != Some(&view) {
             node.view = Some(view);
             self.changed.insert(slot);
@@ -362,7 +359,7 @@ impl Core {
     fn node_gone(&mut self, name: &Arc<str>) {
         let slot = self.slot(name);
         self.nodes[slot].view = None;
-        self.images.replace(&std::mem::take(&mut self.nodes[slot].images), &[]);
+        self.images.replace(&mut self.nodes[slot].images, &[]);
         self.nodes[slot].ledger.report_deleted();
         self.node_order.retain(|listed| *listed != slot);
         self.reclaim(slot);

@@ -113,7 +113,7 @@ impl InTreeArgs {
         context: String,
         errors: &mut Errors,
     ) -> Result<(), Value> {
-        let mut open = |value| Fields::of_args(value, plugin, context, errors);
+        let open = |value| Fields::of_args(value, plugin, context, errors);
         let (fields, errors) = match plugin {
             "NodeResourcesFit" => {
                 let mut fields = open(value);
@@ -386,4 +386,234 @@ fn problem_of_fields(one: &Requirement) -> Option<(&'static str, String)> {
 pub(super) fn unsupported(found: &str, words: &[&str]) -> String {
     let words: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
     format!("Unsupported value: {found:?}: supported values: {}", words.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SchedulerConfig;
+    use super::*;
+
+    /// The arguments of one plugin.
+    fn args(plugin: &str, args: &str) -> Result<InTreeArgs, Vec<String>> {
+        let text = format!(
+            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
+             - pluginConfig:\n  - name: {plugin}\n    args: {args}\n"
+        );
+        match SchedulerConfig::parse(&text) {
+            Ok(mut config) => Ok(config.profiles.remove(0).in_tree),
+            Err(error) => Err(error.errors.iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    const FIT: &str = "NodeResourcesFit";
+    const BALANCED: &str = "NodeResourcesBalancedAllocation";
+    const AFFINITY: &str = "NodeAffinity";
+
+    #[test]
+    fn what_is_left_out_is_the_default() {
+        for (plugin, text) in [
+            (FIT, "{}"),
+            (FIT, "null"),
+            (FIT, "{scoringStrategy: {}, ignoredResources: []}"),
+            (FIT, "{scoringStrategy: {type: LeastAllocated, resources: []}}"),
+            (FIT, "{scoringStrategy: {resources: [{name: cpu}, {name: memory, weight: 0}]}}"),
+            (
+                BALANCED,
+                "{apiVersion: kubescheduler.config.k8s.io/v1, resources: [{name: cpu}, {name: memory}]}",
+            ),
+            (AFFINITY, "{kind: NodeAffinityArgs, addedAffinity: null}"),
+        ] {
+            assert_eq!(args(plugin, text), Ok(InTreeArgs::default()), "{plugin} {text}");
+        }
+    }
+
+    #[test]
+    fn fields_are_read() {
+        let fit = args(
+            FIT,
+            "{ignoredResources: [a.io/b], ignoredResourceGroups: [c.io], scoringStrategy: {\
+             type: RequestedToCapacityRatio, resources: [{name: a.io/d, weight: 100}], \
+             requestedToCapacityRatio: {shape: [{utilization: 0, score: 10}, {utilization: 100}]}}}",
+        );
+        let point = |utilization, score| ShapePoint { utilization, score };
+        assert_eq!(
+            fit.unwrap().fit,
+            NodeResourcesFitArgs {
+                ignored_resources: vec!["a.io/b".to_owned()],
+                ignored_resource_groups: vec!["c.io".to_owned()],
+                kind: FitStrategyType::RequestedToCapacityRatio,
+                resources: vec![ResourceWeight { name: "a.io/d".to_owned(), weight: 100 }],
+                shape: vec![point(0, 10), point(100, 0)],
+            }
+        );
+        let balanced = args(BALANCED, "{resources: [{name: a.io/b, weight: 1}]}").unwrap().balanced;
+        assert_eq!(balanced.resources, ["a.io/b"]);
+        let text = "{\"preferredDuringSchedulingIgnoredDuringExecution\": [{\"preference\": {\"matchExpressions\": \
+                    [{\"key\": \"k\", \"operator\": \"Gt\", \"values\": [\"5\"]}]}, \"weight\": 7}], \
+                    \"requiredDuringSchedulingIgnoredDuringExecution\": {\"nodeSelectorTerms\": [{\"matchFields\": \
+                    [{\"key\": \"metadata.name\", \"operator\": \"In\", \"values\": [\"n\"]}]}]}}";
+        let affinity = args(AFFINITY, &format!("{{addedAffinity: {text}}}")).unwrap().affinity;
+        assert_eq!(affinity.added_affinity, serde_json::from_str(text).unwrap());
+    }
+
+    #[test]
+    fn mistakes_name_the_place_in_kube_schedulers_words() {
+        let strategy = |text: &str| format!("{{scoringStrategy: {text}}}");
+        let shape = |points: &str| {
+            strategy(&format!(
+                "{{type: RequestedToCapacityRatio, requestedToCapacityRatio: {{shape: {points}}}}}"
+            ))
+        };
+        let required = |requirement: &str| {
+            format!(
+                "{{addedAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: \
+                 [{requirement}]}}}}}}"
+            )
+        };
+        let labels = |text: &str| required(&format!("{{matchExpressions: [{text}]}}"));
+        let names = |text: &str| required(&format!("{{matchFields: [{text}]}}"));
+        let terms = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+        let ratio = "scoringStrategy.requestedToCapacityRatio";
+        for (plugin, text, wanted) in [
+            (
+                FIT,
+                strategy("{type: Best}"),
+                "scoringStrategy.type: Unsupported value: \"Best\": supported values: \"LeastAllocated\", \
+                 \"MostAllocated\", \"RequestedToCapacityRatio\""
+                    .to_owned(),
+            ),
+            (
+                FIT,
+                strategy("{resources: [{name: cpu, weight: 101}]}"),
+                "scoringStrategy.resources[0].weight: Invalid value: 101: resource weight of cpu not in valid range \
+                 (0, 100]"
+                    .to_owned(),
+            ),
+            (
+                FIT,
+                strategy("{resources: [{name: cpu, wait: 1}]}"),
+                "strict decoding error: unknown field \"scoringStrategy.resources[0].wait\"; allowed are name, weight"
+                    .to_owned(),
+            ),
+            (
+                FIT,
+                "{ignoredResourceGroups: [a/b]}".to_owned(),
+                "ignoredResourceGroups[0]: Invalid value: \"a/b\": resource group name can't contain '/'".to_owned(),
+            ),
+            (
+                FIT,
+                "{ignoredResources: [a/b/c]}".to_owned(),
+                "ignoredResources[0]: Invalid value: \"a/b/c\": name part must consist of alphanumeric characters, \
+                 '-', '_' or '.', and must start and end with an alphanumeric character"
+                    .to_owned(),
+            ),
+            (
+                FIT,
+                "{ignoredResources: [1]}".to_owned(),
+                "ignoredResources[0]: expected a text, found 1".to_owned(),
+            ),
+            (
+                FIT,
+                strategy("{type: RequestedToCapacityRatio}"),
+                format!("{ratio}: Required value: must be specified when type is RequestedToCapacityRatio"),
+            ),
+            (
+                FIT,
+                strategy("{requestedToCapacityRatio: {shape: [{utilization: 0, score: 0}]}}"),
+                format!("{ratio}: Forbidden: must be nil when type is not RequestedToCapacityRatio"),
+            ),
+            (
+                FIT,
+                shape("[]"),
+                format!("{ratio}.shape: Required value: at least one point must be specified"),
+            ),
+            (
+                FIT,
+                shape("[{utilization: 5, score: 1}, {utilization: 5, score: 2}]"),
+                format!(
+                    "{ratio}.shape[1].utilization: Invalid value: 5: values must be sorted in increasing order"
+                ),
+            ),
+            (
+                FIT,
+                shape("[{utilization: 101, score: 1}]"),
+                format!("{ratio}.shape[0].utilization: Invalid value: 101: not in valid range [0, 100]"),
+            ),
+            (
+                FIT,
+                shape("[{utilization: 1, score: 11}]"),
+                format!("{ratio}.shape[0].score: Invalid value: 11: not in valid range [0, 10]"),
+            ),
+            (
+                BALANCED,
+                "{resources: [{name: cpu, weight: 2}]}".to_owned(),
+                "resources[0].weight: Invalid value: 2: must be 1".to_owned(),
+            ),
+            (
+                BALANCED,
+                "{resources: [{name: cpu}, {name: cpu}]}".to_owned(),
+                "resources[1].name: Duplicate value: \"cpu\"".to_owned(),
+            ),
+            (
+                BALANCED,
+                "{kind: OtherArgs}".to_owned(),
+                format!(
+                    "kind: args for plugin {BALANCED} cannot be \"OtherArgs\"; allowed is {BALANCED}Args"
+                ),
+            ),
+            (
+                AFFINITY,
+                "{addedAffinities: {}}".to_owned(),
+                "strict decoding error: unknown field \"addedAffinities\"; allowed are apiVersion, kind, addedAffinity"
+                    .to_owned(),
+            ),
+            (
+                AFFINITY,
+                labels("{key: k, operator: Near}"),
+                format!(
+                    "{terms}[0].matchExpressions[0].operator: Unsupported value: \"Near\": supported values: \"In\", \
+                     \"NotIn\", \"Exists\", \"DoesNotExist\", \"Gt\", \"Lt\""
+                ),
+            ),
+            (
+                AFFINITY,
+                labels("{key: k, operator: In}"),
+                format!(
+                    "{terms}[0].matchExpressions[0].values: Invalid value: []: for 'in', 'notin' operators, values \
+                     set can't be empty"
+                ),
+            ),
+            (
+                AFFINITY,
+                labels("{key: k, operator: Lt, values: [x]}"),
+                format!(
+                    "{terms}[0].matchExpressions[0].values: Invalid value: [\"x\"]: for 'Gt', 'Lt' operators, the \
+                     value must be an integer"
+                ),
+            ),
+            (
+                AFFINITY,
+                names("{key: metadata.uid, operator: In, values: [x]}"),
+                format!(
+                    "{terms}[0].matchFields[0].key: Unsupported value: \"metadata.uid\": supported values: \
+                     \"metadata.name\""
+                ),
+            ),
+            (
+                AFFINITY,
+                names("{key: metadata.name, operator: In, values: [x, z]}"),
+                format!(
+                    "{terms}[0].matchFields[0].values: Invalid value: [\"x\", \"z\"]: must have one element"
+                ),
+            ),
+            (
+                AFFINITY,
+                "{addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {}}}".to_owned(),
+                format!("{terms}: Required value: must have at least one node selector term"),
+            ),
+        ] {
+            let place = format!("decoding .profiles[0].pluginConfig[0]: decoding args for plugin {plugin}: ");
+            assert_eq!(args(plugin, &text), Err(vec![format!("{place}{wanted}")]), "{text}");
+        }
+    }
 }

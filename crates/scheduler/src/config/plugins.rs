@@ -172,9 +172,7 @@ pub fn without_effect(wire: &WireProfile) -> Vec<String> {
     let mut notes = Vec::new();
     for (point, set) in &wire.plugins.0 {
         let at = point.as_str();
-        let helper = [Point::PreFilter, Point::PreScore].contains(point);
-        for name in set.disabled.iter().filter(|_| helper) {
-            // Here a plugin prepares itself where it filters or scores.
+        for name in set.disabled.iter().filter(|name| runs_all_the_same(wire, name, *point)) {
             notes.push(format!("{name} disabled at {at}"));
         }
         let weighs = [Point::MultiPoint, Point::Score].contains(point);
@@ -194,11 +192,30 @@ pub fn without_effect(wire: &WireProfile) -> Vec<String> {
             notes.push(format!("the arguments of {plugin}, which is disabled"));
         }
     }
+    if weight(wire, "SchedulingGates", Point::PreEnqueue).is_none() {
+        notes.push("SchedulingGates disabled".to_owned());
+    }
     if !are_in_order(wire) {
         notes.push("the order of filters".to_owned());
     }
     notes
 }
+
+/// Whether a plugin does its work although this point disables it: here a plugin prepares itself where it filters or
+/// scores, and the ledger counts whatever is placed.
+fn runs_all_the_same(wire: &WireProfile, plugin: &str, point: Point) -> bool {
+    let works_at = match point {
+        Point::PreFilter => Point::Filter,
+        Point::PreScore => Point::Score,
+        Point::Reserve if plugin == NUMA_PLUGIN => Point::Filter,
+        _ => return false,
+    };
+    let is_here = |name: &str| FILTERS.contains(&name) || SCORES.contains(&name);
+    plugin == "*" || (is_here(plugin) && weight(wire, plugin, works_at).is_some())
+}
+
+/// The scores here that are no filters.
+const SCORES: [&str; 2] = ["NodeResourcesBalancedAllocation", "ImageLocality"];
 
 /// The filters here, in the order in which they run.
 const FILTERS: [&str; 8] = [
@@ -250,6 +267,10 @@ mod tests {
         for (plugins, wanted) in [
             ("{}", [3, 2, 1, 1, 1]),
             ("{score: {disabled: [{name: '*'}]}}", [0; 5]),
+            (
+                "{preScore: {disabled: [{name: ImageLocality}]}, score: {disabled: [{name: ImageLocality}]}}",
+                [3, 2, 1, 1, 0],
+            ),
             ("{multiPoint: {disabled: [{name: ImageLocality}]}}", [3, 2, 1, 1, 0]),
             // At a point of its own a plugin without a weight has 1, and not its default.
             ("{score: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1]),
@@ -266,7 +287,7 @@ mod tests {
             ),
             (
                 "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}, \
-                  {name: NodeResourcesFit, weight: 4}]}}",
+                  {name: SchedulingGates}, {name: NodeResourcesFit, weight: 4}]}}",
                 [0, 0, 4, 0, 0],
             ),
         ] {
@@ -335,6 +356,13 @@ mod tests {
     fn parts_without_effect_are_named() {
         for (plugins, config, wanted) in [
             ("{preFilter: {disabled: [{name: NodePorts}]}}", "[]", "NodePorts disabled at preFilter"),
+            ("{preEnqueue: {disabled: [{name: SchedulingGates}]}}", "[]", "SchedulingGates disabled"),
+            (
+                "{multiPoint: {enabled: [{name: NodeResourceTopologyMatch}]}, \
+                  reserve: {disabled: [{name: NodeResourceTopologyMatch}]}}",
+                "[]",
+                "NodeResourceTopologyMatch disabled at reserve",
+            ),
             (
                 "{filter: {enabled: [{name: NodePorts, weight: 5}]}}",
                 "[]",

@@ -160,8 +160,8 @@ impl Core {
         } else {
             Domains::default()
         };
-        let room = node_resources_fit::Args::default();
-        let requests = room.requests(&spec.needs);
+        let emptiness = node_resources_fit::Args::default();
+        let requests = emptiness.requests(&spec.needs);
         let mut best: Option<(i64, usize)> = None;
         for slot in &self.node_order {
             let node = &self.nodes[*slot];
@@ -170,7 +170,7 @@ impl Core {
             };
             let staying = staying.get(slot).unwrap_or(&nothing);
             if cycle::could_fit(node, staying, spec, &profile, &mut self.scratch) {
-                let room = room.score(node, view, &requests);
+                let room = emptiness.score(node, view, &requests);
                 if best.is_none_or(|(most, _)| room > most) {
                     best = Some((room, *slot));
                 }

@@ -94,16 +94,16 @@ impl PodImages {
 }
 
 impl Images {
-    /// A node has `now` in place of `before`, both in the order of names. Cost: names of both lists; nothing but their
-    /// comparison if they are equal.
-    pub fn replace(&mut self, before: &[ImageName], now: &[NodeImage]) {
-        if before.iter().eq(now.iter().map(|(name, _)| name)) {
+    /// A node that had the images `held` has those of `now`, both in the order of names. Cost: names of both lists;
+    /// nothing but their comparison if they are equal.
+    pub fn replace(&mut self, held: &mut Box<[ImageName]>, now: &[NodeImage]) {
+        if held.iter().eq(now.iter().map(|(name, _)| name)) {
             return;
         }
         for (name, bytes) in now {
             self.0.entry(*name).or_insert(Image { bytes: *bytes, nodes: 0 }).nodes += 1;
         }
-        for name in before {
+        for name in &*std::mem::replace(held, now.iter().map(|(name, _)| *name).collect()) {
             if let Some(image) = self.0.get_mut(name) {
                 image.nodes -= 1;
                 if image.nodes == 0 {
@@ -154,18 +154,15 @@ mod tests {
         of_node(Some(&serde_json::from_value(json!({ "images": images })).unwrap()))
     }
 
-    fn names(images: &[NodeImage]) -> Vec<ImageName> {
-        images.iter().map(|(name, _)| *name).collect()
-    }
-
     #[test]
     fn scores_are_those_of_the_formula() {
         // Two nodes; `both` is on both, so it counts in full, and `one` by half.
         let first = node(&[("r.io/both:1", 500 * MI), ("r.io/one:latest", 1_000 * MI), ("small:1", 10 * MI)]);
         let second = node(&[("r.io/both:1", 500 * MI)]);
         let mut images = Images::default();
-        images.replace(&[], &first);
-        images.replace(&[], &second);
+        let mut held = [Box::default(), Box::default()];
+        images.replace(&mut held[0], &first);
+        images.replace(&mut held[1], &second);
         for (app, init, volume, scores) in [
             // 100 * (500 - 23) / (1000 - 23) = 48.8
             ("r.io/both:1", None, None, [48, 48]),
@@ -186,7 +183,7 @@ mod tests {
                 volume.map_or(json!(null), |image| json!([{"name": "v", "image": {"reference": image}}]));
             let pod = PodImages::read(&serde_json::from_value(spec).unwrap());
             let wanted = images.wanted(&pod, 2);
-            let found = [&first, &second].map(|node| wanted.score(&names(node)));
+            let found = [0, 1].map(|node| wanted.score(&held[node]));
             assert_eq!(found, scores, "{app} {init:?} {volume:?}");
         }
     }
@@ -210,15 +207,19 @@ mod tests {
         let mut images = Images::default();
         let counts =
             |images: &Images| ["a:1", "b:1"].map(|name| images.0.get(&ImageName::of(name)).map(|i| i.nodes));
-        images.replace(&[], &a);
-        images.replace(&[], &b);
-        assert_eq!(counts(&images), [Some(1), Some(2)]);
-        images.replace(&names(&a), &b);
-        assert_eq!(counts(&images), [None, Some(2)]);
-        images.replace(&names(&b), &b);
-        assert_eq!(counts(&images), [None, Some(2)]);
-        images.replace(&names(&b), &[]);
-        images.replace(&names(&b), &[]);
+        let mut held = [Box::default(), Box::default()];
+        for (node, list, wanted) in [
+            (0, &a, [Some(1), Some(1)]),
+            (1, &b, [Some(1), Some(2)]),
+            (0, &b, [None, Some(2)]),
+            (1, &b, [None, Some(2)]),
+            (1, &vec![], [None, Some(1)]),
+            (1, &vec![], [None, Some(1)]),
+            (0, &vec![], [None, None]),
+        ] {
+            images.replace(&mut held[node], list);
+            assert_eq!(counts(&images), wanted, "{node} {list:?}");
+        }
         assert!(images.0.is_empty());
     }
 }

@@ -35,7 +35,7 @@ impl HostPort {
             containers.flat_map(|container| container.ports.iter().flatten()).filter_map(Self::of).collect();
         ports.sort_unstable();
         ports.dedup();
-        ports.into()
+        if ports.is_empty() { Arc::default() } else { ports.into() }
     }
 
     fn of(wire: &wire::ContainerPort) -> Option<Self> {
