@@ -44,7 +44,8 @@ pub enum ConfigError {
     Preemption(usize),
     /// A plugin that this scheduler does not know.
     #[error(
-        "profiles[{profile}].{field}: {of} {name:?} does not exist; known are {NUMA_PLUGIN} and kube-scheduler's own, {}",
+        "profiles[{profile}].{field}: {of} {name:?} does not exist; known are {NUMA_PLUGIN} and kube-scheduler's own, \
+         {}",
         in_tree::PLUGINS.map(|plugin| plugin.name).join(", ")
     )]
     Plugin {
@@ -252,7 +253,8 @@ mod tests {
     #[test]
     fn nothing_is_dropped_silently() {
         let error = profile("{filter: {enabled: [{name: NodeResourceTopologyMach}]}}", "{}").unwrap_err();
-        let wanted = "profiles[0].plugins.filter.enabled: FilterPlugin \"NodeResourceTopologyMach\" does not exist; known";
+        let wanted =
+            "profiles[0].plugins.filter.enabled: FilterPlugin \"NodeResourceTopologyMach\" does not exist";
         assert!(error.starts_with(wanted), "{error}");
         let error = profile("{}", "{scoringStrategie: {}}").unwrap_err();
         let wanted = "unknown field \"scoringStrategie\"; allowed are apiVersion, kind, ignoredResources, \

@@ -160,8 +160,8 @@ pub(super) const DEFECTS: &[Defect] = &[
         name: "zones-not-filtered",
         program: Scheduler,
         file: "crates/scheduler/src/cycle.rs",
-        find: "let Some(numa) = numa.filter(|numa| numa.filters) else {",
-        replace: "let Some(numa) = numa.filter(|numa| numa.filters && !DEFECT_IS_ON) else {",
+        find: "let Some(numa) = profile.numa.as_ref().filter(|numa| numa.filters) else {",
+        replace: "let Some(numa) = profile.numa.as_ref().filter(|numa| numa.filters && !DEFECT_IS_ON) else {",
         specs: &["85007"],
     },
     Defect {
