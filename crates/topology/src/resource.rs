@@ -65,11 +65,18 @@ const MAX_POD_NAMES: usize = MAX_NAMES / 2;
 /// Names that the pods of one namespace may add. Names that a node has do not count.
 const MAX_NAMESPACE_NAMES: usize = 128;
 
-/// Names present from the start, so that the constants below need no lock.
-const WELL_KNOWN: [&str; 4] = ["cpu", "memory", "pods", "ephemeral-storage"];
+// A static has one address, so names are equal exactly if their addresses are. A constant could be there several times.
+static CPU: [u8; 3] = *b"cpu";
+static MEMORY: [u8; 6] = *b"memory";
+static PODS: [u8; 4] = *b"pods";
+static EPHEMERAL_STORAGE: [u8; 17] = *b"ephemeral-storage";
+
+/// Names present from the start, so that they need no lock.
+const WELL_KNOWN: [ResourceName; 4] =
+    [ResourceName::CPU, ResourceName::MEMORY, ResourceName::PODS, ResourceName::EPHEMERAL_STORAGE];
 
 static NAMES: LazyLock<RwLock<Names>> = LazyLock::new(|| {
-    let known = WELL_KNOWN.iter().map(|name| (*name, ResourceName(name))).collect();
+    let known = WELL_KNOWN.iter().map(|name| (name.0, *name)).collect();
     RwLock::new(Names { known, of_pods: 0, by_namespace: HashMap::new() })
 });
 
@@ -103,13 +110,20 @@ impl Names {
 
 impl ResourceName {
     /// `cpu`.
-    pub const CPU: Self = Self("cpu");
+    pub const CPU: Self = Self::well_known(&CPU);
     /// `memory`.
-    pub const MEMORY: Self = Self("memory");
+    pub const MEMORY: Self = Self::well_known(&MEMORY);
     /// `pods`.
-    pub const PODS: Self = Self("pods");
+    pub const PODS: Self = Self::well_known(&PODS);
     /// `ephemeral-storage`.
-    pub const EPHEMERAL_STORAGE: Self = Self("ephemeral-storage");
+    pub const EPHEMERAL_STORAGE: Self = Self::well_known(&EPHEMERAL_STORAGE);
+
+    const fn well_known(text: &'static [u8]) -> Self {
+        match std::str::from_utf8(text) {
+            Ok(text) => Self(text),
+            Err(_) => panic!("no text"),
+        }
+    }
 
     /// Interns the name of a resource of nodes or of a configuration. A known name costs one read lock; a new one is
     /// allocated for the life of the process.
@@ -189,9 +203,9 @@ impl ResourceName {
 }
 
 impl PartialEq for ResourceName {
-    /// Names of the table are the same text, not only equal ones. Constants may be a copy of it.
+    /// Each text is there once.
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self.0, other.0) || self.0 == other.0
+        std::ptr::eq(self.0.as_ptr(), other.0.as_ptr())
     }
 }
 

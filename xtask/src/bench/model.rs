@@ -1,6 +1,6 @@
 //! `cargo xtask bench model`: what the model of the kubelet costs, and how that grows with zones and CPUs.
 //!
-//! The figures come from `crates/topology/benches/model.rs`, built as for a release. Each is the least of many rounds.
+//! The figures come from `crates/topology/benches/model.rs`, built like what is shipped. Each is the least of many rounds.
 
 use std::process::Command;
 
@@ -52,7 +52,7 @@ const LIMITS: [(&str, u32, &str, f64); 5] = [
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let output = Command::new("cargo")
-        .args(["bench", "--quiet", "-p", "topology", "--bench", "model"])
+        .args(["bench", "--quiet", "--profile", "dist", "-p", "topology", "--bench", "model"])
         .current_dir(root())
         .stderr(std::process::Stdio::inherit())
         .output()

@@ -34,8 +34,8 @@ pub(crate) trait Managers {
     /// Gives back what ended pods hold.
     fn sweep(&mut self);
 
-    /// One item for each resource that a plugin serves.
-    fn device_hints<'a>(&'a self, asker: Asker<'a>) -> HintList<'a>;
+    /// Adds one item for each resource that a plugin serves.
+    fn device_hints<'a>(&'a self, asker: Asker<'a>, hints: &mut HintList<'a>);
 
     fn cpu_hints<'a>(&'a self, cpus: &'a cpu_manager::StaticPolicy, asker: Asker<'a>) -> Hints<Source<'a>>;
 
@@ -46,7 +46,7 @@ pub(crate) trait Managers {
     ) -> Hints<Source<'a>>;
 
     /// The alignment, if the policy admits one.
-    fn merge(&self, hints: HintList<'_>) -> Result<Option<Hint>, Self::Stop>;
+    fn merge(&self, hints: &mut HintList<'_>) -> Result<Option<Hint>, Self::Stop>;
 
     fn allocate_devices(&mut self, container: &Container, hint: Hint) -> Result<(), Self::Stop>;
 
@@ -95,17 +95,17 @@ impl<M: Managers> Admission<'_, M> {
         match (profile.policy, profile.scope) {
             (Policy::None, _) => self.allocate_all(whole)?,
             (_, Scope::Pod) if self.is_pod_level() => {
-                let hint = self.managers.merge(self.pod_hints())?;
+                let hint = self.pod_hint()?;
                 whole = hint.ok_or(Rejection::PodTopologyAffinity { pod_scope: true })?;
                 self.allocate_pod(whole)?;
             }
             (_, Scope::Pod) => {
-                whole = self.managers.merge(self.pod_hints())?.ok_or(Rejection::TopologyAffinity)?;
+                whole = self.pod_hint()?.ok_or(Rejection::TopologyAffinity)?;
                 self.allocate_all(whole)?;
             }
             (_, Scope::Container) => {
                 for container in &pod.containers {
-                    let hint = self.managers.merge(self.container_hints(container))?;
+                    let hint = self.container_hint(container)?;
                     self.allocate(container, hint.ok_or_else(|| self.misaligned())?)?;
                 }
             }
@@ -150,38 +150,44 @@ impl<M: Managers> Admission<'_, M> {
         self.managers.allocate_memory(kubelet.memory.as_ref().filter(|_| managed), None, hint)
     }
 
-    fn container_hints<'a>(&'a self, container: &'a Container) -> HintList<'a> {
+    fn container_hint(&self, container: &Container) -> Result<Option<Hint>, M::Stop> {
         let Self { kubelet, managers, .. } = self;
-        let mut hints = managers.device_hints(Some(container));
+        let mut hints = HintList::new();
+        managers.device_hints(Some(container), &mut hints);
         if self.is_managed() {
-            hints.extend(kubelet.cpus.iter().map(|cpus| managers.cpu_hints(cpus, Some(container))));
-            hints.extend(kubelet.memory.iter().map(|memory| managers.memory_hints(memory, Some(container))));
+            if let Some(cpus) = &kubelet.cpus {
+                hints.push(managers.cpu_hints(cpus, Some(container)));
+            }
+            if let Some(memory) = &kubelet.memory {
+                hints.push(managers.memory_hints(memory, Some(container)));
+            }
         }
-        hints
+        managers.merge(&mut hints)
     }
 
-    fn pod_hints(&self) -> HintList<'_> {
+    fn pod_hint(&self) -> Result<Option<Hint>, M::Stop> {
         let Self { kubelet, pod, managers } = self;
-        let mut hints = managers.device_hints(None);
-        if !self.is_managed() {
-            return hints;
-        }
-        hints.extend(kubelet.cpus.iter().map(|cpus| match pod.cpus {
-            0 => Hints::Any,
-            _ if self.is_pod_level() && empty_shared_pool(pod).is_some() => Hints::Impossible,
-            _ => managers.cpu_hints(cpus, None),
-        }));
-        let has_memory = pod.memory.as_ref().is_some_and(|amounts| !amounts.is_empty());
-        let guaranteed = pod.qos == Qos::Guaranteed;
-        hints.extend(kubelet.memory.iter().map(|memory| {
-            let empty = || self.is_pod_level() && memory_manager::empty_shared_pool(pod).is_some();
-            if guaranteed && has_memory && empty() {
-                Hints::Impossible
-            } else {
-                managers.memory_hints(memory, None)
+        let mut hints = HintList::new();
+        managers.device_hints(None, &mut hints);
+        if self.is_managed() {
+            if let Some(cpus) = &kubelet.cpus {
+                hints.push(match pod.cpus {
+                    0 => Hints::Any,
+                    _ if self.is_pod_level() && empty_shared_pool(pod).is_some() => Hints::Impossible,
+                    _ => managers.cpu_hints(cpus, None),
+                });
             }
-        }));
-        hints
+            if let Some(memory) = &kubelet.memory {
+                let has_memory = pod.memory.as_ref().is_some_and(|amounts| !amounts.is_empty());
+                let is_empty = || self.is_pod_level() && memory_manager::empty_shared_pool(pod).is_some();
+                hints.push(if pod.qos == Qos::Guaranteed && has_memory && is_empty() {
+                    Hints::Impossible
+                } else {
+                    managers.memory_hints(memory, None)
+                });
+            }
+        }
+        managers.merge(&mut hints)
     }
 }
 
@@ -211,11 +217,13 @@ impl Managers for Exact<'_> {
         }
     }
 
-    fn device_hints<'a>(&'a self, asker: Asker<'a>) -> HintList<'a> {
+    fn device_hints<'a>(&'a self, asker: Asker<'a>, hints: &mut HintList<'a>) {
         let (minor, zones) = (self.kubelet.profile.minor, self.kubelet.machine.zone_mask());
         match asker {
-            Some(container) => self.state.devices.container_hints(minor, zones, self.pod, container),
-            None => self.state.devices.pod_hints(minor, zones, self.pod),
+            Some(container) => {
+                self.state.devices.container_hints(minor, zones, self.pod, container, hints);
+            }
+            None => self.state.devices.pod_hints(minor, zones, self.pod, hints),
         }
     }
 
@@ -237,8 +245,8 @@ impl Managers for Exact<'_> {
         }
     }
 
-    fn merge(&self, hints: HintList<'_>) -> Result<Option<Hint>, Rejection> {
-        Ok(merge(&self.kubelet.profile, &self.kubelet.machine, &hints))
+    fn merge(&self, hints: &mut HintList<'_>) -> Result<Option<Hint>, Rejection> {
+        Ok(merge(&self.kubelet.profile, &self.kubelet.machine, hints))
     }
 
     fn allocate_devices(&mut self, container: &Container, hint: Hint) -> Result<(), Rejection> {

@@ -122,44 +122,47 @@ impl DeviceState {
         all_zones: ZoneMask,
         pod: &Pod,
         container: &Container,
-    ) -> HintList<'h> {
-        self.served(&container.devices)
-            .map(|(name, resource, request)| {
-                if !resource.has_zones() {
-                    return Hints::Any;
-                }
-                let held = self.held(&pod.uid, &container.name, name).filter(|held| !held.is_empty());
-                if let Some(held) = held {
-                    return resource.regenerated(minor, all_zones, held, request);
-                }
-                let reusable = self.reusable(&pod.uid, name);
-                let available = self.available(name, resource);
-                if available.union(&reusable).count() < request {
-                    return Hints::Impossible;
-                }
-                resource.hints(minor, all_zones, &available, &reusable, request)
-            })
-            .collect()
+        hints: &mut HintList<'h>,
+    ) {
+        hints.extend(self.served(&container.devices).map(|(name, resource, request)| {
+            if !resource.has_zones() {
+                return Hints::Any;
+            }
+            let held = self.held(&pod.uid, &container.name, name).filter(|held| !held.is_empty());
+            if let Some(held) = held {
+                return resource.regenerated(minor, all_zones, held, request);
+            }
+            let reusable = self.reusable(&pod.uid, name);
+            let available = self.available(name, resource);
+            if available.union(&reusable).count() < request {
+                return Hints::Impossible;
+            }
+            resource.hints(minor, all_zones, &available, &reusable, request)
+        }));
     }
 
     /// kubelet `GetPodTopologyHints`.
-    pub(crate) fn pod_hints<'h>(&self, minor: Minor, all_zones: ZoneMask, pod: &Pod) -> HintList<'h> {
-        self.served(&pod.devices)
-            .map(|(name, resource, request)| {
-                if !resource.has_zones() {
-                    return Hints::Any;
-                }
-                let held = self.held_by_pod(&pod.uid, name);
-                if !held.is_empty() {
-                    return resource.regenerated(minor, all_zones, &held, request);
-                }
-                let available = self.available(name, resource);
-                if available.len() < request {
-                    return Hints::Impossible;
-                }
-                resource.hints(minor, all_zones, &available, &DeviceIds::new(), request)
-            })
-            .collect()
+    pub(crate) fn pod_hints<'h>(
+        &self,
+        minor: Minor,
+        all_zones: ZoneMask,
+        pod: &Pod,
+        hints: &mut HintList<'h>,
+    ) {
+        hints.extend(self.served(&pod.devices).map(|(name, resource, request)| {
+            if !resource.has_zones() {
+                return Hints::Any;
+            }
+            let held = self.held_by_pod(&pod.uid, name);
+            if !held.is_empty() {
+                return resource.regenerated(minor, all_zones, &held, request);
+            }
+            let available = self.available(name, resource);
+            if available.len() < request {
+                return Hints::Impossible;
+            }
+            resource.hints(minor, all_zones, &available, &DeviceIds::new(), request)
+        }));
     }
 
     /// Hands out the devices of one container (kubelet `Allocate`).

@@ -71,7 +71,7 @@ impl ZoneMemory {
 
     /// Whether the zone cannot be in an alignment to `zones`, because of what is in it already.
     pub(super) fn refuses(&self, zones: ZoneMask) -> bool {
-        if zones.len() == 1 { self.group.len() > 1 } else { self.assignments > 0 && self.group != zones }
+        (zones.is_single() || self.assignments > 0) && self.group != zones
     }
 }
 

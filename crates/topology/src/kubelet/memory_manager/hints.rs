@@ -54,7 +54,7 @@ impl<'a> MemoryHints<'a> {
         let zones = &self.counts.zones;
         let idle: ZoneMask = zones.iter().filter(|zone| zone.assignments <= 0).map(|zone| zone.id).collect();
         (idle.len() > 1 && self.satisfies(idle))
-            || zones.iter().any(|zone| zone.group.len() > 1 && self.satisfies(zone.group))
+            || zones.iter().any(|zone| !zone.group.is_single() && self.satisfies(zone.group))
     }
 
     /// The best zones around `within` that satisfy: preferred ones first, then the narrowest (kubelet `findBestHint`).
@@ -125,7 +125,7 @@ impl<'a> MemoryHints<'a> {
 
     /// Whether a zone of a set of several belongs to other zones.
     pub(super) fn violates(&self, zones: ZoneMask) -> bool {
-        zones.len() > 1 && self.within(zones).any(|zone| zone.refuses(zones))
+        !zones.is_single() && self.within(zones).any(|zone| zone.refuses(zones))
     }
 }
 
@@ -136,12 +136,12 @@ impl HintSource for MemoryHints<'_> {
 
     /// kubelet `calculateHints`.
     fn satisfies(&self, zones: ZoneMask) -> bool {
-        if let Some(lowest) = self.lowest.filter(|_| zones.len() == 1)
+        if let Some(lowest) = self.lowest.filter(|_| zones.is_single())
             && (zones == ZoneMask::of(lowest) || zones.is_narrower_than(ZoneMask::of(lowest)))
         {
             return zones == ZoneMask::of(lowest);
         }
-        if zones.len() == 1 {
+        if zones.is_single() {
             return self.within(zones).any(|zone| !zone.refuses(zones) && self.is_held_by(zone));
         }
         let free = |name: ResourceName| self.sum(zones, name, |table| table.free);

@@ -181,10 +181,9 @@ impl Managers for Counted<'_> {
     /// The table knows no ended pods.
     fn sweep(&mut self) {}
 
-    fn device_hints<'a>(&'a self, asker: Asker<'a>) -> HintList<'a> {
+    fn device_hints<'a>(&'a self, asker: Asker<'a>, hints: &mut HintList<'a>) {
         let counts = asker.map_or(&self.pod.devices, |container| &container.devices);
         self.is_last.set(asker.is_some_and(|container| self.ends_with(container)));
-        let mut hints = HintList::new();
         for (name, request) in counts {
             let Some(counts) = self.device(*name) else { continue };
             hints.push(if !counts.has_zones {
@@ -199,7 +198,6 @@ impl Managers for Counted<'_> {
                 Hints::Of(Source::Devices(hints))
             });
         }
-        hints
     }
 
     fn cpu_hints<'a>(&'a self, cpus: &'a cpu_manager::StaticPolicy, asker: Asker<'a>) -> Hints<Source<'a>> {
@@ -229,7 +227,7 @@ impl Managers for Counted<'_> {
         }
     }
 
-    fn merge(&self, mut hints: HintList<'_>) -> Result<Option<Hint>, Stop> {
+    fn merge(&self, hints: &mut HintList<'_>) -> Result<Option<Hint>, Stop> {
         let profile = &self.kubelet.profile;
         let policy = profile.policy;
         let is_blind = self.is_blind.take();
@@ -254,14 +252,14 @@ impl Managers for Counted<'_> {
         {
             return Err(Stop::Unknown);
         }
-        let hint = self.aligned(policy, closest, &hints)?;
+        let hint = self.aligned(policy, closest, hints)?;
         if self.cpus().kept.is_uncertain() {
-            for source in &mut hints {
+            for source in hints.iter_mut() {
                 if let Hints::Of(Source::Cpus(cpus)) = source {
                     cpus.required = ZoneMask::EMPTY;
                 }
             }
-            if self.aligned(policy, closest, &hints)? != hint {
+            if self.aligned(policy, closest, hints)? != hint {
                 return Err(Stop::Unknown);
             }
         }

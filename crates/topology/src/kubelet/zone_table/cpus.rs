@@ -93,7 +93,7 @@ impl CpuCounts {
         }
         let inside = self.sum(all, near);
         let (here, there) = (self.filled(all, near), self.filled(all, all.without(near)));
-        self.is_known && (inside == 0 || here.len() == 1) && (inside >= count || there.len() <= 1)
+        self.is_known && (inside == 0 || here.is_single()) && (inside >= count || there.len() <= 1)
     }
 
     /// CPUs that could be taken near an alignment.
@@ -112,7 +112,7 @@ impl CpuCounts {
             // These CPUs stay with the pod, so all that it is offered stays the same.
             let (least, most) = (self.kept.least.max(count), self.kept.most + count);
             self.kept = Kept { zones: self.kept.zones.union(from), least, most: most.min(self.total) };
-            self.is_known &= from.len() == 1 && self.inside(all, near) >= count;
+            self.is_known &= from.is_single() && self.inside(all, near) >= count;
             return;
         }
         if self.is_known {
