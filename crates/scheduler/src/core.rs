@@ -12,12 +12,13 @@ use topology::fingerprint::status::Status;
 use topology::request::PodNeeds;
 use topology::zone::NodeTopology;
 
-use crate::anti_affinity::AntiAffinity;
 use crate::cycle::{Accounting, Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::ledger::{PodId, Scratch};
 use crate::node::{Node, NodeView};
+use crate::plugins::inter_pod_affinity::ExistingTerms;
 use crate::pod::PodView;
-use crate::queue::{BackoffLimits, Queue};
+use crate::queue::{BackoffLimits, Class, Queue};
+use crate::selection::Selections;
 
 mod accounting;
 mod decision;
@@ -140,12 +141,16 @@ pub struct Core {
     node_order: Vec<usize>,
     /// Index in `node_order` at which the next search starts.
     search_start: usize,
-    /// The anti-affinity of pods on nodes.
-    anti_affinity: AntiAffinity,
+    /// The terms of pods on nodes about others.
+    existing_terms: ExistingTerms,
+    /// The pods on nodes, as constraints of others select them.
+    selections: Selections,
     queue: Queue,
     hold: Hold,
     /// Nodes on which a waiting pod may fit by now.
     changed: BTreeSet<usize>,
+    /// Waiting classes of which a pod may fit on any node by now.
+    stirred: BTreeSet<Class>,
     /// Nodes whose report was taken over by a resync. As upstream, that alone wakes no pod; the next event does.
     resynced: BTreeSet<usize>,
     timers: BTreeSet<(u64, Timer)>,
@@ -174,10 +179,12 @@ impl Core {
             free_slots: Vec::new(),
             node_order: Vec::new(),
             search_start: 0,
-            anti_affinity: AntiAffinity::default(),
+            existing_terms: ExistingTerms::default(),
+            selections: Selections::default(),
             queue: Queue::default(),
             hold: Hold::default(),
             changed: BTreeSet::new(),
+            stirred: BTreeSet::new(),
             resynced: BTreeSet::new(),
             timers: timers.into_iter().collect(),
             random,
@@ -268,6 +275,7 @@ impl Core {
         }
         if let Some(slot) = self.pods.get(&id).and_then(|entry| entry.lifecycle.slot()) {
             self.recharge(id);
+            self.select(id);
             if progress.admitted {
                 self.nodes[slot].ledger.admitted(id, &mut self.scratch);
                 self.changed.insert(slot);
@@ -338,8 +346,13 @@ impl Core {
             self.timers.insert((until, Timer::Unreported(slot)));
         }
         if node.view.as_ref() != Some(&view) {
+            let place = |view: &NodeView| (view.labels.clone(), view.taints.clone());
+            let is_elsewhere = node.view.as_ref().map(place) != Some(place(&view));
             node.view = Some(view);
             self.changed.insert(slot);
+            if is_elsewhere {
+                self.stirred.extend(self.queue.spanning().map(|(class, _)| class));
+            }
         }
     }
 
@@ -348,6 +361,7 @@ impl Core {
         self.nodes[slot].view = None;
         self.nodes[slot].ledger.report_deleted();
         self.node_order.retain(|listed| *listed != slot);
+        self.stirred.extend(self.queue.spanning().map(|(class, _)| class));
         self.reclaim(slot);
     }
 

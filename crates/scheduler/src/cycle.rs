@@ -9,11 +9,14 @@
 use topology::request::{PodNeeds, Qos};
 use topology::score::{Strategy, Weights};
 
-use crate::affinity;
+use crate::affinity::{self, Labels};
 use crate::ledger::{Ledger, Refusal, Scratch};
 use crate::node::{Node, NodeView};
-use crate::pod::Spec;
+use crate::plugins::inter_pod_affinity::{self, Affinity, Domains, ExistingTerms};
+use crate::plugins::pod_topology_spread::{self, Spread};
+use crate::pod::{PodView, Spec};
 use crate::reason::Reason;
+use crate::selection::Selections;
 
 /// Zone filter and zone score of a profile.
 #[derive(Clone, Debug)]
@@ -46,6 +49,8 @@ pub enum Accounting {
 /// Weights of the scores, kube-scheduler's defaults.
 const WEIGHT_TAINTS: i64 = 3;
 const WEIGHT_AFFINITY: i64 = 2;
+const WEIGHT_SPREAD: i64 = 2;
+const WEIGHT_POD_AFFINITY: i64 = 2;
 
 /// How long a new node without a report refuses pods that may need alignment. An exporter starts with its node and
 /// reports within seconds. A node without a report after that does not align, or has no exporter.
@@ -59,6 +64,37 @@ pub struct RawScore {
     sum: i64,
 }
 
+/// The pods and nodes that constraints of one pod look at, made ready (kube-scheduler's PreFilter).
+#[derive(Debug, Default)]
+pub struct Spanning<'a> {
+    spread: Spread<'a>,
+    affinity: Affinity<'a>,
+    /// The domains that pods on nodes keep the pod away from.
+    existing: Domains,
+}
+
+impl<'a> Spanning<'a> {
+    /// Looks up what the constraints of a spec depend on. Cost without any: nothing; else nodes x constraints.
+    #[must_use]
+    pub fn new(spec: &'a Spec, existing: Domains, nodes: &'a [Node], selections: &Selections) -> Self {
+        Self {
+            spread: Spread::new(spec, nodes, selections),
+            affinity: Affinity::new(&spec.pod_affinity, nodes, selections),
+            existing,
+        }
+    }
+
+    /// Whether the pod may be on a node with these labels.
+    ///
+    /// # Errors
+    /// The first [`Reason`] against it.
+    pub fn filter(&self, labels: &Labels) -> Result<(), Reason> {
+        self.spread.filter(labels)?;
+        self.affinity.filter(labels)?;
+        if self.existing.contain(labels) { Err(Reason::ExistingAntiAffinity) } else { Ok(()) }
+    }
+}
+
 /// Whether a pod with this spec, created in this second, fits on a node now.
 ///
 /// # Errors
@@ -67,6 +103,7 @@ pub fn filter(
     node: &Node,
     view: &NodeView,
     (spec, created_s): (&Spec, u64),
+    spanning: &Spanning<'_>,
     numa: Option<&Numa>,
     now_ms: u64,
     scratch: &mut Scratch,
@@ -83,6 +120,7 @@ pub fn filter(
     if let Some(resource) = node.shortages(view, &spec.needs).next() {
         return Err(Reason::short_of(resource));
     }
+    spanning.filter(&view.labels)?;
     let Some(numa) = numa.filter(|numa| numa.filters) else { return Ok(()) };
     if numa.accounting != Accounting::Exact {
         let misaligned = |misfit| Reason::misaligned(&misfit);
@@ -164,6 +202,25 @@ pub fn totals(raw: &[RawScore], out: &mut Vec<i64>) {
         let affinity = if best == 0 { 0 } else { r.preference * 100 / best };
         r.sum + WEIGHT_TAINTS * taints + WEIGHT_AFFINITY * affinity
     }));
+}
+
+/// Adds the scores that compare nodes by the pods on all of them, in the order of `feasible`.
+pub fn add_spanning(
+    (pod, existing): (&PodView, &ExistingTerms),
+    feasible: &[usize],
+    nodes: &[Node],
+    selections: &Selections,
+    totals: &mut [i64],
+) {
+    let spec = &*pod.spec;
+    let spread = pod_topology_spread::scores(spec, feasible, nodes, selections);
+    let wishes = (&spec.pod_affinity, &*pod.namespace, &*pod.labels);
+    let affinity = inter_pod_affinity::scores(wishes, existing, feasible, nodes, selections);
+    for (scores, weight) in [(spread, WEIGHT_SPREAD), (affinity, WEIGHT_POD_AFFINITY)] {
+        for (total, score) in totals.iter_mut().zip(scores.into_iter().flatten()) {
+            *total += weight * score;
+        }
+    }
 }
 
 /// The number of feasible nodes after which a search ends, by the rule of kube-scheduler's `numFeasibleNodesToFind`:

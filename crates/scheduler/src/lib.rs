@@ -4,7 +4,6 @@
 //! against an API server ([`shell`]) and in virtual time (crate `sim`).
 
 pub mod affinity;
-pub mod anti_affinity;
 pub mod args;
 pub mod compat;
 pub mod config;
@@ -14,10 +13,12 @@ pub mod ledger;
 pub mod metrics;
 pub mod node;
 pub mod over_reserve;
+pub mod plugins;
 pub mod pod;
 pub mod queue;
 pub mod rbac;
 pub mod reason;
+pub mod selection;
 pub mod shell;
 #[cfg(test)]
 mod vectors;

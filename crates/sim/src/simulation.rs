@@ -433,7 +433,7 @@ impl<'a> Simulation<'a> {
             spec: Arc::clone(&self.specs[number]),
             charged: Arc::clone(&self.specs[number].needs),
             labels: BTreeMap::new(),
-            anti_affinity: Vec::new(),
+            terms: Vec::new(),
             stays: false,
             progress: Progress::default(),
             unschedulable: None,

@@ -100,7 +100,9 @@ impl AttributeText<'_> {
     /// What semicolons separate. Each may become a set of a KiB, so there may be only as many as CPUs.
     fn parts(&self) -> Result<impl Iterator<Item = &str>, ConvertError> {
         let has_few = self.text.bytes().filter(|byte| *byte == b';').count() <= MAX_CPU as usize;
-        has_few.then(|| self.text.split(';')).ok_or_else(|| self.wrong("no more lists than there may be CPUs"))
+        has_few
+            .then(|| self.text.split(';'))
+            .ok_or_else(|| self.wrong("no more lists than there may be CPUs"))
     }
 
     fn zones(&self) -> Result<ZoneMask, ConvertError> {

@@ -3,13 +3,15 @@
 //! In: the queue, nodes with their ledgers, the time. Out: one [`Decision`] after the other. Never: a change that no
 //! decision needs, but for timers and pods that are woken.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Core, Lifecycle, Profile, Timer};
-use crate::cycle;
+use crate::cycle::{self, Spanning};
 use crate::ledger::PodId;
 use crate::node::NodeView;
+use crate::plugins::inter_pod_affinity::Domains;
 use crate::pod::{PodView, Spec};
 use crate::queue::Rank;
 use crate::reason::{Reason, Refusals};
@@ -70,6 +72,10 @@ impl Core {
                 self.end_hold_of(id, now_ms);
                 let attempts = self.queue.attempts(id);
                 let node = Arc::clone(&self.nodes[slot].name);
+                if spec.spans_nodes() {
+                    // There may be room for the next one as well.
+                    self.stirred.extend(self.queue.class(id));
+                }
                 self.place(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = Lifecycle::Assumed { slot };
@@ -101,19 +107,34 @@ impl Core {
     fn wake(&mut self, now_ms: u64) {
         if !self.queue.has_waiting() {
             self.changed.clear();
+            self.stirred.clear();
             return;
         }
+        while let Some(class) = self.stirred.pop_first() {
+            if let Some(rank) = self.queue.first_of(class) {
+                self.queue.wake(rank.pod);
+                return;
+            }
+        }
         let heads = self.queue.waiting_heads();
+        for (_, spec) in heads.iter().filter(|(_, spec)| spec.spans_nodes()) {
+            spec.selectors().for_each(|pods| self.selections.follow(pods));
+        }
+        let (nodes, selections) = (&self.nodes, &self.selections);
+        let spanning: Vec<OnceCell<Spanning<'_>>> = heads.iter().map(|_| OnceCell::new()).collect();
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(slot) = self.changed.first().copied() {
             let node = &self.nodes[slot];
             let fits = node.view.as_ref().and_then(|view| {
-                heads.iter().find_map(|(rank, spec)| {
+                heads.iter().zip(&spanning).find_map(|((rank, spec), spanning)| {
                     let numa = self.profile_of(rank.pod).and_then(|profile| profile.numa.as_ref());
                     let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
+                    let spanning =
+                        spanning.get_or_init(|| Spanning::new(spec, Domains::default(), nodes, selections));
                     let fits = spec.unsupported.is_empty()
                         && !self.hold.keeps_off(slot, *rank)
-                        && cycle::filter(node, view, (spec, created_s), numa, now_ms, &mut scratch).is_ok();
+                        && cycle::filter(node, view, (spec, created_s), spanning, numa, now_ms, &mut scratch)
+                            .is_ok();
                     if fits { self.first_allowed(*rank, slot, view) } else { None }
                 })
             });
@@ -132,7 +153,7 @@ impl Core {
 
     /// The first pod of a class that pods on nodes do not keep away from this node. Equal labels are looked at once.
     fn first_allowed(&self, head: Rank, slot: usize, view: &NodeView) -> Option<Rank> {
-        if self.anti_affinity.is_empty() {
+        if self.existing_terms.is_empty() {
             return Some(head);
         }
         let mut kept_away = BTreeSet::new();
@@ -143,7 +164,7 @@ impl Core {
             };
             !self.hold.keeps_off(slot, *peer)
                 && kept_away.insert((namespace, labels))
-                && !self.anti_affinity.domains(namespace, labels, &self.nodes).contain(&view.labels)
+                && !self.existing_terms.domains(namespace, labels, &self.nodes).contain(&view.labels)
         })
     }
 
@@ -156,7 +177,9 @@ impl Core {
     ) -> Result<usize, Refusals> {
         let rank = self.queue.rank(id);
         let spec = &pod.spec;
-        let domains = self.anti_affinity.domains(&pod.namespace, &pod.labels, &self.nodes);
+        let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
+        spec.selectors().for_each(|pods| self.selections.follow(pods));
+        let spanning = Spanning::new(spec, existing, &self.nodes, &self.selections);
         let count = self.node_order.len();
         let enough = cycle::feasible_nodes_to_find(count, profile.percentage);
         let numa = profile.numa.as_ref();
@@ -169,8 +192,8 @@ impl Core {
             seen += 1;
             let node = &self.nodes[slot];
             let Some(view) = &node.view else { continue };
-            match cycle::filter(node, view, (spec, pod.created_s), numa, now_ms, &mut self.scratch) {
-                Ok(()) if domains.contain(&view.labels) => refusals.add(Reason::ExistingAntiAffinity),
+            let pod = (&**spec, pod.created_s);
+            match cycle::filter(node, view, pod, &spanning, numa, now_ms, &mut self.scratch) {
                 Ok(()) if rank.is_some_and(|rank| self.hold.keeps_off(slot, rank)) => {
                     refusals.add(Reason::Held)
                 }
@@ -189,6 +212,8 @@ impl Core {
         }
         self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
         cycle::totals(&self.raw, &mut self.totals);
+        let (feasible, nodes) = (&self.feasible, &self.nodes);
+        cycle::add_spanning((pod, &self.existing_terms), feasible, nodes, &self.selections, &mut self.totals);
         let best = self.totals.iter().max().copied().ok_or(refusals)?;
         let ties = self.totals.iter().filter(|total| **total == best).count();
         let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);

@@ -20,7 +20,7 @@ use std::time::Duration;
 use runtime::backoff;
 
 use super::{Core, PodId};
-use crate::cycle;
+use crate::cycle::{self, Spanning};
 use crate::node::Node;
 use crate::pod::{PodView, Spec};
 use crate::queue::Rank;
@@ -151,11 +151,13 @@ impl Core {
         let nothing = Node::default();
         let numa = self.profile_of(rank.pod).and_then(|profile| profile.numa.clone());
         let view = &self.pods.get(&rank.pod)?.view;
-        let domains = self.anti_affinity.domains(&view.namespace, &view.labels, &self.nodes);
+        let existing = self.existing_terms.domains(&view.namespace, &view.labels, &self.nodes);
+        spec.selectors().for_each(|pods| self.selections.follow(pods));
+        let spanning = Spanning::new(spec, existing, &self.nodes, &self.selections);
         let mut best: Option<(i64, usize)> = None;
         for slot in &self.node_order {
             let node = &self.nodes[*slot];
-            let Some(view) = node.view.as_ref().filter(|view| !domains.contain(&view.labels)) else {
+            let Some(view) = node.view.as_ref().filter(|view| spanning.filter(&view.labels).is_ok()) else {
                 continue;
             };
             let staying = staying.get(slot).unwrap_or(&nothing);
