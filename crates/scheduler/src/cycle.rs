@@ -117,6 +117,9 @@ pub fn filter(
     if !spec.affinity.allows(&view.name, &view.labels) {
         return Err(Reason::Affinity);
     }
+    if !node.ports.are_free(&spec.host_ports) {
+        return Err(Reason::HostPort);
+    }
     if let Some(resource) = node.shortages(view, &spec.needs).next() {
         return Err(Reason::short_of(resource));
     }

@@ -14,6 +14,7 @@ use topology::resource::ResourceName;
 use crate::affinity::{Labels, Taint};
 use crate::ledger::Ledger;
 use crate::over_reserve::OverReserve;
+use crate::plugins::node_ports::UsedPorts;
 
 /// The fields of a Node object that the scheduler uses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,6 +49,8 @@ pub struct Node {
     pub used_nonzero: (i64, i64),
     /// Number of pods.
     pub pods: i64,
+    /// Their host ports.
+    pub ports: UsedPorts,
     /// The free amounts of the zones.
     pub ledger: Ledger,
     /// The free amounts by upstream's accounting, where a profile counts that way.

@@ -11,6 +11,7 @@ use topology::request::{PodNeeds, PodRequest};
 
 use crate::affinity::{Labels, NodeAffinity, Toleration};
 use crate::plugins::inter_pod_affinity::{PodAffinity, Term, WeightedTerm};
+use crate::plugins::node_ports::HostPort;
 use crate::plugins::pod_topology_spread::SpreadConstraint;
 use crate::selection::PodSelector;
 
@@ -23,6 +24,8 @@ pub struct Spec {
     pub affinity: NodeAffinity,
     /// `tolerations`.
     pub tolerations: Vec<Toleration>,
+    /// Ports that the pod takes of its host.
+    pub host_ports: Vec<HostPort>,
     /// `topologySpreadConstraints`.
     pub spread: Vec<SpreadConstraint>,
     /// Pod affinity and anti-affinity.
@@ -42,8 +45,6 @@ pub enum Unsupported {
     PodAffinity(String),
     /// A spread constraint, with the reason.
     TopologySpread(String),
-    /// A container port with `hostPort`.
-    HostPort,
     /// A volume with node affinity: a claim, an ephemeral or an attachable volume.
     Volume(String),
     /// `resourceClaims` (DRA).
@@ -176,6 +177,7 @@ impl Spec {
         let pod_affinity = PodAffinity::read(pod).map_err(Unsupported::PodAffinity);
         unsupported.extend(spread.as_ref().err().into_iter().chain(pod_affinity.as_ref().err()).cloned());
         Self {
+            host_ports: HostPort::read(spec),
             spread: spread.unwrap_or_default(),
             pod_affinity: pod_affinity.unwrap_or_default(),
             needs,
@@ -201,11 +203,6 @@ impl Spec {
 
 fn unsupported_features(spec: &wire::PodSpec) -> Vec<Unsupported> {
     let mut list = Vec::new();
-    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
-    let mut ports = containers.flat_map(|c| c.ports.iter().flatten());
-    if ports.any(|port| port.host_port.unwrap_or(0) > 0) {
-        list.push(Unsupported::HostPort);
-    }
     for volume in spec.volumes.iter().flatten().filter(|volume| has_node_affinity(volume)) {
         list.push(Unsupported::Volume(volume.name.clone()));
     }
@@ -261,7 +258,6 @@ impl std::fmt::Display for Unsupported {
         match self {
             Self::PodAffinity(reason) => write!(f, "pod affinity or anti-affinity: {reason}"),
             Self::TopologySpread(reason) => write!(f, "topology spread constraints: {reason}"),
-            Self::HostPort => f.write_str("host ports"),
             Self::Volume(name) => write!(f, "volume {name:?} (claims and attachable volumes)"),
             Self::ResourceClaims => f.write_str("resource claims"),
             Self::Resources(reason) => f.write_str(reason),

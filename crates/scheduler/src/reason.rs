@@ -18,6 +18,8 @@ pub enum Reason {
     Taint,
     /// Node selector or required node affinity.
     Affinity,
+    /// A port of the host is taken.
+    HostPort,
     /// No room for another pod.
     TooManyPods,
     /// Too little of a resource on the whole node.
@@ -65,6 +67,7 @@ impl Reason {
             Self::Unschedulable => "NodeUnschedulable",
             Self::Taint => "TaintToleration",
             Self::Affinity => "NodeAffinity",
+            Self::HostPort => "NodePorts",
             Self::TooManyPods | Self::Insufficient(_) => "NodeResourcesFit",
             Self::NoSpreadLabel | Self::Spread => "PodTopologySpread",
             Self::PodAffinity | Self::PodAntiAffinity | Self::ExistingAntiAffinity => "InterPodAffinity",
@@ -80,6 +83,7 @@ impl fmt::Display for Reason {
             Self::Unschedulable => f.write_str("node(s) were unschedulable"),
             Self::Taint => f.write_str("node(s) had untolerated taint(s)"),
             Self::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
+            Self::HostPort => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
             Self::NoSpreadLabel => {

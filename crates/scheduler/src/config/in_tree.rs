@@ -36,13 +36,16 @@ pub(super) const NAMES: [&str; 23] = [
 pub(super) const KNI_DEBUG: &str = "KNIDebug";
 
 /// Plugins that always run here; to disable one has no effect.
-pub(super) const ALWAYS: [&str; 8] = [
+pub(super) const ALWAYS: [&str; 11] = [
     "DefaultBinder",
+    "InterPodAffinity",
     "NodeAffinity",
     "NodeName",
+    "NodePorts",
     "NodeResourcesBalancedAllocation",
     "NodeResourcesFit",
     "NodeUnschedulable",
+    "PodTopologySpread",
     "PrioritySort",
     "TaintToleration",
 ];

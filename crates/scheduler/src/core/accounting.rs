@@ -62,6 +62,7 @@ impl Core {
         let charged = entry.charged.insert(Arc::clone(&entry.view.charged));
         let node = &mut self.nodes[slot];
         node.add(charged);
+        node.ports.add(&spec.host_ports);
         self.existing_terms.add(&entry.view.terms, slot);
         let (needs, finishes, created_s) = (Arc::clone(&spec.needs), spec.finishes, entry.view.created_s);
         let names = PodNames::of(&entry.view);
@@ -116,6 +117,7 @@ impl Core {
         let Some(entry) = self.pods.get_mut(&id) else { return };
         if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), entry.charged.take()) {
             self.nodes[slot].remove(&charged);
+            self.nodes[slot].ports.remove(&entry.view.spec.host_ports);
             let terms = &entry.view.terms;
             self.existing_terms.remove(terms, slot);
             if terms.iter().any(|(_, weight)| *weight == 0) {

@@ -284,10 +284,6 @@ fn placements_known_from_binding_are_released_without_a_report() {
 fn unsupported_features_keep_a_pod_pending_with_the_reason() {
     for (more, reason) in [
         (
-            json!({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}),
-            "host ports",
-        ),
-        (
             json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}),
             "volume \"data\" (claims and attachable volumes)",
         ),

@@ -188,6 +188,25 @@ fn terms_of_namespaces_by_label_are_not_guessed() {
 }
 
 #[test]
+fn a_host_port_serves_one_pod_of_a_node() {
+    let serving = |name: &str, more: Value| {
+        let ports = json!([{"containerPort": 80, "hostPort": 80}]);
+        let mut more = more;
+        merge(&mut more, json!({"spec": {"containers": [{"name": "c", "ports": ports}]}}));
+        pod(name, 1, more)
+    };
+    let mut core = racks();
+    for node in ["a1", "a2", "b1"] {
+        core.handle(Event::Pod(serving(&format!("on-{node}"), running(node))), LATER);
+    }
+    core.handle(Event::Pod(serving("p", json!({}))), LATER);
+    let refused = "p: 0/3 nodes are available: 3 node(s) didn't have free ports for the requested pod ports.";
+    assert_eq!(decide(&mut core, LATER), [refused]);
+    core.handle(Event::PodGone(serving("on-a2", ended("a2"))), LATER);
+    assert_eq!(decide(&mut core, LATER), ["p -> a2"]);
+}
+
+#[test]
 fn wishes_decide_among_nodes() {
     let softly = json!({"whenUnsatisfiable": "ScheduleAnyway"});
     for (rule, there, rack) in [
