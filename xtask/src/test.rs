@@ -19,6 +19,9 @@ use crate::{cargo, testenv};
 /// How many of the slowest tests are shown.
 const SLOWEST: usize = 10;
 
+/// Tests that `cargo test` runs at a time.
+const THREADS: &str = "RUST_TEST_THREADS";
+
 /// Seeds all property tests.
 const SEED: &str = "PROPTEST_RNG_SEED";
 
@@ -53,19 +56,27 @@ fn run_with(
         // What was just seen to work must not be skipped by some test after all.
         test.env(testkit::env::REQUIRE, "1");
     }
+    let threads = threads();
+    test.env(THREADS, threads.to_string());
     let is_watched = std::io::stdout().is_terminal() && env.is_empty();
-    let result = if is_watched { test.status_ok() } else { timed(&mut test, each_line) };
+    let result = if is_watched { test.status_ok() } else { timed(&mut test, threads, each_line) };
     if let Some(reason) = &skipped {
         warn(reason);
     }
     result
 }
 
+/// How many tests run at a time, unless the caller says so: two for each core. Tests on the rig wait for kubelets more
+/// than they compute.
+fn threads() -> usize {
+    let stated =
+        std::env::var(THREADS).ok().and_then(|text| text.parse().ok()).filter(|threads| *threads > 0);
+    stated.unwrap_or_else(|| 2 * std::thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// Runs `cargo test`, passes its output on, and prints the slowest tests at the end.
-fn timed(test: &mut Command, each_line: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
-    let threads = std::env::var("RUST_TEST_THREADS").ok().and_then(|text| text.parse().ok());
-    let threads = threads.or_else(|| Some(std::thread::available_parallelism().ok()?.get()));
-    let mut slowest = Slowest::new(threads.unwrap_or(1));
+fn timed(test: &mut Command, threads: usize, each_line: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
+    let mut slowest = Slowest::new(threads);
     // One pipe for both, so that names of binaries and of tests stay in order.
     let (reader, writer) = std::io::pipe().context("making a pipe")?;
     test.stdout(writer.try_clone()?).stderr(writer);

@@ -12,15 +12,15 @@ use topology::fingerprint::status::Status;
 use topology::request::PodNeeds;
 use topology::zone::NodeTopology;
 
-use crate::anti_affinity::AntiAffinity;
 use crate::cycle::{Accounting, Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::ledger::{PodId, Scratch};
 use crate::node::{Node, NodeView};
 use crate::plugins::Plugins;
 use crate::plugins::image_locality::Images;
-use crate::plugins::node_ports::HostPort;
+use crate::plugins::inter_pod_affinity::ExistingTerms;
 use crate::pod::PodView;
-use crate::queue::{BackoffLimits, Queue};
+use crate::queue::{BackoffLimits, Class, Queue};
+use crate::selection::Selections;
 
 mod accounting;
 mod decision;
@@ -99,8 +99,6 @@ struct Entry {
     lifecycle: Lifecycle,
     /// The requests that the totals of its node count; `None` while they do not count the pod.
     charged: Option<Arc<PodNeeds>>,
-    /// The ports of the host that its node counts as in use; none while the totals do not count the pod.
-    ports: Arc<[HostPort]>,
 }
 
 /// The stage of a pod between queue and release, with the slot of its node. The ledger's `Stage` is finer: it also
@@ -147,14 +145,18 @@ pub struct Core {
     node_order: Vec<usize>,
     /// Index in `node_order` at which the next search starts.
     search_start: usize,
-    /// The anti-affinity of pods on nodes.
-    anti_affinity: AntiAffinity,
+    /// The terms of pods on nodes about others.
+    existing_terms: ExistingTerms,
+    /// The pods on nodes, as constraints of others select them.
+    selections: Selections,
     /// The images on existing nodes.
     images: Images,
     queue: Queue,
     hold: Hold,
     /// Nodes on which a waiting pod may fit by now.
     changed: BTreeSet<usize>,
+    /// Waiting classes of which a pod may fit on any node by now.
+    stirred: BTreeSet<Class>,
     /// Nodes whose report was taken over by a resync. As upstream, that alone wakes no pod; the next event does.
     resynced: BTreeSet<usize>,
     timers: BTreeSet<(u64, Timer)>,
@@ -183,11 +185,13 @@ impl Core {
             free_slots: Vec::new(),
             node_order: Vec::new(),
             search_start: 0,
-            anti_affinity: AntiAffinity::default(),
+            existing_terms: ExistingTerms::default(),
+            selections: Selections::default(),
             images: Images::default(),
             queue: Queue::default(),
             hold: Hold::default(),
             changed: BTreeSet::new(),
+            stirred: BTreeSet::new(),
             resynced: BTreeSet::new(),
             timers: timers.into_iter().collect(),
             random,
@@ -255,8 +259,7 @@ impl Core {
         match self.pods.get_mut(&id) {
             Some(entry) => entry.view = view,
             None => {
-                let (lifecycle, ports) = (Lifecycle::Unbound, Arc::default());
-                self.pods.insert(id, Entry { view, lifecycle, charged: None, ports });
+                self.pods.insert(id, Entry { view, lifecycle: Lifecycle::Unbound, charged: None });
             }
         }
         match (place, bound_to) {
@@ -279,6 +282,7 @@ impl Core {
         }
         if let Some(slot) = self.pods.get(&id).and_then(|entry| entry.lifecycle.slot()) {
             self.recharge(id);
+            self.select(id);
             if progress.admitted {
                 self.nodes[slot].ledger.admitted(id, &mut self.scratch);
                 self.changed.insert(slot);
@@ -351,8 +355,13 @@ impl Core {
         let images = std::mem::take(&mut view.images);
         self.images.replace(&mut node.images, &images);
         if node.view.as_ref() != Some(&view) {
+            let place = |view: &NodeView| (view.labels.clone(), view.taints.clone());
+            let is_elsewhere = node.view.as_ref().map(place) != Some(place(&view));
             node.view = Some(view);
             self.changed.insert(slot);
+            if is_elsewhere {
+                self.stirred.extend(self.queue.spanning().map(|(class, _)| class));
+            }
         }
     }
 
@@ -362,6 +371,7 @@ impl Core {
         self.images.replace(&mut self.nodes[slot].images, &[]);
         self.nodes[slot].ledger.report_deleted();
         self.node_order.retain(|listed| *listed != slot);
+        self.stirred.extend(self.queue.spanning().map(|(class, _)| class));
         self.reclaim(slot);
     }
 

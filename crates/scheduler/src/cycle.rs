@@ -2,23 +2,26 @@
 //!
 //! In: a pod's [`Spec`] and the nodes. Out: the scores of the nodes that fit, or the reason why a node does not. Never:
 //! I/O, a lock, or a dependence on anything but the arguments. The order of checks is kube-scheduler's
-//! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, then the zones), so the
-//! reasons agree with its own. Cost: nodes x (taints + selector labels + host ports + resources + images of the pod +
-//! one admission for each possible world). A node with one world and an understood report takes no memory, but for pods
-//! of several aligned containers.
+//! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread,
+//! InterPodAffinity, then the zones), so the reasons agree with its own. Cost: nodes x (taints + selector labels + host
+//! ports + resources + constraints + images of the pod + one admission for each possible world). A node with one world
+//! and an understood report takes no memory, but for pods of several aligned containers.
 
 use topology::request::{PodNeeds, Qos};
 use topology::score::{Strategy, Weights};
 
-use crate::affinity::{self, NodeAffinity};
+use crate::affinity::{self, Labels, NodeAffinity};
 use crate::core::Profile;
 use crate::ledger::{Ledger, Refusal, Scratch};
 use crate::node::{Node, NodeView};
 use crate::plugins::image_locality::Wanted;
+use crate::plugins::inter_pod_affinity::{self, Affinity, Domains, ExistingTerms};
 use crate::plugins::node_resources_fit::{self, Requests};
-use crate::plugins::{Plugins, Scores};
-use crate::pod::Spec;
+use crate::plugins::pod_topology_spread::{self, Spread};
+use crate::plugins::{Filters, Plugins, Scores};
+use crate::pod::{PodView, Spec};
 use crate::reason::Reason;
+use crate::selection::Selections;
 
 /// Zone filter and zone score of a profile.
 #[derive(Clone, Debug)]
@@ -80,6 +83,48 @@ impl Profile {
     }
 }
 
+/// The pods and nodes that constraints of one pod look at, made ready (kube-scheduler's PreFilter).
+#[derive(Debug, Default)]
+pub struct Spanning<'a> {
+    spread: Spread<'a>,
+    affinity: Affinity<'a>,
+    /// The domains that pods on nodes keep the pod away from.
+    existing: Domains,
+}
+
+impl<'a> Spanning<'a> {
+    /// Looks up what the constraints of a spec depend on, as far as the profile filters by them. Cost without any:
+    /// nothing; else nodes x constraints.
+    #[must_use]
+    pub fn new(
+        spec: &'a Spec,
+        existing: Domains,
+        filters: Filters,
+        nodes: &'a [Node],
+        selections: &Selections,
+    ) -> Self {
+        let mut spanning = Self::default();
+        if filters.pod_topology_spread {
+            spanning.spread = Spread::new(spec, nodes, selections);
+        }
+        if filters.inter_pod_affinity {
+            spanning.affinity = Affinity::new(&spec.pod_affinity, nodes, selections);
+            spanning.existing = existing;
+        }
+        spanning
+    }
+
+    /// Whether the pod may be on a node with these labels.
+    ///
+    /// # Errors
+    /// The first [`Reason`] against it.
+    pub fn filter(&self, labels: &Labels) -> Result<(), Reason> {
+        self.spread.filter(labels)?;
+        self.affinity.filter(labels)?;
+        if self.existing.contain(labels) { Err(Reason::ExistingAntiAffinity) } else { Ok(()) }
+    }
+}
+
 /// Whether a pod with this spec, created in this second, fits on a node now.
 ///
 /// # Errors
@@ -88,18 +133,20 @@ pub fn filter(
     node: &Node,
     view: &NodeView,
     (spec, created_s): (&Spec, u64),
+    spanning: &Spanning<'_>,
     profile: &Profile,
     now_ms: u64,
     scratch: &mut Scratch,
 ) -> Result<(), Reason> {
     let plugins = &*profile.plugins;
     properties(view, spec, plugins)?;
-    if plugins.filters.node_ports && !node.ports.fit(&spec.ports) {
+    if plugins.filters.node_ports && !node.ports.are_free(&spec.host_ports) {
         return Err(Reason::HostPort);
     }
     if let Some(resource) = shortages(node, view, spec, plugins).next() {
         return Err(Reason::short_of(resource));
     }
+    spanning.filter(&view.labels)?;
     let Some(numa) = profile.numa.as_ref().filter(|numa| numa.filters) else { return Ok(()) };
     if numa.accounting != Accounting::Exact {
         let misaligned = |misfit| Reason::misaligned(&misfit);
@@ -156,7 +203,7 @@ pub fn could_fit(node: &Node, staying: &Node, spec: &Spec, profile: &Profile, sc
     let Some(view) = &node.view else { return false };
     let plugins = &*profile.plugins;
     properties(view, spec, plugins).is_ok()
-        && (!plugins.filters.node_ports || staying.ports.fit(&spec.ports))
+        && (!plugins.filters.node_ports || staying.ports.are_free(&spec.host_ports))
         && shortages(staying, view, spec, plugins).next().is_none()
         && (!profile.numa.as_ref().is_some_and(|numa| numa.filters)
             || node.ledger.could_fit(&spec.needs, scratch))
@@ -242,6 +289,31 @@ pub fn totals(raw: &[RawScore], weights: &Scores, out: &mut Vec<i64>) {
         let affinity = if best == 0 { 0 } else { r.preference * 100 / best };
         r.sum + weights.taint_toleration * taints + weights.node_affinity * affinity
     }));
+}
+
+/// Adds the scores that compare nodes by the pods on all of them, in the order of `feasible`.
+pub fn add_spanning(
+    (pod, existing): (&PodView, &ExistingTerms),
+    (feasible, nodes): (&[usize], &[Node]),
+    selections: &Selections,
+    weights: &Scores,
+    totals: &mut [i64],
+) {
+    let spec = &*pod.spec;
+    let mut add = |weight: i64, scores: Option<Vec<i64>>| {
+        for (total, score) in totals.iter_mut().zip(scores.into_iter().flatten()) {
+            *total += weight * score;
+        }
+    };
+    if weights.pod_topology_spread > 0 {
+        let scores = pod_topology_spread::scores(spec, feasible, nodes, selections);
+        add(weights.pod_topology_spread, scores);
+    }
+    if weights.inter_pod_affinity > 0 {
+        let wishes = (&spec.pod_affinity, &*pod.namespace, &*pod.labels);
+        let scores = inter_pod_affinity::scores(wishes, existing, feasible, nodes, selections);
+        add(weights.inter_pod_affinity, scores);
+    }
 }
 
 /// The number of feasible nodes after which a search ends, by the rule of kube-scheduler's `numFeasibleNodesToFind`:

@@ -4,7 +4,6 @@
 //! against an API server ([`shell`]) and in virtual time (crate `sim`).
 
 pub mod affinity;
-pub mod anti_affinity;
 pub mod args;
 pub mod compat;
 pub mod config;
@@ -19,6 +18,7 @@ pub mod pod;
 pub mod queue;
 pub mod rbac;
 pub mod reason;
+pub mod selection;
 pub mod shell;
 #[cfg(test)]
 mod vectors;

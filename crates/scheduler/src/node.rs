@@ -51,7 +51,7 @@ pub struct Node {
     pub used_nonzero: (i64, i64),
     /// Number of pods.
     pub pods: i64,
-    /// The ports of the host that the pods use.
+    /// Their host ports.
     pub ports: UsedPorts,
     /// The names of the images there, in order.
     pub images: Box<[ImageName]>,

@@ -11,8 +11,10 @@ use crate::affinity::NodeAffinity;
 
 pub mod balanced_allocation;
 pub mod image_locality;
+pub mod inter_pod_affinity;
 pub mod node_ports;
 pub mod node_resources_fit;
+pub mod pod_topology_spread;
 
 /// The plugins of a profile. The default is that of kube-scheduler 1.36.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,6 +44,8 @@ pub struct Filters {
     pub node_ports: bool,
     /// NodeResourcesFit.
     pub node_resources_fit: bool,
+    /// PodTopologySpread.
+    pub pod_topology_spread: bool,
     /// InterPodAffinity.
     pub inter_pod_affinity: bool,
 }
@@ -59,6 +63,10 @@ pub struct Scores {
     pub balanced_allocation: i64,
     /// ImageLocality.
     pub image_locality: i64,
+    /// PodTopologySpread.
+    pub pod_topology_spread: i64,
+    /// InterPodAffinity.
+    pub inter_pod_affinity: i64,
 }
 
 impl Default for Filters {
@@ -69,6 +77,7 @@ impl Default for Filters {
             node_affinity: true,
             node_ports: true,
             node_resources_fit: true,
+            pod_topology_spread: true,
             inter_pod_affinity: true,
         }
     }
@@ -82,6 +91,8 @@ impl Default for Scores {
             node_resources_fit: 1,
             balanced_allocation: 1,
             image_locality: 1,
+            pod_topology_spread: 2,
+            inter_pod_affinity: 2,
         }
     }
 }
@@ -90,10 +101,18 @@ impl Scores {
     /// Whether nothing scores. Then the first node that fits is taken, as in kube-scheduler.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let Self { taint_toleration, node_affinity, node_resources_fit, balanced_allocation, image_locality } =
-            self;
-        [taint_toleration, node_affinity, node_resources_fit, balanced_allocation, image_locality]
-            .iter()
-            .all(|weight| **weight == 0)
+        let Self {
+            taint_toleration,
+            node_affinity,
+            node_resources_fit,
+            balanced_allocation,
+            image_locality,
+            pod_topology_spread,
+            inter_pod_affinity,
+        } = self;
+        let of_nodes =
+            [taint_toleration, node_affinity, node_resources_fit, balanced_allocation, image_locality];
+        let of_pods = [pod_topology_spread, inter_pod_affinity];
+        of_nodes.iter().chain(&of_pods).all(|weight| **weight == 0)
     }
 }

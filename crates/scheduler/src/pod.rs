@@ -10,9 +10,11 @@ use topology::fingerprint::PodHash;
 use topology::request::{PodNeeds, PodRequest};
 
 use crate::affinity::{Labels, NodeAffinity, Toleration};
-use crate::anti_affinity::Term;
 use crate::plugins::image_locality::PodImages;
+use crate::plugins::inter_pod_affinity::{PodAffinity, Term, WeightedTerm};
 use crate::plugins::node_ports::HostPort;
+use crate::plugins::pod_topology_spread::SpreadConstraint;
+use crate::selection::PodSelector;
 
 /// The constraints of a pod on its node. Pods of one workload have equal specs and are woken as a class.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,8 +25,12 @@ pub struct Spec {
     pub affinity: NodeAffinity,
     /// `tolerations`.
     pub tolerations: Vec<Toleration>,
-    /// Ports of the host that the pod uses.
-    pub ports: Arc<[HostPort]>,
+    /// Ports that the pod takes of its host.
+    pub host_ports: Vec<HostPort>,
+    /// `topologySpreadConstraints`.
+    pub spread: Vec<SpreadConstraint>,
+    /// Pod affinity and anti-affinity.
+    pub pod_affinity: PodAffinity,
     /// Names of the `schedulingGates` that hold the pod back.
     pub gates: Vec<String>,
     /// Features that the pod needs and the scheduler does not support yet.
@@ -36,10 +42,10 @@ pub struct Spec {
 /// Features that a pod needs and that are not supported yet (listed in docs/scheduler.md).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Unsupported {
-    /// Required pod affinity or anti-affinity.
-    PodAffinity,
-    /// A spread constraint with `DoNotSchedule`.
-    TopologySpread,
+    /// A required term of pod affinity or anti-affinity, with the reason.
+    PodAffinity(String),
+    /// A spread constraint, with the reason.
+    TopologySpread(String),
     /// A volume with node affinity: a claim, an ephemeral or an attachable volume.
     Volume(String),
     /// `resourceClaims` (DRA).
@@ -91,12 +97,12 @@ pub struct PodView {
     /// The requests that a node's totals count while the pod is there: those of the spec, or larger ones during a
     /// resize.
     pub charged: Arc<PodNeeds>,
-    /// `metadata.labels` of a pod on no node, against which terms of other pods are matched; else empty.
-    pub labels: Labels,
+    /// `metadata.labels`, against which selectors of other pods are matched.
+    pub labels: Arc<Labels>,
     /// Its images, while it is on no node.
     pub images: PodImages,
-    /// The pods that it keeps away from its domain while it is on a node.
-    pub anti_affinity: Vec<Arc<Term>>,
+    /// Its terms about other pods, which count for those while it is on a node.
+    pub terms: Vec<WeightedTerm>,
     /// Whether it stays as long as its node: a pod of a DaemonSet, or a static one.
     pub stays: bool,
     /// The progress of the pod.
@@ -133,9 +139,9 @@ impl PodView {
             created_s: u64::try_from(created).unwrap_or(0),
             scheduler: spec.and_then(|s| s.scheduler_name.as_deref()).unwrap_or("default-scheduler").into(),
             priority: spec.and_then(|s| s.priority).unwrap_or(0),
-            labels: if node.is_none() { meta.labels.clone().unwrap_or_default() } else { Labels::default() },
+            labels: Arc::new(meta.labels.clone().unwrap_or_default()),
             images: spec.filter(|_| node.is_none()).map(PodImages::read).unwrap_or_default(),
-            anti_affinity: Term::read(pod),
+            terms: Term::read(pod),
             stays: meta.owner_references.iter().flatten().any(|owner| {
                 owner.controller == Some(true) && matches!(owner.kind.as_str(), "DaemonSet" | "Node")
             }),
@@ -171,36 +177,36 @@ impl Spec {
         let spec = pod.spec.as_ref().unwrap_or(&nothing);
         let mut unsupported = unsupported_features(spec);
         unsupported.extend(problem.map(Unsupported::Resources));
+        let spread = SpreadConstraint::read(pod).map_err(Unsupported::TopologySpread);
+        let pod_affinity = PodAffinity::read(pod).map_err(Unsupported::PodAffinity);
+        unsupported.extend(spread.as_ref().err().into_iter().chain(pod_affinity.as_ref().err()).cloned());
         Self {
+            host_ports: HostPort::read(spec),
+            spread: spread.unwrap_or_default(),
+            pod_affinity: pod_affinity.unwrap_or_default(),
             needs,
             affinity: NodeAffinity::read(spec),
             tolerations: spec.tolerations.iter().flatten().filter_map(Toleration::read).collect(),
-            ports: HostPort::read(spec),
             gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect(),
             unsupported,
             finishes: spec.restart_policy.as_deref().unwrap_or("Always") != "Always",
         }
     }
+
+    /// Whether the verdict about a node depends on other nodes and their pods.
+    #[must_use]
+    pub fn spans_nodes(&self) -> bool {
+        self.pod_affinity.is_required() || self.spread.iter().any(|constraint| constraint.is_required)
+    }
+
+    /// The pods whose numbers its constraints look at.
+    pub(crate) fn selectors(&self) -> impl Iterator<Item = &Arc<PodSelector>> {
+        self.spread.iter().filter_map(|c| c.selector.as_ref()).chain(self.pod_affinity.selectors())
+    }
 }
 
 fn unsupported_features(spec: &wire::PodSpec) -> Vec<Unsupported> {
     let mut list = Vec::new();
-    let affinity = spec.affinity.as_ref();
-    let required = affinity
-        .and_then(|a| a.pod_affinity.as_ref())
-        .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
-        .or_else(|| {
-            affinity
-                .and_then(|a| a.pod_anti_affinity.as_ref())
-                .and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref())
-        });
-    if required.is_some_and(|terms| !terms.is_empty()) {
-        list.push(Unsupported::PodAffinity);
-    }
-    let spreads = spec.topology_spread_constraints.iter().flatten();
-    if spreads.into_iter().any(|constraint| constraint.when_unsatisfiable == "DoNotSchedule") {
-        list.push(Unsupported::TopologySpread);
-    }
     for volume in spec.volumes.iter().flatten().filter(|volume| has_node_affinity(volume)) {
         list.push(Unsupported::Volume(volume.name.clone()));
     }
@@ -254,8 +260,8 @@ fn unschedulable(pod: &wire::Pod) -> Option<Arc<str>> {
 impl std::fmt::Display for Unsupported {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::PodAffinity => f.write_str("required pod affinity or anti-affinity"),
-            Self::TopologySpread => f.write_str("topology spread constraints with DoNotSchedule"),
+            Self::PodAffinity(reason) => write!(f, "pod affinity or anti-affinity: {reason}"),
+            Self::TopologySpread(reason) => write!(f, "topology spread constraints: {reason}"),
             Self::Volume(name) => write!(f, "volume {name:?} (claims and attachable volumes)"),
             Self::ResourceClaims => f.write_str("resource claims"),
             Self::Resources(reason) => f.write_str(reason),

@@ -65,6 +65,8 @@ pub struct Queue {
     /// Pods in backoff and waiting pods, by the time at which they are tried again in any case.
     timed: BTreeSet<(u64, Rank)>,
     waiting: BTreeMap<Class, BTreeSet<Rank>>,
+    /// Those of them whose verdict about a node depends on others.
+    spanning: BTreeMap<Class, Arc<Spec>>,
     /// Waiting pods by their first refusal.
     refused: BTreeSet<(u64, PodId)>,
     /// Each class with the number of its pods.
@@ -154,6 +156,23 @@ impl Queue {
         heads
     }
 
+    /// Waiting classes whose verdict about a node depends on others, with their specs.
+    pub fn spanning(&self) -> impl Iterator<Item = (Class, &Spec)> + '_ {
+        self.spanning.iter().map(|(class, spec)| (*class, &**spec))
+    }
+
+    /// The first waiting pod of a class.
+    #[must_use]
+    pub fn first_of(&self, class: Class) -> Option<Rank> {
+        self.waiting.get(&class)?.first().copied()
+    }
+
+    /// The class of a pod.
+    #[must_use]
+    pub fn class(&self, pod: PodId) -> Option<Class> {
+        self.entries.get(&pod).map(|entry| entry.class)
+    }
+
     /// Waiting pods of the class of this one, in order of attempts.
     pub fn peers(&self, pod: PodId) -> impl Iterator<Item = Rank> + '_ {
         let class = self.entries.get(&pod).and_then(|entry| self.waiting.get(&entry.class));
@@ -226,7 +245,7 @@ impl Queue {
     fn move_to(&mut self, pod: PodId, to: QueueState) {
         let Some(entry) = self.entries.get_mut(&pod) else { return };
         let (from, rank, class) = (std::mem::replace(&mut entry.state, to), entry.rank, entry.class);
-        let refused_ms = entry.refused_ms;
+        let (refused_ms, spec) = (entry.refused_ms, Arc::clone(&entry.key.1));
         self.remove_from(from, rank, class);
         self.refused.remove(&(refused_ms.unwrap_or(0), pod));
         match to {
@@ -239,6 +258,9 @@ impl Queue {
             QueueState::Waiting(due) => {
                 self.timed.insert((due, rank));
                 self.waiting.entry(class).or_default().insert(rank);
+                if spec.spans_nodes() {
+                    self.spanning.insert(class, spec);
+                }
                 self.refused.extend(refused_ms.map(|since| (since, pod)));
             }
             QueueState::Popped => {}
@@ -259,6 +281,7 @@ impl Queue {
                     ranks.remove(&rank);
                     if ranks.is_empty() {
                         self.waiting.remove(&class);
+                        self.spanning.remove(&class);
                     }
                 }
             }

@@ -22,12 +22,20 @@ pub enum Reason {
     AddedAffinity,
     /// Node selector or required node affinity.
     Affinity,
-    /// A port of the host is in use.
+    /// A port of the host is taken.
     HostPort,
     /// No room for another pod.
     TooManyPods,
     /// Too little of a resource on the whole node.
     Insufficient(ResourceName),
+    /// A spread constraint names a label that the node does not have.
+    NoSpreadLabel,
+    /// The node's domain has too many pods for a spread constraint.
+    Spread,
+    /// The node's domain has no pod that the pod must be near.
+    PodAffinity,
+    /// The node's domain has a pod that the pod must not be near.
+    PodAntiAffinity,
     /// Pods in the node's domain keep the pod away.
     ExistingAntiAffinity,
     /// Enough on the node, but not in one zone; with the resource that no zone has enough of, if there is one.
@@ -65,7 +73,8 @@ impl Reason {
             Self::OtherNode | Self::AddedAffinity | Self::Affinity => "NodeAffinity",
             Self::HostPort => "NodePorts",
             Self::TooManyPods | Self::Insufficient(_) => "NodeResourcesFit",
-            Self::ExistingAntiAffinity => "InterPodAffinity",
+            Self::NoSpreadLabel | Self::Spread => "PodTopologySpread",
+            Self::PodAffinity | Self::PodAntiAffinity | Self::ExistingAntiAffinity => "InterPodAffinity",
             Self::Misaligned(..) | Self::StaleTopology => "NodeResourceTopologyMatch",
             Self::Held => "NodeHold",
         }
@@ -80,10 +89,16 @@ impl fmt::Display for Reason {
             // kube-scheduler does not even look at nodes that the plugin has left out, and says so.
             Self::OtherNode => f.write_str("node(s) didn't satisfy plugin(s) [NodeAffinity]"),
             Self::AddedAffinity => f.write_str("node(s) didn't match scheduler-enforced node affinity"),
-            Self::HostPort => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Self::Affinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
+            Self::HostPort => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
+            Self::NoSpreadLabel => {
+                f.write_str("node(s) didn't match pod topology spread constraints (missing required label)")
+            }
+            Self::Spread => f.write_str("node(s) didn't match pod topology spread constraints"),
+            Self::PodAffinity => f.write_str("node(s) didn't match pod affinity rules"),
+            Self::PodAntiAffinity => f.write_str("node(s) didn't match pod anti-affinity rules"),
             Self::ExistingAntiAffinity => {
                 f.write_str("node(s) didn't satisfy existing pods anti-affinity rules")
             }

@@ -2,13 +2,15 @@
 //!
 //! In: texts that are right, changed at random by a seed. Out: nothing but the number of inputs; a failure prints its
 //! input. An input that a parser accepts is changed further, so the search does not stay at what is refused at once.
-//! `FUZZ_SECONDS=600 cargo xtask test -p sim --lib -- fuzz:: --nocapture` runs each parser that long (`SEED` chooses
-//! others); without it, each runs a few hundred inputs.
+//! `FUZZ_SECONDS=600 cargo xtask test -p sim --lib -- fuzz:: --nocapture` runs each parser that long, several at a time
+//! (`SEED` chooses other inputs); without it, each runs a few hundred inputs.
 
 mod mutate;
 mod targets;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use runtime::random::Random;
@@ -79,13 +81,19 @@ impl Target {
 fn no_input_breaks_a_parser() {
     let (seed, seconds) = (number("SEED", 1), number("FUZZ_SECONDS", 0));
     let time = (seconds > 0).then(|| Duration::from_secs(seconds));
-    let (mut inputs, mut accepted) = (0, 0);
-    for target in TARGETS {
-        let (of_target, right) = target.run(seed, time).unwrap_or_else(|failure| panic!("{failure}"));
-        println!("{}: {of_target} inputs, {right} accepted", target.name);
-        inputs += of_target;
-        accepted += right;
-    }
+    let (next, inputs, accepted) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let work = || {
+        while let Some(target) = TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (of_target, right) = target.run(seed, time).unwrap_or_else(|failure| panic!("{failure}"));
+            println!("{}: {of_target} inputs, {right} accepted", target.name);
+            inputs.fetch_add(of_target, Ordering::Relaxed);
+            accepted.fetch_add(right, Ordering::Relaxed);
+        }
+    };
+    // Several for each core, so that 10 minutes for each parser are half an hour.
+    let workers = thread::available_parallelism().map_or(1, |cores| 4 * cores.get());
+    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let (inputs, accepted) = (inputs.into_inner(), accepted.into_inner());
     println!(
         "fuzz: {} parsers, {inputs} inputs from seed {seed}, {accepted} accepted, no failure",
         TARGETS.len()

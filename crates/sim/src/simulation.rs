@@ -16,6 +16,7 @@ use scheduler::config::HOLD_AFTER_MS;
 use scheduler::core::{Core, Decision, Event, Profile, Settings};
 use scheduler::cycle::{Accounting, Numa};
 use scheduler::ledger::PodId;
+use scheduler::plugins::image_locality::PodImages;
 use scheduler::pod::{PodView, Progress, Spec};
 use scheduler::queue::BackoffLimits;
 use topology::fingerprint::{Method, PodHash};
@@ -433,9 +434,9 @@ impl<'a> Simulation<'a> {
             hash: PodHash::of(&namespace, &name),
             spec: Arc::clone(&self.specs[number]),
             charged: Arc::clone(&self.specs[number].needs),
-            labels: BTreeMap::new(),
-            images: Default::default(),
-            anti_affinity: Vec::new(),
+            labels: Arc::default(),
+            terms: Vec::new(),
+            images: PodImages::default(),
             stays: false,
             progress: Progress::default(),
             unschedulable: None,

@@ -9,9 +9,9 @@ use std::str::FromStr;
 use smallvec::SmallVec;
 
 /// The largest id accepted; the largest kernels are built for 8,192 CPUs.
-pub const MAX_CPU: u32 = 65_535;
+pub const MAX_CPU: u32 = 8_191;
 
-/// A set of CPU ids. Memory and the cost of set operations grow with the largest id, at most 8 KiB.
+/// A set of CPU ids. Memory and the cost of set operations grow with the largest id, at most 1 KiB.
 ///
 /// # Example
 /// ```

@@ -1,6 +1,7 @@
 //! `cargo xtask bench model`: what the model of the kubelet costs, and how that grows with zones and CPUs.
 //!
-//! The figures come from `crates/topology/benches/model.rs`, built like what is shipped. Each is the least of many rounds.
+//! The figures come from `crates/topology/benches/model.rs`, built like what is shipped. Each is the least of many
+//! rounds.
 
 use std::process::Command;
 

@@ -46,7 +46,7 @@ const SHIPPED: &str = "PROGRAM";
 /// In the order in which they run.
 const LONG: &[Long] = &[
     long("bad-input", &[("BAD_INPUTS", "5000")], "-p tholepin --test it -- bad_input::", "bad_input: "),
-    long("fuzz", &[("FUZZ_SECONDS", "600")], "-p sim --lib -- fuzz::", "fuzz: "),
+    long("fuzz", &[("FUZZ_SECONDS", "600")], "-p sim --release --lib -- fuzz::", "fuzz: "),
     long("model", &[("CASES", "20000")], "-p topology --lib -- kubelet::tests", "fits: "),
     long(
         "attack",

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use topology::cpuset::CpuSet;
+use topology::cpuset::{CpuSet, MAX_CPU};
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::machine::Cpu;
 use topology::kubelet::profile::{CpuOptions, POD_LEVEL_MANAGERS};
@@ -97,6 +97,14 @@ impl AttributeText<'_> {
         CpuSet::parse(self.text).map_err(|error| Problem::from(error).at(self.path.clone()))
     }
 
+    /// What semicolons separate. Each may become a set of a KiB, so there may be only as many as CPUs.
+    fn parts(&self) -> Result<impl Iterator<Item = &str>, ConvertError> {
+        let has_few = self.text.bytes().filter(|byte| *byte == b';').count() <= MAX_CPU as usize;
+        has_few
+            .then(|| self.text.split(';'))
+            .ok_or_else(|| self.wrong("no more lists than there may be CPUs"))
+    }
+
     fn zones(&self) -> Result<ZoneMask, ConvertError> {
         ZoneMask::parse(self.text).ok_or_else(|| self.wrong("ids of zones, such as 0,1"))
     }
@@ -158,16 +166,20 @@ fn cpus(nrt: &NodeResourceTopology, siblings: &AttributeText<'_>) -> Result<Vec<
             cpus.push(Cpu { id: cpu, core, socket, zone: id, cache: socket });
         }
         if let Some(at) = of_zone(i, zone, keys::ZONE_ATTRIBUTE_CACHES) {
-            for list in at.text.split(';') {
+            for list in at.parts()? {
                 caches.push(AttributeText { path: at.path.clone(), text: list }.cpus()?);
             }
         }
     }
     // Caches that zones share are one each; their order is that of their first CPUs.
     caches.sort_by_key(CpuSet::first);
+    let (mut cache_of, mut known) = (BTreeMap::new(), CpuSet::new());
+    for (at, cache) in (0..).zip(&caches) {
+        cache_of.extend(cache.difference(&known).iter().map(|cpu| (cpu, at)));
+        known.insert_all(cache);
+    }
     for cpu in cpus.iter_mut().filter(|_| !caches.is_empty()) {
-        let at = caches.iter().position(|cache| cache.contains(cpu.id));
-        cpu.cache = at.and_then(|at| u32::try_from(at).ok()).unwrap_or(cpu.socket);
+        cpu.cache = cache_of.get(&cpu.id).copied().unwrap_or(cpu.socket);
     }
     Ok(cpus)
 }
@@ -182,6 +194,6 @@ fn sockets(at: Option<AttributeText<'_>>, cpus: &CpuSet) -> Result<Vec<(u32, Cpu
         let (socket, cpus) = text.split_once(':')?;
         Some((socket.parse().ok()?, CpuSet::parse(cpus).ok()?))
     };
-    let sockets: Option<_> = at.text.split(';').map(socket).collect();
+    let sockets: Option<_> = at.parts()?.map(socket).collect();
     sockets.ok_or_else(|| at.wrong("the id of a socket, or id:cpus joined by semicolons"))
 }

@@ -206,7 +206,7 @@ fn nonsense_is_refused_with_its_place() {
     let table = [
         (pod(vec![cpus(&[0, -1])]), "ns/p/c: cpu_ids: -1 is not a CPU id"),
         (pod(vec![cpus(&[i64::MAX])]), "ns/p/c: cpu_ids: 9223372036854775807 is not a CPU id"),
-        (pod(vec![cpus(&[65_536])]), "ns/p/c: cpu_ids: CPU id 65536 is too large; allowed are 0 to 65535"),
+        (pod(vec![cpus(&[8_192])]), "ns/p/c: cpu_ids: CPU id 8192 is too large; allowed are 0 to 8191"),
         (
             pod(vec![with_memory(memory("memory", u64::MAX, &[0]))]),
             "ns/p/c: memory: 18446744073709551615 bytes is impossible",

@@ -104,7 +104,7 @@ fn hugepage_names_are_the_kubelets() {
 fn odd_files_are_named() {
     let table: [(&str, Option<&str>, &str); 19] = [
         ("cpu/online", Some("\n"), "{}/cpu/online: no CPU is online"),
-        ("cpu/online", Some("0-70000"), "{}/cpu/online: CPU id 70000 is too large; allowed are 0 to 65535"),
+        ("cpu/online", Some("0-70000"), "{}/cpu/online: CPU id 70000 is too large; allowed are 0 to 8191"),
         ("node/online", Some("\n"), "{}/node/online: no NUMA node is online"),
         (
             "node/online",

@@ -25,6 +25,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             node_affinity: filters("NodeAffinity"),
             node_ports: filters("NodePorts"),
             node_resources_fit: filters("NodeResourcesFit"),
+            pod_topology_spread: filters("PodTopologySpread"),
             inter_pod_affinity: filters("InterPodAffinity"),
         },
         scores: Scores {
@@ -33,6 +34,8 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             node_resources_fit: score("NodeResourcesFit"),
             balanced_allocation: score("NodeResourcesBalancedAllocation"),
             image_locality: score("ImageLocality"),
+            pod_topology_spread: score("PodTopologySpread"),
+            inter_pod_affinity: score("InterPodAffinity"),
         },
         added_affinity: wire
             .in_tree
@@ -210,14 +213,14 @@ fn runs_all_the_same(wire: &WireProfile, plugin: &str, point: Point) -> bool {
         Point::Reserve if plugin == NUMA_PLUGIN => Point::Filter,
         _ => return false,
     };
-    let is_here = |name: &str| FILTERS.contains(&name) || SCORES.contains(&name);
+    let is_here = |name: &str| FILTERS.contains(&name) || SCORES.contains(&name) || name == NUMA_PLUGIN;
     plugin == "*" || (is_here(plugin) && weight(wire, plugin, works_at).is_some())
 }
 
 /// The scores here that are no filters.
 const SCORES: [&str; 2] = ["NodeResourcesBalancedAllocation", "ImageLocality"];
 
-/// The filters here, in the order in which they run.
+/// The filters here, in the order in which they run; then come the zones.
 const FILTERS: [&str; 8] = [
     "NodeUnschedulable",
     "NodeName",
@@ -225,11 +228,12 @@ const FILTERS: [&str; 8] = [
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
-    NUMA_PLUGIN,
+    "PodTopologySpread",
     "InterPodAffinity",
 ];
 
-/// Whether the filters that a file lists stand in the order in which they run.
+/// Whether the filters that a file lists stand in the order in which they run. The zones may stand anywhere: the files
+/// of the Go operator have them before filters of pods.
 fn are_in_order(wire: &WireProfile) -> bool {
     let listed = wire.plugins.at(Point::Filter).into_iter().flat_map(|set| &set.enabled);
     listed.filter_map(|plugin| FILTERS.iter().position(|name| *name == plugin.name)).is_sorted()
@@ -251,44 +255,48 @@ mod tests {
         Ok((read(0, profile).map_err(|error| error.to_string())?, without_effect(profile)))
     }
 
-    fn scores(scores: Scores) -> [i64; 5] {
+    fn scores(scores: Scores) -> [i64; 7] {
         let Scores {
             taint_toleration,
             node_affinity,
             node_resources_fit,
             balanced_allocation,
             image_locality,
+            pod_topology_spread,
+            inter_pod_affinity,
         } = scores;
-        [taint_toleration, node_affinity, node_resources_fit, balanced_allocation, image_locality]
+        let own = [taint_toleration, node_affinity, node_resources_fit, balanced_allocation, image_locality];
+        let [a, b, c, d, e] = own;
+        [a, b, c, d, e, pod_topology_spread, inter_pod_affinity]
     }
 
     #[test]
     fn weights_follow_the_lists() {
         for (plugins, wanted) in [
-            ("{}", [3, 2, 1, 1, 1]),
-            ("{score: {disabled: [{name: '*'}]}}", [0; 5]),
+            ("{}", [3, 2, 1, 1, 1, 2, 2]),
+            ("{score: {disabled: [{name: '*'}]}}", [0; 7]),
             (
                 "{preScore: {disabled: [{name: ImageLocality}]}, score: {disabled: [{name: ImageLocality}]}}",
-                [3, 2, 1, 1, 0],
+                [3, 2, 1, 1, 0, 2, 2],
             ),
-            ("{multiPoint: {disabled: [{name: ImageLocality}]}}", [3, 2, 1, 1, 0]),
+            ("{multiPoint: {disabled: [{name: ImageLocality}]}}", [3, 2, 1, 1, 0, 2, 2]),
             // At a point of its own a plugin without a weight has 1, and not its default.
-            ("{score: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1]),
-            ("{multiPoint: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1]),
+            ("{score: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1, 2, 2]),
+            ("{multiPoint: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1, 2, 2]),
             (
                 "{score: {disabled: [{name: '*'}], enabled: [{name: NodeAffinity, weight: 7}]}}",
-                [0, 7, 0, 0, 0],
+                [0, 7, 0, 0, 0, 0, 0],
             ),
             // The point's own list wins over multiPoint.
             (
                 "{multiPoint: {enabled: [{name: NodeAffinity, weight: 5}]}, \
                   score: {enabled: [{name: NodeAffinity, weight: 9}], disabled: [{name: NodeAffinity}]}}",
-                [3, 9, 1, 1, 1],
+                [3, 9, 1, 1, 1, 2, 2],
             ),
             (
                 "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}, \
                   {name: SchedulingGates}, {name: NodeResourcesFit, weight: 4}]}}",
-                [0, 0, 4, 0, 0],
+                [0, 0, 4, 0, 0, 0, 0],
             ),
         ] {
             let (read, notes) = profile(plugins, "[]").unwrap();
@@ -315,6 +323,7 @@ mod tests {
                     taint_toleration: false,
                     node_ports: false,
                     node_resources_fit: false,
+                    pod_topology_spread: false,
                     inter_pod_affinity: false,
                 },
             ),

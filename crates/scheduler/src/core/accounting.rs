@@ -7,6 +7,8 @@ use std::sync::Arc;
 use super::{Core, Lifecycle, Timer};
 use crate::ledger::{BoundPod, PodId, PodNames};
 use crate::node::Node;
+use crate::pod::Spec;
+use crate::selection::Selectable;
 
 impl Core {
     pub(super) fn id(&mut self, uid: &Arc<str>) -> PodId {
@@ -60,9 +62,8 @@ impl Core {
         let charged = entry.charged.insert(Arc::clone(&entry.view.charged));
         let node = &mut self.nodes[slot];
         node.add(charged);
-        entry.ports = Arc::clone(&spec.ports);
-        node.ports.add(&entry.ports);
-        self.anti_affinity.add(&entry.view.anti_affinity, slot);
+        node.ports.add(&spec.host_ports);
+        self.existing_terms.add(&entry.view.terms, slot);
         let (needs, finishes, created_s) = (Arc::clone(&spec.needs), spec.finishes, entry.view.created_s);
         let names = PodNames::of(&entry.view);
         let bound = BoundPod { id, names, hash, needs, finishes, created_s };
@@ -70,6 +71,7 @@ impl Core {
             node.over_reserve.reserve(id, &spec.needs);
         }
         node.ledger.bound(&bound, &mut self.scratch);
+        self.select(id);
     }
 
     /// Undoes [`Core::place`]: the pod never reached the node.
@@ -115,14 +117,31 @@ impl Core {
         let Some(entry) = self.pods.get_mut(&id) else { return };
         if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), entry.charged.take()) {
             self.nodes[slot].remove(&charged);
-            self.nodes[slot].ports.remove(&std::mem::take(&mut entry.ports));
-            let terms = &entry.view.anti_affinity;
-            self.anti_affinity.remove(terms, slot);
-            if !terms.is_empty() {
+            self.nodes[slot].ports.remove(&entry.view.spec.host_ports);
+            let terms = &entry.view.terms;
+            self.existing_terms.remove(terms, slot);
+            if terms.iter().any(|(_, weight)| *weight == 0) {
                 // Its domain may be many nodes.
                 self.changed.extend(&self.node_order);
             }
         }
+        self.select(id);
+    }
+
+    /// Lets constraints of other pods see a pod where it is, as it is. Waiting pods of which a constraint looks at it
+    /// may fit by now. Cost: selectors in use, and those of waiting classes if anything has changed.
+    pub(super) fn select(&mut self, id: PodId) {
+        let Some(entry) = self.pods.get(&id) else { return };
+        let view = &entry.view;
+        let now = Selectable {
+            namespace: Arc::clone(&view.namespace),
+            labels: Arc::clone(&view.labels),
+            leaving: view.progress.deleting,
+        };
+        let slot = entry.lifecycle.slot().filter(|_| entry.charged.is_some());
+        let Some(before) = self.selections.set(id, slot.map(|slot| (slot, now.clone()))) else { return };
+        let looks = |spec: &Spec| spec.selectors().any(|pods| pods.selects(&before) || pods.selects(&now));
+        self.stirred.extend(self.queue.spanning().filter(|(_, spec)| looks(spec)).map(|(class, _)| class));
     }
 
     /// Forgets a pod.

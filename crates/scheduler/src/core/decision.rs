@@ -3,14 +3,15 @@
 //! In: the queue, nodes with their ledgers, the time. Out: one [`Decision`] after the other. Never: a change that no
 //! decision needs, but for timers and pods that are woken.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Core, Lifecycle, Profile, Timer};
-use crate::anti_affinity::Domains;
-use crate::cycle::{self, Prepared};
+use crate::cycle::{self, Prepared, Spanning};
 use crate::ledger::PodId;
 use crate::node::NodeView;
+use crate::plugins::inter_pod_affinity::Domains;
 use crate::pod::{PodView, Spec};
 use crate::queue::Rank;
 use crate::reason::{Reason, Refusals};
@@ -72,6 +73,10 @@ impl Core {
                 self.end_hold_of(id, now_ms);
                 let attempts = self.queue.attempts(id);
                 let node = Arc::clone(&self.nodes[slot].name);
+                if spec.spans_nodes() {
+                    // There may be room for the next one as well.
+                    self.stirred.extend(self.queue.class(id));
+                }
                 self.place(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = Lifecycle::Assumed { slot };
@@ -103,20 +108,43 @@ impl Core {
     fn wake(&mut self, now_ms: u64) {
         if !self.queue.has_waiting() {
             self.changed.clear();
+            self.stirred.clear();
             return;
         }
+        while let Some(class) = self.stirred.pop_first() {
+            if let Some(rank) = self.queue.first_of(class) {
+                self.queue.wake(rank.pod);
+                return;
+            }
+        }
         let heads = self.queue.waiting_heads();
+        for (_, spec) in heads.iter().filter(|(_, spec)| spec.spans_nodes()) {
+            spec.selectors().for_each(|pods| self.selections.follow(pods));
+        }
+        let (nodes, selections) = (&self.nodes, &self.selections);
+        let spanning: Vec<OnceCell<Spanning<'_>>> = heads.iter().map(|_| OnceCell::new()).collect();
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(slot) = self.changed.first().copied() {
             let node = &self.nodes[slot];
             let fits = node.view.as_ref().and_then(|view| {
-                heads.iter().find_map(|(rank, spec)| {
+                heads.iter().zip(&spanning).find_map(|((rank, spec), spanning)| {
                     let profile = self.profile_of(rank.pod)?;
                     let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
+                    let spanning = spanning.get_or_init(|| {
+                        Spanning::new(spec, Domains::default(), profile.plugins.filters, nodes, selections)
+                    });
                     let fits = spec.unsupported.is_empty()
                         && !self.hold.keeps_off(slot, *rank)
-                        && cycle::filter(node, view, (spec, created_s), profile, now_ms, &mut scratch)
-                            .is_ok();
+                        && cycle::filter(
+                            node,
+                            view,
+                            (spec, created_s),
+                            spanning,
+                            profile,
+                            now_ms,
+                            &mut scratch,
+                        )
+                        .is_ok();
                     if fits { self.first_allowed(*rank, slot, view) } else { None }
                 })
             });
@@ -137,7 +165,7 @@ impl Core {
     fn first_allowed(&self, head: Rank, slot: usize, view: &NodeView) -> Option<Rank> {
         let counts =
             self.profile_of(head.pod).is_some_and(|profile| profile.plugins.filters.inter_pod_affinity);
-        if self.anti_affinity.is_empty() || !counts {
+        if self.existing_terms.is_empty() || !counts {
             return Some(head);
         }
         let mut kept_away = BTreeSet::new();
@@ -148,7 +176,7 @@ impl Core {
             };
             !self.hold.keeps_off(slot, *peer)
                 && kept_away.insert((namespace, labels))
-                && !self.anti_affinity.domains(namespace, labels, &self.nodes).contain(&view.labels)
+                && !self.existing_terms.domains(namespace, labels, &self.nodes).contain(&view.labels)
         })
     }
 
@@ -161,11 +189,10 @@ impl Core {
     ) -> Result<usize, Refusals> {
         let rank = self.queue.rank(id);
         let spec = &pod.spec;
-        let domains = if profile.plugins.filters.inter_pod_affinity {
-            self.anti_affinity.domains(&pod.namespace, &pod.labels, &self.nodes)
-        } else {
-            Domains::default()
-        };
+        let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
+        spec.selectors().for_each(|pods| self.selections.follow(pods));
+        let filters = profile.plugins.filters;
+        let spanning = Spanning::new(spec, existing, filters, &self.nodes, &self.selections);
         let count = self.node_order.len();
         let enough =
             if profile.scores() { cycle::feasible_nodes_to_find(count, profile.percentage) } else { 1 };
@@ -179,8 +206,8 @@ impl Core {
             seen += 1;
             let node = &self.nodes[slot];
             let Some(view) = &node.view else { continue };
-            match cycle::filter(node, view, (spec, pod.created_s), profile, now_ms, &mut self.scratch) {
-                Ok(()) if domains.contain(&view.labels) => refusals.add(Reason::ExistingAntiAffinity),
+            let pod = (&**spec, pod.created_s);
+            match cycle::filter(node, view, pod, &spanning, profile, now_ms, &mut self.scratch) {
                 Ok(()) if rank.is_some_and(|rank| self.hold.keeps_off(slot, rank)) => {
                     refusals.add(Reason::Held)
                 }
@@ -199,7 +226,10 @@ impl Core {
             }
         }
         self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
-        cycle::totals(&self.raw, &profile.plugins.scores, &mut self.totals);
+        let weights = &profile.plugins.scores;
+        cycle::totals(&self.raw, weights, &mut self.totals);
+        let found = (&*self.feasible, &*self.nodes);
+        cycle::add_spanning((pod, &self.existing_terms), found, &self.selections, weights, &mut self.totals);
         let best = self.totals.iter().max().copied().ok_or(refusals)?;
         let ties = self.totals.iter().filter(|total| **total == best).count();
         let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);

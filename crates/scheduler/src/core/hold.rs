@@ -20,8 +20,7 @@ use std::time::Duration;
 use runtime::backoff;
 
 use super::{Core, PodId};
-use crate::anti_affinity::Domains;
-use crate::cycle;
+use crate::cycle::{self, Spanning};
 use crate::node::Node;
 use crate::plugins::node_resources_fit;
 use crate::pod::{PodView, Spec};
@@ -144,7 +143,7 @@ impl Core {
             if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), &entry.charged) {
                 let node = staying.entry(slot).or_default();
                 node.add(charged);
-                node.ports.add(&entry.ports);
+                node.ports.add(&entry.view.spec.host_ports);
             }
         }
         staying
@@ -155,17 +154,16 @@ impl Core {
         let nothing = Node::default();
         let profile = self.profile_of(rank.pod)?.clone();
         let view = &self.pods.get(&rank.pod)?.view;
-        let domains = if profile.plugins.filters.inter_pod_affinity {
-            self.anti_affinity.domains(&view.namespace, &view.labels, &self.nodes)
-        } else {
-            Domains::default()
-        };
+        let existing = self.existing_terms.domains(&view.namespace, &view.labels, &self.nodes);
+        spec.selectors().for_each(|pods| self.selections.follow(pods));
+        let filters = profile.plugins.filters;
+        let spanning = Spanning::new(spec, existing, filters, &self.nodes, &self.selections);
         let emptiness = node_resources_fit::Args::default();
         let requests = emptiness.requests(&spec.needs);
         let mut best: Option<(i64, usize)> = None;
         for slot in &self.node_order {
             let node = &self.nodes[*slot];
-            let Some(view) = node.view.as_ref().filter(|view| !domains.contain(&view.labels)) else {
+            let Some(view) = node.view.as_ref().filter(|view| spanning.filter(&view.labels).is_ok()) else {
                 continue;
             };
             let staying = staying.get(slot).unwrap_or(&nothing);

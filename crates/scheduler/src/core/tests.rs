@@ -19,6 +19,7 @@ mod charged;
 mod hold;
 mod knowledge;
 mod plugins;
+mod spanning;
 
 const GI: i64 = 1 << 30;
 /// Late enough that no node is young.
@@ -282,18 +283,7 @@ fn placements_known_from_binding_are_released_without_a_report() {
 
 #[test]
 fn unsupported_features_keep_a_pod_pending_with_the_reason() {
-    let term = json!([{"topologyKey": "zone", "labelSelector": {}}]);
     for (more, reason) in [
-        (
-            json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}}),
-            "required pod affinity or anti-affinity",
-        ),
-        (
-            json!({"topologySpreadConstraints": [
-                {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"},
-            ]}),
-            "topology spread constraints with DoNotSchedule",
-        ),
         (
             json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}),
             "volume \"data\" (claims and attachable volumes)",

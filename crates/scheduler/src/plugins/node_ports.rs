@@ -1,151 +1,123 @@
-//! NodePorts: no two pods of a node use the same port of the host.
+//! NodePorts: a port of the host serves one pod.
 //!
-//! In: the ports of a pod, the ports in use on a node. Out: whether they go together. Never: ports that a container
-//! uses without a `hostPort`. Source: kube-scheduler 1.36 `nodeports`, `HostPortInfo` and `GetHostPorts`.
-
-use std::sync::Arc;
+//! In: host ports of a pod, and of the pods of a node. Out: whether they get in each other's way. Never: the port of an
+//! init container that ends, which is free again before others start.
+//!
+//! Source: kube-scheduler 1.36 `nodeports`, `HostPortInfo`. Cost: ports of the pod x ports of the node.
 
 use k8s_openapi::api::core::v1 as wire;
 
-/// A port of the host that a pod uses.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// The address that stands for every address of a host.
+const ANY_ADDRESS: &str = "0.0.0.0";
+
+/// A port that a pod takes of its host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostPort {
-    /// `hostPort`; above 0.
+    address: String,
+    protocol: String,
     port: i32,
-    /// `protocol`, by default TCP.
-    protocol: Box<str>,
-    /// `hostIP`; `None`: every address, which is the default and `0.0.0.0`. Other texts are compared as they stand, as
-    /// in kube-scheduler.
-    ip: Option<Box<str>>,
 }
 
-/// The ports in use on a node, each with the number of pods that use it: pods of other schedulers may share one.
-#[derive(Debug, Default)]
-pub struct UsedPorts(Vec<(HostPort, u32)>);
+/// The host ports of the pods on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsedPorts(Vec<HostPort>);
 
 impl HostPort {
-    /// The ports of a pod, in order, each once: those of app containers and of sidecars. An ordinary init container has
-    /// ended before they start, and its ports do not count.
+    /// The host ports of a pod: those of app containers and sidecars.
     #[must_use]
-    pub fn read(spec: &wire::PodSpec) -> Arc<[Self]> {
-        let init = spec.init_containers.iter().flatten();
-        let sidecars = init.filter(|container| container.restart_policy.as_deref() == Some("Always"));
-        let containers = sidecars.chain(&spec.containers);
-        let mut ports: Vec<Self> =
-            containers.flat_map(|container| container.ports.iter().flatten()).filter_map(Self::of).collect();
-        ports.sort_unstable();
-        ports.dedup();
-        if ports.is_empty() { Arc::default() } else { ports.into() }
-    }
-
-    fn of(wire: &wire::ContainerPort) -> Option<Self> {
-        let stated = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(Box::from);
-        Some(Self {
-            port: wire.host_port.filter(|port| *port > 0)?,
-            protocol: stated(&wire.protocol).unwrap_or_else(|| "TCP".into()),
-            ip: stated(&wire.host_ip).filter(|ip: &Box<str>| &**ip != "0.0.0.0"),
-        })
+    pub fn read(spec: &wire::PodSpec) -> Vec<Self> {
+        let is_sidecar = |container: &&wire::Container| container.restart_policy.as_deref() == Some("Always");
+        let sidecars = spec.init_containers.iter().flatten().filter(is_sidecar);
+        let ports =
+            spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
+        let stated = |text: Option<&String>, or: &str| {
+            text.filter(|text| !text.is_empty()).map_or(or, String::as_str).to_owned()
+        };
+        ports
+            .filter_map(|port| Some((port, port.host_port.filter(|number| *number > 0)?)))
+            .map(|(port, number)| Self {
+                address: stated(port.host_ip.as_ref(), ANY_ADDRESS),
+                protocol: stated(port.protocol.as_ref(), "TCP"),
+                port: number,
+            })
+            .collect()
     }
 
     fn conflicts(&self, other: &Self) -> bool {
         self.port == other.port
             && self.protocol == other.protocol
-            && (self.ip.is_none() || other.ip.is_none() || self.ip == other.ip)
+            && (self.address == other.address
+                || [&self.address, &other.address].iter().any(|address| *address == ANY_ADDRESS))
     }
 }
 
 impl UsedPorts {
     /// Adds the ports of a pod that is on the node now.
     pub fn add(&mut self, ports: &[HostPort]) {
-        for port in ports {
-            match self.0.iter_mut().find(|(used, _)| used == port) {
-                Some((_, pods)) => *pods += 1,
-                None => self.0.push((port.clone(), 1)),
-            }
-        }
+        self.0.extend_from_slice(ports);
     }
 
-    /// Removes the ports of a pod that left the node.
+    /// Removes the ports of a pod that left.
     pub fn remove(&mut self, ports: &[HostPort]) {
         for port in ports {
-            if let Some(at) = self.0.iter().position(|(used, _)| used == port) {
-                self.0[at].1 -= 1;
-                if self.0[at].1 == 0 {
-                    self.0.swap_remove(at);
-                }
+            if let Some(at) = self.0.iter().position(|used| used == port) {
+                self.0.swap_remove(at);
             }
         }
     }
 
-    /// Whether a pod with these ports can run beside those that are there. Cost: its ports x ports in use; nothing for
-    /// pods without host ports.
+    /// Whether all these ports are free.
     #[must_use]
-    pub fn fit(&self, ports: &[HostPort]) -> bool {
-        !ports.iter().any(|port| self.0.iter().any(|(used, _)| used.conflicts(port)))
+    pub fn are_free(&self, ports: &[HostPort]) -> bool {
+        !ports.iter().any(|port| self.0.iter().any(|used| used.conflicts(port)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
-    fn ports(app: &Value, sidecar: &Value, init: &Value) -> Arc<[HostPort]> {
-        let spec = json!({
-            "containers": [{"name": "app", "ports": app}],
-            "initContainers": [
-                {"name": "sidecar", "restartPolicy": "Always", "ports": sidecar},
-                {"name": "init", "ports": init},
-            ],
-        });
+    fn port(address: &str, protocol: &str, number: i32) -> serde_json::Value {
+        json!({"containerPort": 1, "hostPort": number, "hostIP": address, "protocol": protocol})
+    }
+
+    fn read(spec: serde_json::Value) -> Vec<HostPort> {
         HostPort::read(&serde_json::from_value(spec).unwrap())
     }
 
-    fn port(port: i32, protocol: Option<&str>, ip: Option<&str>) -> Value {
-        json!([{"containerPort": 1, "hostPort": port, "protocol": protocol, "hostIP": ip}])
-    }
-
     #[test]
-    fn ports_conflict_as_in_kube_scheduler() {
-        let (one, two) = (Some("10.0.0.1"), Some("10.0.0.2"));
-        for (used, wanted, fits) in [
-            (port(80, None, None), port(80, Some("TCP"), Some("0.0.0.0")), false),
-            (port(80, None, None), port(81, None, None), true),
-            (port(80, None, None), port(80, Some("UDP"), None), true),
-            (port(80, None, one), port(80, None, two), true),
-            (port(80, None, one), port(80, None, one), false),
-            (port(80, None, one), port(80, None, None), false),
-            (port(80, None, None), port(80, None, two), false),
-            (port(80, None, Some("::")), port(80, None, one), true),
-            (port(80, None, Some("::")), port(80, None, Some("")), false),
-            (port(0, None, None), port(0, None, None), true),
+    fn ports_conflict_by_address_protocol_and_number() {
+        let container = |port| json!({"containers": [{"name": "c", "ports": [port]}]});
+        for (one, other, free) in [
+            (port("", "", 80), port("0.0.0.0", "TCP", 80), false),
+            (port("", "", 80), port("", "", 81), true),
+            (port("", "UDP", 80), port("", "TCP", 80), true),
+            (port("10.0.0.1", "", 80), port("10.0.0.2", "", 80), true),
+            (port("10.0.0.1", "", 80), port("10.0.0.1", "", 80), false),
+            (port("10.0.0.1", "", 80), port("", "", 80), false),
+            (port("", "", 80), port("10.0.0.1", "", 80), false),
+            (port("", "", 0), port("", "", 0), true),
         ] {
-            let mut node = UsedPorts::default();
-            node.add(&ports(&used, &Value::Null, &Value::Null));
-            assert_eq!(node.fit(&ports(&wanted, &Value::Null, &Value::Null)), fits, "{used} {wanted}");
+            let (one, other) = (read(container(one)), read(container(other)));
+            let mut used = UsedPorts::default();
+            used.add(&one);
+            assert_eq!(used.are_free(&other), free, "{one:?} {other:?}");
+            used.remove(&one);
+            assert!(used.are_free(&other));
         }
     }
 
     #[test]
-    fn sidecars_count_and_other_init_containers_do_not() {
-        let (a, b, c) = (port(1, None, None), port(2, None, None), port(3, None, None));
-        let found: Vec<i32> = ports(&a, &b, &c).iter().map(|port| port.port).collect();
-        assert_eq!(found, [1, 2]);
-        assert_eq!(ports(&a, &a, &c).len(), 1);
-    }
-
-    #[test]
-    fn a_port_is_free_when_its_last_pod_has_left() {
-        let ports = ports(&port(80, None, None), &Value::Null, &Value::Null);
-        let mut node = UsedPorts::default();
-        node.add(&ports);
-        node.add(&ports);
-        node.remove(&ports);
-        assert!(!node.fit(&ports));
-        node.remove(&ports);
-        assert!(node.fit(&ports) && node.0.is_empty());
-        node.remove(&ports);
-        assert!(node.fit(&ports));
+    fn init_containers_that_end_take_no_port() {
+        let init = |policy: Option<&str>| {
+            json!({
+                "containers": [{"name": "c"}],
+                "initContainers": [{"name": "i", "restartPolicy": policy, "ports": [port("", "", 80)]}],
+            })
+        };
+        assert!(read(init(None)).is_empty());
+        assert_eq!(read(init(Some("Always"))).len(), 1);
     }
 }

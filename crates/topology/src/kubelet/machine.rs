@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::cpuset::CpuSet;
+use crate::cpuset::{CpuSet, MAX_CPU};
 use crate::kubelet::hint::{MAX_ZONE_ID, ZoneMask};
 use crate::resource::ResourceName;
 
@@ -67,7 +67,7 @@ pub enum MachineError {
     #[error("CPU {0} is listed twice")]
     CpuTwice(u32),
     /// A CPU's id is too large.
-    #[error("CPU id {0} is too large; allowed are 0 to {max}", max = MAX_CPU_ID)]
+    #[error("CPU id {0} is too large; allowed are 0 to {max}", max = MAX_CPU)]
     CpuId(u32),
     /// No CPU.
     #[error("no CPU is listed")]
@@ -101,9 +101,6 @@ pub enum MachineError {
     },
 }
 
-/// The largest CPU id of a machine.
-pub const MAX_CPU_ID: u32 = 8_191;
-
 impl Machine {
     /// Checks and indexes a machine. Cost: CPUs x log CPUs.
     ///
@@ -126,7 +123,7 @@ impl Machine {
         }
         let mut by_id: Vec<Option<Cpu>> = Vec::new();
         for cpu in cpus {
-            if cpu.id > MAX_CPU_ID {
+            if cpu.id > MAX_CPU {
                 return Err(MachineError::CpuId(cpu.id));
             }
             if !zone_mask.contains(cpu.zone) {
@@ -327,7 +324,7 @@ fn groups(cpus: &[Cpu], id: fn(&Cpu) -> u32) -> Vec<CpuGroup> {
     by_id.into_iter().map(|(id, cpus)| CpuGroup { id, cpus }).collect()
 }
 
-/// A set of ids that were checked against [`MAX_CPU_ID`].
+/// A set of ids that were checked against [`MAX_CPU`].
 fn set(ids: impl IntoIterator<Item = u32>) -> CpuSet {
     CpuSet::from_ids(ids).unwrap_or_default()
 }

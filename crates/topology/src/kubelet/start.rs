@@ -8,10 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::cpuset::CpuSet;
+use crate::cpuset::{CpuSet, MAX_CPU};
 use crate::kubelet::device_manager::{Device, DeviceId, DeviceIds, HeldDevices, Preference, Resource};
 use crate::kubelet::hint::ZoneMask;
-use crate::kubelet::machine::{Cpu, MAX_CPU_ID, Machine, MachineError, MachineZone};
+use crate::kubelet::machine::{Cpu, Machine, MachineError, MachineZone};
 use crate::kubelet::memory_manager::Block;
 use crate::kubelet::pod::{Container, Pod};
 use crate::kubelet::profile::{
@@ -242,8 +242,8 @@ fn take_block(blocks: &mut [Block], taken: Block) {
 /// When a zone has more than a model is made for, which no machine has.
 fn check_sizes(topology: &NodeTopology) -> Result<(), String> {
     let all: u64 = topology.zones.iter().map(|zone| cpus(zone, capacity)).fold(0, u64::saturating_add);
-    if all > u64::from(MAX_CPU_ID) + 1 {
-        return Err(format!("{all} CPUs; allowed are up to {}", MAX_CPU_ID + 1));
+    if all > u64::from(MAX_CPU) + 1 {
+        return Err(format!("{all} CPUs; allowed are up to {}", MAX_CPU + 1));
     }
     let resources = topology.zones.iter().flat_map(|zone| &zone.resources);
     let is_device = |resource: &&ZoneResource| resource.name.kind() == ResourceKind::Device;

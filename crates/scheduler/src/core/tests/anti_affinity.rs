@@ -3,7 +3,7 @@
 use super::*;
 
 /// Nodes `a1` and `a2` in rack `a`, `b1` in rack `b`.
-fn racks() -> Core {
+pub(super) fn racks() -> Core {
     let mut core = Core::new(settings());
     for (name, rack) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
         let object = json!({
@@ -50,7 +50,7 @@ fn pods_are_kept_from_the_domain_and_come_when_it_is_free() {
     core.handle(Event::PodGone(keeper("a1", &web)), LATER);
     let decisions = decide(&mut core, LATER + VANISHED_MS);
     assert!(decisions[0].starts_with("p3 -> a"), "{decisions:?}");
-    assert!(core.anti_affinity.is_empty());
+    assert!(core.existing_terms.is_empty());
 }
 
 #[test]

@@ -60,10 +60,10 @@ fn a_port_of_the_host_is_given_once_and_its_release_wakes() {
     // A pod of another scheduler counts, and frees its port when its object is gone.
     core.handle(Event::PodGone(pod("c", 1, with(ended("n")))), LATER);
     assert_eq!(decide(&mut core, LATER + 1_000), ["b -> n"]);
-    assert!(!core.nodes[0].ports.fit(&pod("x", 1, port(80)).spec.ports));
+    assert!(!core.nodes[0].ports.are_free(&pod("x", 1, port(80)).spec.host_ports));
     core.handle(Event::PodGone(pod("b", 1, with(running("n")))), LATER + 1_000);
-    assert!(core.nodes[0].ports.fit(&pod("x", 1, port(80)).spec.ports));
-    assert!(!core.nodes[0].ports.fit(&pod("x", 1, port(81)).spec.ports));
+    assert!(core.nodes[0].ports.are_free(&pod("x", 1, port(80)).spec.host_ports));
+    assert!(!core.nodes[0].ports.are_free(&pod("x", 1, port(81)).spec.host_ports));
 }
 
 #[test]
@@ -129,6 +129,8 @@ fn scores_that_are_off_do_not_count() {
         node_resources_fit: 0,
         balanced_allocation: 0,
         image_locality: 0,
+        pod_topology_spread: 0,
+        inter_pod_affinity: 0,
     };
     let shy = json!({"spec": {"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}});
     let small = json!({"status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}});

@@ -1,0 +1,351 @@
+//! InterPodAffinity: pods that want to be near other pods, or away from them.
+//!
+//! In: terms of a pod to place and of pods on nodes, and the pods that they select. Out: whether a node may have the
+//! pod, and how nodes compare. Never: a node allowed by a term of a pod there that cannot be read, or that selects
+//! namespaces by labels, which are not watched: such a term counts for every namespace.
+//!
+//! Source: kube-scheduler 1.36 `interpodaffinity`. Pods of one workload have equal terms, so the cost of a decision
+//! grows with the number of different terms and the nodes of those that match, and is nothing without terms.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as wire;
+use kube::core::{Selector, SelectorExt as _};
+
+use crate::affinity::Labels;
+use crate::node::Node;
+use crate::reason::Reason;
+use crate::selection::{Counts, PodSelector, Selections};
+
+/// What a pod to place wants of pods that are there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PodAffinity {
+    /// The labels whose domains must have a pod that is selected.
+    near: Vec<String>,
+    /// The pods that all required terms select; `None` without such terms.
+    near_pods: Option<Arc<PodSelector>>,
+    /// Whether the pod itself is one of them.
+    counts_itself: bool,
+    /// Required terms that keep it away.
+    apart: Vec<(String, Arc<PodSelector>)>,
+    /// Preferred terms with their weights, which are negative where they keep it away.
+    preferred: Vec<(i64, String, Arc<PodSelector>)>,
+}
+
+/// A term of a pod that is on a node. Terms are compared by their text, in which the pod's namespace stands too.
+#[derive(Clone, Debug)]
+pub struct Term {
+    text: Box<str>,
+    /// The node label whose values are the domains.
+    topology_key: String,
+    /// The namespaces of the pods that it keeps away; `None`: all.
+    namespaces: Option<BTreeSet<String>>,
+    /// The labels of these pods; `None`: any, as the selector cannot be read.
+    selector: Option<Selector>,
+}
+
+/// A term with its weight in scores; 0: it keeps pods away.
+pub type WeightedTerm = (Arc<Term>, i64);
+
+/// The terms of pods on nodes, with the number of pods that have each, by the slot of their node.
+#[derive(Debug, Default)]
+pub struct ExistingTerms(BTreeMap<WeightedTerm, Counts>);
+
+/// The weight of a required affinity term of a pod on a node (kube-scheduler's default `hardPodAffinityWeight`).
+const REQUIRED_WEIGHT: i64 = 1;
+
+/// Values of node labels that keep a pod away: of each label, by its key.
+#[derive(Debug, Default)]
+pub struct Domains(BTreeMap<String, BTreeSet<String>>);
+
+impl PodAffinity {
+    /// Reads the terms of a pod.
+    ///
+    /// # Errors
+    /// Why a required term cannot be heeded.
+    pub fn read(pod: &wire::Pod) -> Result<Self, String> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let no_labels = Labels::new();
+        let labels = pod.metadata.labels.as_ref().unwrap_or(&no_labels);
+        let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+        let (near, apart) = (
+            affinity.and_then(|affinity| affinity.pod_affinity.as_ref()),
+            affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()),
+        );
+        let mut read = Self::default();
+        let required =
+            near.iter().flat_map(|near| near.required_during_scheduling_ignored_during_execution.iter());
+        let mut pods = PodSelector::new(true);
+        for term in required.flatten() {
+            pods = pods.and(namespaces(term, namespace)?, term.label_selector.as_ref())?;
+            read.near.push(term.topology_key.clone());
+        }
+        if !read.near.is_empty() {
+            read.counts_itself = pods.matches(namespace, labels);
+            read.near_pods = Some(Arc::new(pods));
+        }
+        let required =
+            apart.iter().flat_map(|apart| apart.required_during_scheduling_ignored_during_execution.iter());
+        for term in required.flatten() {
+            read.apart.push((term.topology_key.clone(), selector(term, namespace)?));
+        }
+        let near =
+            near.iter().flat_map(|near| near.preferred_during_scheduling_ignored_during_execution.iter());
+        let apart =
+            apart.iter().flat_map(|apart| apart.preferred_during_scheduling_ignored_during_execution.iter());
+        let weighted = near.flatten().map(|term| (1, term)).chain(apart.flatten().map(|term| (-1, term)));
+        for (sign, wire::WeightedPodAffinityTerm { weight, pod_affinity_term: term }) in weighted {
+            // A wish that cannot be read is none.
+            if let Ok(pods) = selector(term, namespace) {
+                read.preferred.push((sign * i64::from(*weight), term.topology_key.clone(), pods));
+            }
+        }
+        Ok(read)
+    }
+
+    /// Whether a verdict depends on other pods.
+    #[must_use]
+    pub fn is_required(&self) -> bool {
+        !(self.near.is_empty() && self.apart.is_empty())
+    }
+
+    /// All that selections have to follow for it.
+    pub(crate) fn selectors(&self) -> impl Iterator<Item = &Arc<PodSelector>> {
+        let apart = self.apart.iter().map(|(_, pods)| pods);
+        self.near_pods.iter().chain(apart).chain(self.preferred.iter().map(|(.., pods)| pods))
+    }
+}
+
+fn selector(term: &wire::PodAffinityTerm, namespace: &str) -> Result<Arc<PodSelector>, String> {
+    let namespaces = namespaces(term, namespace)?;
+    Ok(Arc::new(PodSelector::new(true).and(namespaces, term.label_selector.as_ref())?))
+}
+
+/// The namespaces of a term; `None`: all.
+fn namespaces(term: &wire::PodAffinityTerm, own: &str) -> Result<Option<BTreeSet<String>>, String> {
+    let stated = term.namespaces.iter().flatten().cloned().collect::<BTreeSet<String>>();
+    match &term.namespace_selector {
+        None if stated.is_empty() => Ok(Some([own.to_owned()].into())),
+        None => Ok(Some(stated)),
+        Some(selector)
+            if selector.match_labels.iter().flatten().next().is_none()
+                && selector.match_expressions.iter().flatten().next().is_none() =>
+        {
+            Ok(None)
+        }
+        Some(_) => Err("namespaceSelector with labels".to_owned()),
+    }
+}
+
+impl Term {
+    /// The required anti-affinity terms of a pod.
+    #[must_use]
+    pub fn read(pod: &wire::Pod) -> Vec<WeightedTerm> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
+        let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
+        let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
+        let keeps_away =
+            apart.and_then(|apart| apart.required_during_scheduling_ignored_during_execution.as_ref());
+        let attracts =
+            near.and_then(|near| near.required_during_scheduling_ignored_during_execution.as_ref());
+        let wishes = near.and_then(|near| near.preferred_during_scheduling_ignored_during_execution.as_ref());
+        let fears =
+            apart.and_then(|apart| apart.preferred_during_scheduling_ignored_during_execution.as_ref());
+        let required = keeps_away.into_iter().flatten().map(|term| (term, 0));
+        let required = required.chain(attracts.into_iter().flatten().map(|term| (term, REQUIRED_WEIGHT)));
+        let weighted = wishes.into_iter().flatten().map(|term| (&term.pod_affinity_term, term.weight.into()));
+        let weighted = weighted.chain(
+            fears.into_iter().flatten().map(|term| (&term.pod_affinity_term, -i64::from(term.weight))),
+        );
+        let terms = required.chain(weighted);
+        terms.filter_map(|(term, weight)| Some((Arc::new(Self::of(term, namespace)?), weight))).collect()
+    }
+
+    /// `None` for a term without a selector, which selects nothing.
+    fn of(term: &wire::PodAffinityTerm, namespace: &str) -> Option<Self> {
+        let selector = term.label_selector.clone()?;
+        let stated = term.namespaces.iter().flatten().cloned().collect::<BTreeSet<String>>();
+        let namespaces = match &term.namespace_selector {
+            Some(_) => None,
+            None if stated.is_empty() => Some(BTreeSet::from([namespace.to_owned()])),
+            None => Some(stated),
+        };
+        Some(Self {
+            text: serde_json::json!([namespace, term]).to_string().into(),
+            topology_key: term.topology_key.clone(),
+            namespaces,
+            selector: selector.try_into().ok(),
+        })
+    }
+
+    fn matches(&self, namespace: &str, labels: &Labels) -> bool {
+        self.namespaces.as_ref().is_none_or(|all| all.contains(namespace))
+            && self.selector.as_ref().is_none_or(|selector| selector.matches(labels))
+    }
+}
+
+impl PartialEq for Term {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Term {}
+
+impl PartialOrd for Term {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Term {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl ExistingTerms {
+    /// Adds the terms of a pod that is on a node now.
+    pub fn add(&mut self, terms: &[WeightedTerm], slot: usize) {
+        for term in terms {
+            *self.0.entry(term.clone()).or_default().entry(slot).or_default() += 1;
+        }
+    }
+
+    /// Removes the terms of a pod that left a node.
+    pub fn remove(&mut self, terms: &[WeightedTerm], slot: usize) {
+        for term in terms {
+            let Some(pods) = self.0.get_mut(term) else { continue };
+            if let Some(count) = pods.get_mut(&slot) {
+                *count -= 1;
+                if *count == 0 {
+                    pods.remove(&slot);
+                }
+            }
+            if pods.is_empty() {
+                self.0.remove(term);
+            }
+        }
+    }
+
+    /// Whether no pod on a node has a term.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn matching(&self, namespace: &str, labels: &Labels) -> impl Iterator<Item = (&Term, i64, &Counts)> {
+        let all = self.0.iter().map(|((term, weight), pods)| (&**term, *weight, pods));
+        all.filter(move |(term, ..)| term.matches(namespace, labels))
+    }
+
+    /// The domains that pods there keep a pod with these labels away from.
+    #[must_use]
+    pub fn domains(&self, namespace: &str, labels: &Labels, nodes: &[Node]) -> Domains {
+        let mut domains = Domains::default();
+        for (term, _, pods) in self.matching(namespace, labels).filter(|(_, weight, _)| *weight == 0) {
+            let views = pods.keys().filter_map(|slot| nodes.get(*slot)?.view.as_ref());
+            let values = views.filter_map(|view| view.labels.get(&term.topology_key)).cloned();
+            domains.0.entry(term.topology_key.clone()).or_default().extend(values);
+        }
+        domains
+    }
+}
+
+/// A pod's own required terms, with the domains of the pods that they select.
+#[derive(Debug, Default)]
+pub struct Affinity<'a> {
+    near: Vec<(&'a str, HashSet<&'a str>)>,
+    /// Nothing is selected yet, and the pod itself would be: it may be the first.
+    is_first: bool,
+    apart: Vec<(&'a str, HashSet<&'a str>)>,
+}
+
+impl<'a> Affinity<'a> {
+    /// Looks up the domains for required terms, which `selections` has to follow. Cost: terms x nodes with such pods.
+    #[must_use]
+    pub fn new(affinity: &'a PodAffinity, nodes: &'a [Node], selections: &Selections) -> Self {
+        let values = |key: &str, pods: &PodSelector| -> HashSet<&'a str> {
+            let slots = selections.counts(pods).into_iter().flatten().map(|(slot, _)| *slot);
+            slots.filter_map(|slot| Some(nodes.get(slot)?.view.as_ref()?.labels.get(key)?.as_str())).collect()
+        };
+        let near: Vec<_> = affinity
+            .near
+            .iter()
+            .zip(affinity.near_pods.iter().cycle())
+            .map(|(key, pods)| (key.as_str(), values(key, pods)))
+            .collect();
+        let is_first = affinity.counts_itself && near.iter().all(|(_, values)| values.is_empty());
+        let apart = affinity.apart.iter().map(|(key, pods)| (key.as_str(), values(key, pods))).collect();
+        Self { near, is_first, apart }
+    }
+
+    /// Whether the pod may be on a node with these labels.
+    ///
+    /// # Errors
+    /// The [`Reason`] against it.
+    pub fn filter(&self, labels: &Labels) -> Result<(), Reason> {
+        let value = |key: &str| labels.get(key).map(String::as_str);
+        let is_near = self
+            .near
+            .iter()
+            .all(|(key, values)| value(key).is_some_and(|value| self.is_first || values.contains(value)));
+        if !is_near {
+            return Err(Reason::PodAffinity);
+        }
+        let is_apart =
+            self.apart.iter().all(|(key, values)| value(key).is_none_or(|value| !values.contains(value)));
+        if is_apart { Ok(()) } else { Err(Reason::PodAntiAffinity) }
+    }
+}
+
+/// Compares the nodes that passed by the wishes of the pod and of the pods there: 0 to 100 each, `None` without any.
+#[must_use]
+pub fn scores(
+    (affinity, namespace, labels): (&PodAffinity, &str, &Labels),
+    existing: &ExistingTerms,
+    feasible: &[usize],
+    nodes: &[Node],
+    selections: &Selections,
+) -> Option<Vec<i64>> {
+    let view = |slot: usize| nodes.get(slot)?.view.as_ref();
+    let mut sums: BTreeMap<&str, HashMap<&str, i64>> = BTreeMap::new();
+    let mut add = |key, weight: i64, pods: &Counts| {
+        for (slot, count) in pods {
+            if let Some(value) = view(*slot).and_then(|view| view.labels.get::<str>(key)) {
+                *sums.entry(key).or_default().entry(value).or_default() += weight * count;
+            }
+        }
+    };
+    for (weight, key, pods) in &affinity.preferred {
+        selections.counts(pods).into_iter().for_each(|pods| add(key, *weight, pods));
+    }
+    for (term, weight, pods) in existing.matching(namespace, labels).filter(|(_, weight, _)| *weight != 0) {
+        add(&term.topology_key, weight, pods);
+    }
+    if sums.is_empty() {
+        return None;
+    }
+    let sum = |slot: &usize| -> i64 {
+        let Some(view) = view(*slot) else { return 0 };
+        sums.iter().filter_map(|(key, sums)| sums.get(view.labels.get::<str>(key)?.as_str())).sum()
+    };
+    let all: Vec<i64> = feasible.iter().map(sum).collect();
+    let (least, most) = (all.iter().min().copied()?, all.iter().max().copied()?);
+    // kube-scheduler computes in floating point and cuts off.
+    let score = |sum: &i64| {
+        if most > least { (100.0 * ((sum - least) as f64 / (most - least) as f64)) as i64 } else { 0 }
+    };
+    Some(all.iter().map(score).collect())
+}
+
+impl Domains {
+    /// Whether a node with these labels is in one of the domains.
+    #[must_use]
+    pub fn contain(&self, labels: &Labels) -> bool {
+        self.0.iter().any(|(key, values)| labels.get(key).is_some_and(|value| values.contains(value)))
+    }
+}

@@ -1,0 +1,219 @@
+//! PodTopologySpread: pods of a kind spread evenly over the domains that a node label makes.
+//!
+//! In: constraints of a pod, nodes, the pods that the constraints select. Out: whether a node may have the pod, and how
+//! nodes compare. Never: the default constraints of a cluster, which need the pod's Service or ReplicaSet.
+//!
+//! Source: kube-scheduler 1.36 `podtopologyspread`. Cost of a pod with constraints: nodes x constraints.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as wire;
+
+use crate::affinity::{self, Labels};
+use crate::node::{Node, NodeView};
+use crate::pod::Spec;
+use crate::reason::Reason;
+use crate::selection::{PodSelector, Selections};
+
+/// The label that is each node's own (kube-scheduler counts its domains in another way).
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// One of a pod's `topologySpreadConstraints`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SpreadConstraint {
+    /// The label whose values are the domains.
+    topology_key: String,
+    /// The largest difference to the domain with the fewest pods.
+    max_skew: i64,
+    /// With fewer domains than this, an empty one is thought of.
+    min_domains: usize,
+    /// Whether nodes are refused (`DoNotSchedule`), not only compared.
+    pub(crate) is_required: bool,
+    /// Whether only nodes that the pod's node affinity allows are domains.
+    honors_affinity: bool,
+    /// Whether only nodes whose taints the pod tolerates are domains.
+    honors_taints: bool,
+    /// The pods that count; `None`: none do.
+    pub(crate) selector: Option<Arc<PodSelector>>,
+    /// Whether the pod itself will count.
+    counts_itself: bool,
+}
+
+/// The required constraints of one pod, with the pods of each domain.
+#[derive(Debug, Default)]
+pub struct Spread<'a>(Vec<Domains<'a>>);
+
+#[derive(Debug)]
+struct Domains<'a> {
+    constraint: &'a SpreadConstraint,
+    pods: HashMap<&'a str, i64>,
+    /// Pods of the domain with the fewest.
+    fewest: i64,
+}
+
+impl SpreadConstraint {
+    /// The constraints of a pod, in their order.
+    ///
+    /// # Errors
+    /// What is wrong with a selector.
+    pub fn read(pod: &wire::Pod) -> Result<Vec<Self>, String> {
+        let constraints = pod.spec.iter().flat_map(|spec| spec.topology_spread_constraints.iter().flatten());
+        let no_labels = Labels::new();
+        let labels = pod.metadata.labels.as_ref().unwrap_or(&no_labels);
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        constraints.map(|constraint| Self::of(constraint, namespace, labels)).collect()
+    }
+
+    fn of(wire: &wire::TopologySpreadConstraint, namespace: &str, labels: &Labels) -> Result<Self, String> {
+        let mut selector = wire.label_selector.clone();
+        for key in wire.match_label_keys.iter().flatten() {
+            // The API server has done it already where it can.
+            if let (Some(selector), Some(value)) = (&mut selector, labels.get(key)) {
+                selector.match_labels.get_or_insert_default().insert(key.clone(), value.clone());
+            }
+        }
+        let is_empty = selector.as_ref().is_none_or(|selector| {
+            selector.match_labels.iter().flatten().next().is_none()
+                && selector.match_expressions.iter().flatten().next().is_none()
+        });
+        let namespaces = Some([namespace.to_owned()].into());
+        let pods = PodSelector::new(false).and(namespaces, selector.as_ref())?;
+        let is = |policy: &Option<String>, text: &str, or: bool| policy.as_ref().map_or(or, |p| p == text);
+        Ok(Self {
+            topology_key: wire.topology_key.clone(),
+            max_skew: wire.max_skew.into(),
+            min_domains: wire.min_domains.and_then(|count| count.try_into().ok()).unwrap_or(1),
+            is_required: wire.when_unsatisfiable == "DoNotSchedule",
+            honors_affinity: is(&wire.node_affinity_policy, "Honor", true),
+            honors_taints: is(&wire.node_taints_policy, "Honor", false),
+            counts_itself: pods.matches(namespace, labels),
+            // An empty selector counts no pod, though it selects the pod itself (kube-scheduler 1.36
+            // `countPodsMatchSelector`).
+            selector: (!is_empty).then(|| Arc::new(pods)),
+        })
+    }
+
+    /// Whether the node is part of a domain (kube-scheduler 1.36 `matchNodeInclusionPolicies`).
+    fn includes(&self, spec: &Spec, view: &NodeView) -> bool {
+        (!self.honors_affinity || spec.affinity.allows(&view.name, &view.labels))
+            && (!self.honors_taints || affinity::tolerates(&spec.tolerations, &view.taints))
+    }
+}
+
+/// Whether the node has the labels of all these constraints.
+fn has_keys<'a>(mut constraints: impl Iterator<Item = &'a SpreadConstraint>, labels: &Labels) -> bool {
+    constraints.all(|constraint| labels.contains_key(&constraint.topology_key))
+}
+
+impl<'a> Spread<'a> {
+    /// Counts the pods of each domain for the pod's required constraints, which `selections` has to follow.
+    #[must_use]
+    pub fn new(spec: &'a Spec, nodes: &'a [Node], selections: &Selections) -> Self {
+        let required = || spec.spread.iter().filter(|constraint| constraint.is_required);
+        let mut all: Vec<Domains<'a>> = required()
+            .map(|constraint| Domains { constraint, pods: HashMap::new(), fewest: i64::from(i32::MAX) })
+            .collect();
+        if all.is_empty() {
+            return Self(all);
+        }
+        let counts: Vec<_> = all
+            .iter()
+            .map(|domains| domains.constraint.selector.as_ref().and_then(|s| selections.counts(s)))
+            .collect();
+        for (slot, node) in nodes.iter().enumerate() {
+            let Some(view) = &node.view else { continue };
+            if !has_keys(required(), &view.labels) {
+                continue;
+            }
+            for (domains, counts) in all.iter_mut().zip(&counts) {
+                let Some(value) = view.labels.get(&domains.constraint.topology_key) else { continue };
+                if domains.constraint.includes(spec, view) {
+                    let pods = counts.and_then(|counts| counts.get(&slot)).copied().unwrap_or(0);
+                    *domains.pods.entry(value).or_default() += pods;
+                }
+            }
+        }
+        for domains in &mut all {
+            domains.fewest = domains.pods.values().copied().min().unwrap_or(domains.fewest);
+            if domains.pods.len() < domains.constraint.min_domains {
+                domains.fewest = 0;
+            }
+        }
+        Self(all)
+    }
+
+    /// Whether the pod may be on a node with these labels.
+    ///
+    /// # Errors
+    /// The [`Reason`] against it.
+    pub fn filter(&self, labels: &Labels) -> Result<(), Reason> {
+        for domains in &self.0 {
+            let constraint = domains.constraint;
+            let value = labels.get(&constraint.topology_key).ok_or(Reason::NoSpreadLabel)?;
+            let pods = domains.pods.get(value.as_str()).copied().unwrap_or(0);
+            if pods + i64::from(constraint.counts_itself) - domains.fewest > constraint.max_skew {
+                return Err(Reason::Spread);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares the nodes that passed by the constraints that are not required: 0 to 100 each, `None` where there are none.
+#[must_use]
+pub fn scores(spec: &Spec, feasible: &[usize], nodes: &[Node], selections: &Selections) -> Option<Vec<i64>> {
+    let constraints: Vec<_> = spec.spread.iter().filter(|constraint| !constraint.is_required).collect();
+    if constraints.is_empty() {
+        return None;
+    }
+    let view = |slot: usize| nodes.get(slot)?.view.as_ref();
+    let has_keys = |view: &NodeView| has_keys(constraints.iter().copied(), &view.labels);
+    let compared: Vec<Option<&NodeView>> =
+        feasible.iter().map(|slot| view(*slot).filter(|view| has_keys(view))).collect();
+    let counts: Vec<_> =
+        constraints.iter().map(|c| c.selector.as_ref().and_then(|s| selections.counts(s))).collect();
+    let mut sums = vec![0.0; feasible.len()];
+    for (constraint, counts) in constraints.iter().zip(counts) {
+        let key = &constraint.topology_key;
+        let on = |slot: usize| counts.and_then(|counts| counts.get(&slot)).copied().unwrap_or(0);
+        let mut domains: HashMap<&str, i64> = HashMap::new();
+        if key != HOSTNAME {
+            domains.extend(
+                compared.iter().flatten().filter_map(|view| Some((view.labels.get(key)?.as_str(), 0))),
+            );
+            for (slot, pods) in counts.into_iter().flatten() {
+                let Some(view) = view(*slot).filter(|view| has_keys(view) && constraint.includes(spec, view))
+                else {
+                    continue;
+                };
+                if let Some(sum) = view.labels.get(key).and_then(|value| domains.get_mut(value.as_str())) {
+                    *sum += pods;
+                }
+            }
+        }
+        let size = if key == HOSTNAME { compared.iter().flatten().count() } else { domains.len() };
+        let weight = (size as f64 + 2.0).ln();
+        for ((sum, slot), view) in sums.iter_mut().zip(feasible).zip(&compared) {
+            let Some(value) = view.and_then(|view| view.labels.get(key)) else { continue };
+            let pods =
+                if key == HOSTNAME { on(*slot) } else { domains.get(value.as_str()).copied().unwrap_or(0) };
+            *sum += pods as f64 * weight + (constraint.max_skew - 1) as f64;
+        }
+    }
+    Some(normalized(&sums, &compared))
+}
+
+/// kube-scheduler 1.36 `podtopologyspread` `NormalizeScore`: fewer pods are better; nodes without a label get 0.
+fn normalized(sums: &[f64], compared: &[Option<&NodeView>]) -> Vec<i64> {
+    let rounded = |sum: f64| sum.round() as i64;
+    let scored =
+        || sums.iter().zip(compared).filter(|(_, view)| view.is_some()).map(|(sum, _)| rounded(*sum));
+    let (least, most) = (scored().min().unwrap_or(0), scored().max().unwrap_or(0));
+    let score = |(sum, view): (&f64, &Option<&NodeView>)| match view {
+        None => 0,
+        Some(_) if most == 0 => 100,
+        Some(_) => 100 * (most + least - rounded(*sum)) / most,
+    };
+    sums.iter().zip(compared).map(score).collect()
+}

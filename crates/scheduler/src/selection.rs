@@ -1,0 +1,241 @@
+//! Pods on nodes, counted by selector and node as they come and go.
+//!
+//! In: pods with their labels, selectors. Out: how many pods of each node a selector selects. Never: a node's labels,
+//! nor a verdict.
+//!
+//! Cost: a pod that comes, goes or gets other labels costs a comparison with each selector in use; a new selector costs
+//! one with each pod; a known one nothing. kube-scheduler 1.36 counts anew for each pod that it places.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::{Selector, SelectorExt as _};
+
+use crate::affinity::Labels;
+use crate::ledger::PodId;
+
+/// Selectors whose counts are kept. Beyond, those that were not used for longest are forgotten.
+const MAX_SELECTORS: usize = 1_024;
+
+/// What selects pods: each part has to. Selectors are compared by their text.
+#[derive(Clone, Debug)]
+pub struct PodSelector {
+    text: Box<str>,
+    parts: Vec<Part>,
+    /// Whether pods that are being deleted count.
+    leaving: bool,
+}
+
+/// Namespaces, and labels in them.
+#[derive(Clone, Debug)]
+struct Part {
+    /// `None`: all.
+    namespaces: Option<BTreeSet<String>>,
+    /// `None`: no pod.
+    labels: Option<Selector>,
+}
+
+/// A pod as selectors see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selectable {
+    /// `metadata.namespace`.
+    pub namespace: Arc<str>,
+    /// `metadata.labels`.
+    pub labels: Arc<Labels>,
+    /// Whether it is being deleted.
+    pub leaving: bool,
+}
+
+/// A pod on the node in a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Placed {
+    slot: usize,
+    pod: Selectable,
+}
+
+/// Numbers of selected pods, by the slot of their node. No zeros.
+pub type Counts = BTreeMap<usize, i64>;
+
+/// The pods on nodes, and what selectors in use select of them.
+#[derive(Debug, Default)]
+pub struct Selections {
+    pods: BTreeMap<PodId, Placed>,
+    counts: HashMap<Arc<PodSelector>, (Counts, u64)>,
+    /// Counts uses, to know which was the last.
+    uses: u64,
+}
+
+impl PodSelector {
+    /// A selector with no part yet, which selects all pods.
+    #[must_use]
+    pub fn new(leaving: bool) -> Self {
+        Self { text: leaving.to_string().into(), parts: Vec::new(), leaving }
+    }
+
+    /// Adds a part. Without a selector it selects no pod (kube-scheduler 1.36 `LabelSelectorAsSelector`).
+    ///
+    /// # Errors
+    /// What is wrong with the selector.
+    pub fn and(
+        mut self,
+        namespaces: Option<BTreeSet<String>>,
+        labels: Option<&LabelSelector>,
+    ) -> Result<Self, String> {
+        let part = serde_json::json!([namespaces, labels]);
+        self.text = format!("{}{part}", self.text).into();
+        let labels = labels.map(|labels| Selector::try_from(labels.clone())).transpose();
+        self.parts.push(Part { namespaces, labels: labels.map_err(|error| error.to_string())? });
+        Ok(self)
+    }
+
+    /// Whether it selects the pod.
+    #[must_use]
+    pub fn selects(&self, pod: &Selectable) -> bool {
+        (self.leaving || !pod.leaving) && self.matches(&pod.namespace, &pod.labels)
+    }
+
+    /// Whether it selects pods with these labels in this namespace.
+    #[must_use]
+    pub fn matches(&self, namespace: &str, labels: &Labels) -> bool {
+        self.parts.iter().all(|part| {
+            part.namespaces.as_ref().is_none_or(|all| all.contains(namespace))
+                && part.labels.as_ref().is_some_and(|selector| selector.matches(labels))
+        })
+    }
+}
+
+impl PartialEq for PodSelector {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for PodSelector {}
+
+impl Hash for PodSelector {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
+    }
+}
+
+impl Selections {
+    /// The pod is on the node in this slot now, or on none. Returns whether anything changed, with the pod as it was.
+    pub fn set(&mut self, id: PodId, place: Option<(usize, Selectable)>) -> Option<Selectable> {
+        let now = place.map(|(slot, pod)| Placed { slot, pod });
+        if self.pods.get(&id) == now.as_ref() {
+            return None;
+        }
+        let before = self.pods.remove(&id);
+        for (selector, (counts, _)) in &mut self.counts {
+            for (placed, more) in [(&before, -1), (&now, 1)] {
+                if let Some(placed) = placed.as_ref().filter(|placed| selector.selects(&placed.pod)) {
+                    shift(counts, placed.slot, more);
+                }
+            }
+        }
+        let changed = before.map(|before| before.pod).or_else(|| now.as_ref().map(|now| now.pod.clone()));
+        self.pods.extend(now.map(|now| (id, now)));
+        changed
+    }
+
+    /// Counts for a selector from now on.
+    pub fn follow(&mut self, selector: &Arc<PodSelector>) {
+        self.uses += 1;
+        let uses = self.uses;
+        if let Some((_, last)) = self.counts.get_mut(selector) {
+            *last = uses;
+            return;
+        }
+        if self.counts.len() >= MAX_SELECTORS {
+            let oldest = self.counts.iter().min_by_key(|(_, (_, last))| *last);
+            if let Some(oldest) = oldest.map(|(selector, _)| Arc::clone(selector)) {
+                self.counts.remove(&oldest);
+            }
+        }
+        let mut counts = Counts::new();
+        for placed in self.pods.values().filter(|placed| selector.selects(&placed.pod)) {
+            shift(&mut counts, placed.slot, 1);
+        }
+        self.counts.insert(Arc::clone(selector), (counts, uses));
+    }
+
+    /// The pods that a selector selects which is followed.
+    #[must_use]
+    pub fn counts(&self, selector: &PodSelector) -> Option<&Counts> {
+        self.counts.get(selector).map(|(counts, _)| counts)
+    }
+}
+
+fn shift(counts: &mut Counts, slot: usize, more: i64) {
+    let count = counts.entry(slot).or_default();
+    *count += more;
+    if *count == 0 {
+        counts.remove(&slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn selector(namespaces: &[&str], labels: serde_json::Value, leaving: bool) -> Arc<PodSelector> {
+        let namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
+        let labels: Option<LabelSelector> = serde_json::from_value(labels).unwrap();
+        Arc::new(PodSelector::new(leaving).and(Some(namespaces), labels.as_ref()).unwrap())
+    }
+
+    fn pod(namespace: &str, app: &str, leaving: bool) -> Selectable {
+        let labels = Labels::from([("app".to_owned(), app.to_owned())]);
+        Selectable { namespace: namespace.into(), labels: Arc::new(labels), leaving }
+    }
+
+    #[test]
+    fn selectors_select_by_namespace_labels_and_stage() {
+        let web = json!({"matchLabels": {"app": "web"}});
+        for (selector, pod, selected) in [
+            (selector(&["a"], web.clone(), false), pod("a", "web", false), true),
+            (selector(&["a"], web.clone(), false), pod("a", "web", true), false),
+            (selector(&["a"], web.clone(), true), pod("a", "web", true), true),
+            (selector(&["a"], web.clone(), false), pod("b", "web", false), false),
+            (selector(&["a", "b"], web, false), pod("b", "db", false), false),
+            (selector(&["a"], json!({}), false), pod("a", "db", false), true),
+            (selector(&["a"], json!(null), false), pod("a", "db", false), false),
+        ] {
+            assert_eq!(selector.selects(&pod), selected, "{selector:?} {pod:?}");
+        }
+        let wrong = json!({"matchExpressions": [{"key": "app", "operator": "Near"}]});
+        let wrong: LabelSelector = serde_json::from_value(wrong).unwrap();
+        assert!(PodSelector::new(false).and(None, Some(&wrong)).is_err());
+    }
+
+    proptest! {
+        /// Counts that follow each change are those of a count from the start.
+        #[test]
+        fn counts_follow_pods(
+            steps in proptest::collection::vec((0_u64..8, 0_usize..4, 0_usize..3, any::<bool>(), any::<bool>()), 0..60),
+        ) {
+            let selectors = [
+                selector(&["a"], json!({"matchLabels": {"app": "web"}}), false),
+                selector(&["a", "b"], json!({}), true),
+            ];
+            let mut followed = Selections::default();
+            selectors.iter().for_each(|selector| followed.follow(selector));
+            let mut late = Selections::default();
+            for (id, slot, kind, leaving, is_there) in steps {
+                let pod = pod(["a", "b", "a"][kind], ["web", "web", "db"][kind], leaving);
+                let place = is_there.then_some((slot, pod));
+                followed.set(PodId(id), place.clone());
+                late.set(PodId(id), place);
+            }
+            for selector in &selectors {
+                late.follow(selector);
+                prop_assert_eq!(followed.counts(selector), late.counts(selector));
+            }
+        }
+    }
+}
