@@ -106,6 +106,22 @@ fn filters_that_are_off_do_not_run() {
             "node(s) didn't match Pod's node affinity/selector",
         ),
         (Filters { node_ports: false, ..all }, json!({}), port(80), NO_PORT),
+        (
+            Filters { pod_topology_spread: false, ..all },
+            json!({}),
+            json!({"spec": {"topologySpreadConstraints": [
+                {"maxSkew": 1, "topologyKey": "none", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}},
+            ]}}),
+            "node(s) didn't match pod topology spread constraints (missing required label)",
+        ),
+        (
+            Filters { inter_pod_affinity: false, ..all },
+            json!({}),
+            json!({"spec": {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "none", "labelSelector": {"matchLabels": {"app": "x"}}},
+            ]}}}}),
+            "node(s) didn't match pod affinity rules",
+        ),
     ] {
         for (filters, wanted) in
             [(all, format!("a: 0/1 nodes are available: 1 {reason}.")), (filters, "a -> n".to_owned())]
