@@ -432,7 +432,7 @@ impl<'a> Simulation<'a> {
             hash: PodHash::of(&namespace, &name),
             spec: Arc::clone(&self.specs[number]),
             charged: Arc::clone(&self.specs[number].needs),
-            labels: BTreeMap::new(),
+            labels: Arc::default(),
             terms: Vec::new(),
             stays: false,
             progress: Progress::default(),

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use runtime::yaml::{self, Mode};
 use scheduler::affinity::NodeAffinity;
+use scheduler::plugins::inter_pod_affinity::PodAffinity;
 use scheduler::pod::Spec;
 use serde::{Deserialize, Serialize};
 use topology::quantity::{Format, Quantity};
@@ -278,6 +279,9 @@ impl Arrival {
         Spec {
             needs: Arc::new(self.request().needs()),
             affinity: NodeAffinity::default(),
+            host_ports: Vec::new(),
+            spread: Vec::new(),
+            pod_affinity: PodAffinity::default(),
             tolerations: Vec::new(),
             gates: Vec::new(),
             unsupported: Vec::new(),

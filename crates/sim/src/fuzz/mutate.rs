@@ -6,7 +6,7 @@ use runtime::random::Random;
 const MAX_BYTES: usize = 20_000;
 
 /// Pieces that parsers take for something special.
-const PIECES: [&str; 44] = [
+const PIECES: [&str; 45] = [
     "0",
     "-1",
     "1",
