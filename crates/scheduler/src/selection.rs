@@ -6,7 +6,8 @@
 //! Cost: a pod that comes, goes or gets other labels costs a comparison with each selector in use; a new selector costs
 //! one with each pod; a known one nothing. kube-scheduler 1.36 counts anew for each pod that it places.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -62,7 +63,7 @@ pub type Counts = BTreeMap<usize, i64>;
 #[derive(Debug, Default)]
 pub struct Selections {
     pods: BTreeMap<PodId, Placed>,
-    counts: HashMap<Arc<PodSelector>, (Counts, u64)>,
+    counts: BTreeMap<Arc<PodSelector>, (Counts, u64)>,
     /// Counts uses, to know which was the last.
     uses: u64,
 }
@@ -113,6 +114,18 @@ impl PartialEq for PodSelector {
 }
 
 impl Eq for PodSelector {}
+
+impl PartialOrd for PodSelector {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for PodSelector {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
 
 impl Hash for PodSelector {
     fn hash<H: Hasher>(&self, state: &mut H) {
