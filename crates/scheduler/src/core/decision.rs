@@ -112,8 +112,8 @@ impl Core {
             return;
         }
         while let Some(class) = self.stirred.pop_first() {
-            if let Some(rank) = self.queue.first_of(class) {
-                self.queue.wake(rank.pod);
+            if let Some(head) = self.queue.first_of(class) {
+                self.queue.wake(head.pod);
                 return;
             }
         }
