@@ -1,7 +1,7 @@
 //! The machines of a simulation: nodes with NUMA zones and the settings of a kubelet.
 //!
 //! In: a shape such as `2x16+gpu`, or objects of a real cluster ([`dump`]). Out: [`Machine`]s, each with the model of
-//! its kubelet ([`start`]). Never: what happens to them.
+//! its kubelet ([`topology::kubelet::start`]). Never: what happens to them.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
