@@ -28,6 +28,17 @@ const PROBE: Duration = Duration::from_secs(5);
 const UNTOUCHED: Duration = Duration::from_secs(2);
 /// Pods that fill the node: two in each zone.
 const WAVE: usize = 4;
+/// How much longer anything may take while other tests run at the same time.
+const BESIDE_OTHERS: u32 = 4;
+
+/// Seconds of a real attack (`ATTACK_SECONDS`), which has the machine for itself.
+fn seconds() -> Option<u64> {
+    std::env::var("ATTACK_SECONDS").ok()?.parse().ok()
+}
+
+fn allowed(alone: Duration) -> Duration {
+    if seconds().is_some() { alone } else { alone * BESIDE_OTHERS }
+}
 /// The longest wait for a pod.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The most memory that an attack may cost, in KiB.
@@ -59,9 +70,9 @@ async fn probe(base: &str, path: &str) -> Result<String, String> {
     config.accept_invalid_certs = true;
     let client = Client::try_from(config).map_err(|error| error.to_string())?;
     let request = axum::http::Request::get(path).body(Vec::new()).unwrap();
-    match tokio::time::timeout(PROBE, client.request_text(request)).await {
+    match tokio::time::timeout(allowed(PROBE), client.request_text(request)).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no answer within {PROBE:?}")),
+        Err(_) => Err(format!("no answer within {:?}", allowed(PROBE))),
     }
 }
 
@@ -82,8 +93,7 @@ async fn withstands(program: &Process, target: &Target<'_>) {
     let server = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), target.port);
     let slow = Attack::slow_headers(ATTACKER, server, 600);
     let silent = Attack::silent(ATTACKER, server, 50);
-    let seconds = std::env::var("ATTACK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let ends = Instant::now() + Duration::from_secs(seconds);
+    let ends = Instant::now() + Duration::from_secs(seconds().unwrap_or(0));
     let (mut probes, mut slowest, mut untouched) = (0, Duration::ZERO, Duration::ZERO);
     while slow.opened() < 3_000 || silent.opened() < 50 || probes < 4 || Instant::now() < ends {
         let began = Instant::now();
@@ -115,7 +125,7 @@ async fn withstands(program: &Process, target: &Target<'_>) {
     if std::env::var_os(SHIPPED).is_some() {
         assert!(after.peak_kib <= SHIPPED_KIB, "{after:?}");
     }
-    assert!(untouched < UNTOUCHED, "{untouched:?}");
+    assert!(untouched < allowed(UNTOUCHED), "{untouched:?}");
     let metrics = probe(&health, "/metrics").await;
     assert!(!metrics.is_ok_and(|text| text.contains("# TYPE")), "no metrics are served there");
 }
