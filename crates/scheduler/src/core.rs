@@ -156,7 +156,7 @@ pub struct Core {
     /// Nodes on which a waiting pod may fit by now.
     changed: BTreeSet<usize>,
     /// Waiting classes of which a pod may fit on any node by now.
-    stirred: BTreeSet<Class>,
+    retried: BTreeSet<Class>,
     /// Nodes whose report was taken over by a resync. As upstream, that alone wakes no pod; the next event does.
     resynced: BTreeSet<usize>,
     timers: BTreeSet<(u64, Timer)>,
@@ -191,7 +191,7 @@ impl Core {
             queue: Queue::default(),
             hold: Hold::default(),
             changed: BTreeSet::new(),
-            stirred: BTreeSet::new(),
+            retried: BTreeSet::new(),
             resynced: BTreeSet::new(),
             timers: timers.into_iter().collect(),
             random,
@@ -360,7 +360,7 @@ impl Core {
             node.view = Some(view);
             self.changed.insert(slot);
             if is_elsewhere {
-                self.stirred.extend(self.queue.spanning().map(|(class, _)| class));
+                self.retried.extend(self.queue.spanning().map(|(class, _)| class));
             }
         }
     }
@@ -371,7 +371,7 @@ impl Core {
         self.images.replace(&mut self.nodes[slot].images, &[]);
         self.nodes[slot].ledger.report_deleted();
         self.node_order.retain(|listed| *listed != slot);
-        self.stirred.extend(self.queue.spanning().map(|(class, _)| class));
+        self.retried.extend(self.queue.spanning().map(|(class, _)| class));
         self.reclaim(slot);
     }
 

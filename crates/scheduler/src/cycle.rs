@@ -65,7 +65,7 @@ pub struct RawScore {
 
 /// What the scores of a pod need of the pod, on whatever node: made once for a pod and cycle.
 #[derive(Debug)]
-pub struct Prepared<'a> {
+pub struct PreScoreState<'a> {
     spec: &'a Spec,
     plugins: &'a Plugins,
     numa: Option<&'a Numa>,
@@ -85,14 +85,14 @@ impl Profile {
 
 /// The pods and nodes that constraints of one pod look at, made ready (kube-scheduler's PreFilter).
 #[derive(Debug, Default)]
-pub struct Spanning<'a> {
+pub struct PreFilterState<'a> {
     spread: Spread<'a>,
     affinity: Affinity<'a>,
     /// The domains that pods on nodes keep the pod away from.
     existing: Domains,
 }
 
-impl<'a> Spanning<'a> {
+impl<'a> PreFilterState<'a> {
     /// Looks up what the constraints of a spec depend on, as far as the profile filters by them. Cost without any:
     /// nothing; else nodes x constraints.
     #[must_use]
@@ -133,7 +133,7 @@ pub fn filter(
     node: &Node,
     view: &NodeView,
     (spec, created_s): (&Spec, u64),
-    spanning: &Spanning<'_>,
+    spanning: &PreFilterState<'_>,
     profile: &Profile,
     now_ms: u64,
     scratch: &mut Scratch,
@@ -209,7 +209,7 @@ pub fn could_fit(node: &Node, staying: &Node, spec: &Spec, profile: &Profile, sc
             || node.ledger.could_fit(&spec.needs, scratch))
 }
 
-impl<'a> Prepared<'a> {
+impl<'a> PreScoreState<'a> {
     /// `images`: what the pod's images count, from [`Images::wanted`](crate::plugins::image_locality::Images::wanted).
     #[must_use]
     pub fn new(spec: &'a Spec, profile: &'a Profile, images: Wanted) -> Self {

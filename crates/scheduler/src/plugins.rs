@@ -98,21 +98,23 @@ impl Default for Scores {
 }
 
 impl Scores {
+    /// All weights, in the order of the fields.
+    #[must_use]
+    pub fn all(self) -> [i64; 7] {
+        [
+            self.taint_toleration,
+            self.node_affinity,
+            self.node_resources_fit,
+            self.balanced_allocation,
+            self.image_locality,
+            self.pod_topology_spread,
+            self.inter_pod_affinity,
+        ]
+    }
+
     /// Whether nothing scores. Then the first node that fits is taken, as in kube-scheduler.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        let Self {
-            taint_toleration,
-            node_affinity,
-            node_resources_fit,
-            balanced_allocation,
-            image_locality,
-            pod_topology_spread,
-            inter_pod_affinity,
-        } = self;
-        let of_nodes =
-            [taint_toleration, node_affinity, node_resources_fit, balanced_allocation, image_locality];
-        let of_pods = [pod_topology_spread, inter_pod_affinity];
-        of_nodes.iter().chain(&of_pods).all(|weight| **weight == 0)
+    pub fn is_empty(self) -> bool {
+        self.all() == [0; 7]
     }
 }

@@ -181,7 +181,14 @@ impl Selections {
     }
 }
 
-fn shift(counts: &mut Counts, slot: usize, more: i64) {
+/// Whether a selector selects every pod.
+pub(crate) fn selects_all(selector: &LabelSelector) -> bool {
+    let labels = selector.match_labels.iter().flatten().next();
+    labels.is_none() && selector.match_expressions.iter().flatten().next().is_none()
+}
+
+/// Adds to the count of a slot, which goes with its last pod.
+pub(crate) fn shift(counts: &mut Counts, slot: usize, more: i64) {
     let count = counts.entry(slot).or_default();
     *count += more;
     if *count == 0 {

@@ -151,15 +151,10 @@ impl Fields {
         choices: &[(&str, T)],
         errors: &mut Errors,
     ) -> Option<T> {
-        let text = self.string(name, errors)?;
-        let found = choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
-        if found.is_none() {
-            let allowed: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-            let problem =
-                format!("Invalid value: {text:?}: invalid {what}; allowed are {}", allowed.join(", "));
-            errors.invalid(&self.at.field(name), problem);
-        }
-        found
+        let problem = |text: &str, words: &[&str]| {
+            format!("Invalid value: {text:?}: invalid {what}; allowed are {}", words.join(", "))
+        };
+        self.word(name, choices, problem, errors)
     }
 
     /// One of a few words, with the error of apimachinery's `field.NotSupported`.
@@ -169,11 +164,21 @@ impl Fields {
         choices: &[(&str, T)],
         errors: &mut Errors,
     ) -> Option<T> {
+        self.word(name, choices, in_tree::unsupported, errors)
+    }
+
+    fn word<T: Copy>(
+        &mut self,
+        name: &str,
+        choices: &[(&str, T)],
+        problem: impl FnOnce(&str, &[&str]) -> String,
+        errors: &mut Errors,
+    ) -> Option<T> {
         let text = self.string(name, errors)?;
         let found = choices.iter().find(|(word, _)| *word == text).map(|(_, choice)| *choice);
         if found.is_none() {
             let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-            errors.invalid(&self.at.field(name), in_tree::unsupported(&text, &words));
+            errors.invalid(&self.at.field(name), problem(&text, &words));
         }
         found
     }

@@ -255,21 +255,6 @@ mod tests {
         Ok((read(0, profile).map_err(|error| error.to_string())?, without_effect(profile)))
     }
 
-    fn scores(scores: Scores) -> [i64; 7] {
-        let Scores {
-            taint_toleration,
-            node_affinity,
-            node_resources_fit,
-            balanced_allocation,
-            image_locality,
-            pod_topology_spread,
-            inter_pod_affinity,
-        } = scores;
-        let own = [taint_toleration, node_affinity, node_resources_fit, balanced_allocation, image_locality];
-        let [a, b, c, d, e] = own;
-        [a, b, c, d, e, pod_topology_spread, inter_pod_affinity]
-    }
-
     #[test]
     fn weights_follow_the_lists() {
         for (plugins, wanted) in [
@@ -300,7 +285,7 @@ mod tests {
             ),
         ] {
             let (read, notes) = profile(plugins, "[]").unwrap();
-            assert_eq!((scores(read.scores), notes), (wanted, vec![]), "{plugins}");
+            assert_eq!((read.scores.all(), notes), (wanted, vec![]), "{plugins}");
         }
         assert_eq!(profile("{}", "[]").unwrap().0, Plugins::default());
     }

@@ -141,7 +141,7 @@ impl Core {
         let slot = entry.lifecycle.slot().filter(|_| entry.charged.is_some());
         let Some(before) = self.selections.set(id, slot.map(|slot| (slot, now.clone()))) else { return };
         let looks = |spec: &Spec| spec.selectors().any(|pods| pods.selects(&before) || pods.selects(&now));
-        self.stirred.extend(self.queue.spanning().filter(|(_, spec)| looks(spec)).map(|(class, _)| class));
+        self.retried.extend(self.queue.spanning().filter(|(_, spec)| looks(spec)).map(|(class, _)| class));
     }
 
     /// Forgets a pod.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Core, Lifecycle, Profile, Timer};
-use crate::cycle::{self, Prepared, Spanning};
+use crate::cycle::{self, PreFilterState, PreScoreState};
 use crate::ledger::PodId;
 use crate::node::NodeView;
 use crate::plugins::inter_pod_affinity::Domains;
@@ -75,7 +75,7 @@ impl Core {
                 let node = Arc::clone(&self.nodes[slot].name);
                 if spec.spans_nodes() {
                     // There may be room for the next one as well.
-                    self.stirred.extend(self.queue.class(id));
+                    self.retried.extend(self.queue.class(id));
                 }
                 self.place(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
@@ -108,21 +108,24 @@ impl Core {
     fn wake(&mut self, now_ms: u64) {
         if !self.queue.has_waiting() {
             self.changed.clear();
-            self.stirred.clear();
+            self.retried.clear();
             return;
         }
-        while let Some(class) = self.stirred.pop_first() {
+        while let Some(class) = self.retried.pop_first() {
             if let Some(head) = self.queue.first_of(class) {
                 self.queue.wake(head.pod);
                 return;
             }
+        }
+        if self.changed.is_empty() {
+            return;
         }
         let heads = self.queue.waiting_heads();
         for (_, spec) in heads.iter().filter(|(_, spec)| spec.spans_nodes()) {
             spec.selectors().for_each(|pods| self.selections.follow(pods));
         }
         let (nodes, selections) = (&self.nodes, &self.selections);
-        let spanning: Vec<OnceCell<Spanning<'_>>> = heads.iter().map(|_| OnceCell::new()).collect();
+        let spanning: Vec<OnceCell<PreFilterState<'_>>> = heads.iter().map(|_| OnceCell::new()).collect();
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(slot) = self.changed.first().copied() {
             let node = &self.nodes[slot];
@@ -131,7 +134,13 @@ impl Core {
                     let profile = self.profile_of(rank.pod)?;
                     let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
                     let spanning = spanning.get_or_init(|| {
-                        Spanning::new(spec, Domains::default(), profile.plugins.filters, nodes, selections)
+                        PreFilterState::new(
+                            spec,
+                            Domains::default(),
+                            profile.plugins.filters,
+                            nodes,
+                            selections,
+                        )
                     });
                     let fits = spec.unsupported.is_empty()
                         && !self.hold.keeps_off(slot, *rank)
@@ -192,11 +201,11 @@ impl Core {
         let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
         spec.selectors().for_each(|pods| self.selections.follow(pods));
         let filters = profile.plugins.filters;
-        let spanning = Spanning::new(spec, existing, filters, &self.nodes, &self.selections);
+        let spanning = PreFilterState::new(spec, existing, filters, &self.nodes, &self.selections);
         let count = self.node_order.len();
         let enough =
             if profile.scores() { cycle::feasible_nodes_to_find(count, profile.percentage) } else { 1 };
-        let prepared = Prepared::new(spec, profile, self.images.wanted(&pod.images, count));
+        let prepared = PreScoreState::new(spec, profile, self.images.wanted(&pod.images, count));
         let mut refusals = Refusals::default();
         self.feasible.clear();
         self.raw.clear();

@@ -20,7 +20,7 @@ use std::time::Duration;
 use runtime::backoff;
 
 use super::{Core, PodId};
-use crate::cycle::{self, Spanning};
+use crate::cycle::{self, PreFilterState};
 use crate::node::Node;
 use crate::plugins::node_resources_fit;
 use crate::pod::{PodView, Spec};
@@ -157,7 +157,7 @@ impl Core {
         let existing = self.existing_terms.domains(&view.namespace, &view.labels, &self.nodes);
         spec.selectors().for_each(|pods| self.selections.follow(pods));
         let filters = profile.plugins.filters;
-        let spanning = Spanning::new(spec, existing, filters, &self.nodes, &self.selections);
+        let spanning = PreFilterState::new(spec, existing, filters, &self.nodes, &self.selections);
         let emptiness = node_resources_fit::Args::default();
         let requests = emptiness.requests(&spec.needs);
         let mut best: Option<(i64, usize)> = None;

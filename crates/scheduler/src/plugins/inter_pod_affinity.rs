@@ -17,7 +17,7 @@ use kube::core::{Selector, SelectorExt as _};
 use crate::affinity::Labels;
 use crate::node::Node;
 use crate::reason::Reason;
-use crate::selection::{Counts, PodSelector, Selections};
+use crate::selection::{self, Counts, PodSelector, Selections};
 
 /// What a pod to place wants of pods that are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,6 +32,14 @@ pub struct PodAffinity {
     apart: Vec<(String, Arc<PodSelector>)>,
     /// Preferred terms with their weights, which are negative where they keep it away.
     preferred: Vec<(i64, String, Arc<PodSelector>)>,
+}
+
+/// The terms of a pod as they are stated.
+struct StatedTerms<'a> {
+    near: &'a [wire::PodAffinityTerm],
+    apart: &'a [wire::PodAffinityTerm],
+    /// With their weights, which are negative where they keep away.
+    preferred: Vec<(&'a wire::PodAffinityTerm, i64)>,
 }
 
 /// A term of a pod that is on a node. Terms are compared by their text, in which the pod's namespace stands too.
@@ -69,16 +77,10 @@ impl PodAffinity {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let no_labels = Labels::new();
         let labels = pod.metadata.labels.as_ref().unwrap_or(&no_labels);
-        let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
-        let (near, apart) = (
-            affinity.and_then(|affinity| affinity.pod_affinity.as_ref()),
-            affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref()),
-        );
+        let stated = StatedTerms::of(pod);
         let mut read = Self::default();
-        let required =
-            near.iter().flat_map(|near| near.required_during_scheduling_ignored_during_execution.iter());
         let mut pods = PodSelector::new(true);
-        for term in required.flatten() {
+        for term in stated.near {
             pods = pods.and(namespaces(term, namespace)?, term.label_selector.as_ref())?;
             read.near.push(term.topology_key.clone());
         }
@@ -86,20 +88,13 @@ impl PodAffinity {
             read.counts_itself = pods.matches(namespace, labels);
             read.near_pods = Some(Arc::new(pods));
         }
-        let required =
-            apart.iter().flat_map(|apart| apart.required_during_scheduling_ignored_during_execution.iter());
-        for term in required.flatten() {
+        for term in stated.apart {
             read.apart.push((term.topology_key.clone(), selector(term, namespace)?));
         }
-        let near =
-            near.iter().flat_map(|near| near.preferred_during_scheduling_ignored_during_execution.iter());
-        let apart =
-            apart.iter().flat_map(|apart| apart.preferred_during_scheduling_ignored_during_execution.iter());
-        let weighted = near.flatten().map(|term| (1, term)).chain(apart.flatten().map(|term| (-1, term)));
-        for (sign, wire::WeightedPodAffinityTerm { weight, pod_affinity_term: term }) in weighted {
+        for (term, weight) in stated.preferred {
             // A wish that cannot be read is none.
             if let Ok(pods) = selector(term, namespace) {
-                read.preferred.push((sign * i64::from(*weight), term.topology_key.clone(), pods));
+                read.preferred.push((weight, term.topology_key.clone(), pods));
             }
         }
         Ok(read)
@@ -129,54 +124,54 @@ fn namespaces(term: &wire::PodAffinityTerm, own: &str) -> Result<Option<BTreeSet
     match &term.namespace_selector {
         None if stated.is_empty() => Ok(Some([own.to_owned()].into())),
         None => Ok(Some(stated)),
-        Some(selector)
-            if selector.match_labels.iter().flatten().next().is_none()
-                && selector.match_expressions.iter().flatten().next().is_none() =>
-        {
-            Ok(None)
-        }
+        Some(selector) if selection::selects_all(selector) => Ok(None),
         Some(_) => Err("namespaceSelector with labels".to_owned()),
     }
 }
 
-impl Term {
-    /// The required anti-affinity terms of a pod.
-    #[must_use]
-    pub fn read(pod: &wire::Pod) -> Vec<WeightedTerm> {
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+impl<'a> StatedTerms<'a> {
+    fn of(pod: &'a wire::Pod) -> Self {
         let affinity = pod.spec.as_ref().and_then(|spec| spec.affinity.as_ref());
         let near = affinity.and_then(|affinity| affinity.pod_affinity.as_ref());
         let apart = affinity.and_then(|affinity| affinity.pod_anti_affinity.as_ref());
-        let keeps_away =
-            apart.and_then(|apart| apart.required_during_scheduling_ignored_during_execution.as_ref());
-        let attracts =
-            near.and_then(|near| near.required_during_scheduling_ignored_during_execution.as_ref());
         let wishes = near.and_then(|near| near.preferred_during_scheduling_ignored_during_execution.as_ref());
         let fears =
             apart.and_then(|apart| apart.preferred_during_scheduling_ignored_during_execution.as_ref());
-        let required = keeps_away.into_iter().flatten().map(|term| (term, 0));
-        let required = required.chain(attracts.into_iter().flatten().map(|term| (term, REQUIRED_WEIGHT)));
-        let weighted = wishes.into_iter().flatten().map(|term| (&term.pod_affinity_term, term.weight.into()));
-        let weighted = weighted.chain(
-            fears.into_iter().flatten().map(|term| (&term.pod_affinity_term, -i64::from(term.weight))),
-        );
-        let terms = required.chain(weighted);
+        let weighted = |sign: i64, terms: Option<&'a Vec<wire::WeightedPodAffinityTerm>>| {
+            let terms = terms.into_iter().flatten();
+            terms.map(move |term| (&term.pod_affinity_term, sign * i64::from(term.weight)))
+        };
+        Self {
+            near: near
+                .and_then(|near| near.required_during_scheduling_ignored_during_execution.as_deref())
+                .unwrap_or_default(),
+            apart: apart
+                .and_then(|apart| apart.required_during_scheduling_ignored_during_execution.as_deref())
+                .unwrap_or_default(),
+            preferred: weighted(1, wishes).chain(weighted(-1, fears)).collect(),
+        }
+    }
+}
+
+impl Term {
+    /// The terms of a pod that count for others.
+    #[must_use]
+    pub fn read(pod: &wire::Pod) -> Vec<WeightedTerm> {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let StatedTerms { near, apart, preferred } = StatedTerms::of(pod);
+        let required =
+            apart.iter().map(|term| (term, 0)).chain(near.iter().map(|term| (term, REQUIRED_WEIGHT)));
+        let terms = required.chain(preferred);
         terms.filter_map(|(term, weight)| Some((Arc::new(Self::of(term, namespace)?), weight))).collect()
     }
 
     /// `None` for a term without a selector, which selects nothing.
     fn of(term: &wire::PodAffinityTerm, namespace: &str) -> Option<Self> {
         let selector = term.label_selector.clone()?;
-        let stated = term.namespaces.iter().flatten().cloned().collect::<BTreeSet<String>>();
-        let namespaces = match &term.namespace_selector {
-            Some(_) => None,
-            None if stated.is_empty() => Some(BTreeSet::from([namespace.to_owned()])),
-            None => Some(stated),
-        };
         Some(Self {
             text: serde_json::json!([namespace, term]).to_string().into(),
             topology_key: term.topology_key.clone(),
-            namespaces,
+            namespaces: namespaces(term, namespace).unwrap_or(None),
             selector: selector.try_into().ok(),
         })
     }
@@ -211,20 +206,15 @@ impl ExistingTerms {
     /// Adds the terms of a pod that is on a node now.
     pub fn add(&mut self, terms: &[WeightedTerm], slot: usize) {
         for term in terms {
-            *self.0.entry(term.clone()).or_default().entry(slot).or_default() += 1;
+            selection::shift(self.0.entry(term.clone()).or_default(), slot, 1);
         }
     }
 
     /// Removes the terms of a pod that left a node.
     pub fn remove(&mut self, terms: &[WeightedTerm], slot: usize) {
         for term in terms {
-            let Some(pods) = self.0.get_mut(term) else { continue };
-            if let Some(count) = pods.get_mut(&slot) {
-                *count -= 1;
-                if *count == 0 {
-                    pods.remove(&slot);
-                }
-            }
+            let Some(pods) = self.0.get_mut(term).filter(|pods| pods.contains_key(&slot)) else { continue };
+            selection::shift(pods, slot, -1);
             if pods.is_empty() {
                 self.0.remove(term);
             }
@@ -237,16 +227,21 @@ impl ExistingTerms {
         self.0.is_empty()
     }
 
-    fn matching(&self, namespace: &str, labels: &Labels) -> impl Iterator<Item = (&Term, i64, &Counts)> {
+    /// Terms about pods with these labels: those that keep away, or those that count in scores.
+    fn about(
+        &self,
+        (namespace, labels): (&str, &Labels),
+        keeps_away: bool,
+    ) -> impl Iterator<Item = (&Term, i64, &Counts)> {
         let all = self.0.iter().map(|((term, weight), pods)| (&**term, *weight, pods));
-        all.filter(move |(term, ..)| term.matches(namespace, labels))
+        all.filter(move |(term, weight, _)| (*weight == 0) == keeps_away && term.matches(namespace, labels))
     }
 
     /// The domains that pods there keep a pod with these labels away from.
     #[must_use]
     pub fn domains(&self, namespace: &str, labels: &Labels, nodes: &[Node]) -> Domains {
         let mut domains = Domains::default();
-        for (term, _, pods) in self.matching(namespace, labels).filter(|(_, weight, _)| *weight == 0) {
+        for (term, _, pods) in self.about((namespace, labels), true) {
             let views = pods.keys().filter_map(|slot| nodes.get(*slot)?.view.as_ref());
             let values = views.filter_map(|view| view.labels.get(&term.topology_key)).cloned();
             domains.0.entry(term.topology_key.clone()).or_default().extend(values);
@@ -323,7 +318,7 @@ pub fn scores(
     for (weight, key, pods) in &affinity.preferred {
         selections.counts(pods).into_iter().for_each(|pods| add(key, *weight, pods));
     }
-    for (term, weight, pods) in existing.matching(namespace, labels).filter(|(_, weight, _)| *weight != 0) {
+    for (term, weight, pods) in existing.about((namespace, labels), false) {
         add(&term.topology_key, weight, pods);
     }
     if sums.is_empty() {

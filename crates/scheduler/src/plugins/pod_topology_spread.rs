@@ -14,7 +14,7 @@ use crate::affinity::{self, Labels};
 use crate::node::{Node, NodeView};
 use crate::pod::Spec;
 use crate::reason::Reason;
-use crate::selection::{PodSelector, Selections};
+use crate::selection::{self, PodSelector, Selections};
 
 /// The label that is each node's own (kube-scheduler counts its domains in another way).
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -73,10 +73,7 @@ impl SpreadConstraint {
                 selector.match_labels.get_or_insert_default().insert(key.clone(), value.clone());
             }
         }
-        let is_empty = selector.as_ref().is_none_or(|selector| {
-            selector.match_labels.iter().flatten().next().is_none()
-                && selector.match_expressions.iter().flatten().next().is_none()
-        });
+        let is_empty = selector.as_ref().is_none_or(selection::selects_all);
         let namespaces = Some([namespace.to_owned()].into());
         let pods = PodSelector::new(false).and(namespaces, selector.as_ref())?;
         let is = |policy: &Option<String>, text: &str, or: bool| policy.as_ref().map_or(or, |p| p == text);
