@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use node::kubelet::{self, Change};
 use node::watch::{Counts, Watcher};
@@ -222,12 +223,20 @@ impl ScanLoop {
         let started = Instant::now();
         let result = self.scanner.scan().await;
         let ended = Instant::now();
+        // The list may be that of a kubelet whose start is among these events.
+        let meanwhile = changed(&mut self.watcher).now_or_never();
+        let restarted = matches!(&meanwhile, Some(Ok(changes)) if changes.contains_key(&Change::Socket));
         let outcome = match &result {
+            Ok(_) if restarted => Outcome::Unstable,
             Ok(scan) => self.succeeded(scan, cause, started, ended),
             Err(error) if error.needs_new_mount() => return result.map(drop),
             Err(error) => self.failed(error),
         };
         self.schedule.scanned(ended, cause, outcome, self.random.fraction());
+        // Only now: an admission counts for lists that were requested after it.
+        if let Some(changes) = meanwhile {
+            self.on_changes(changes);
+        }
         result.map(drop)
     }
 

@@ -11,7 +11,6 @@
 //!   list are accepted once as many admissions have been seen.
 //! - **The kubelet has just started.** It lists only the pods that the API server has sent again. So pods that are
 //!   missing in the list are not taken for gone in the first seconds.
-//!   before and are missing now are not believed to be gone for the first seconds.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
