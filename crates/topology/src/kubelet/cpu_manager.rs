@@ -249,7 +249,7 @@ impl StaticPolicy {
     }
 
     /// The fewest zones that could hold so many CPUs if all were free; all zones if even they cannot.
-    fn narrowest(&self, request: usize) -> u32 {
+    pub(crate) fn narrowest(&self, request: usize) -> u32 {
         let sizes = &self.largest_zones;
         let fewest = sizes.iter().position(|size| *size >= request).map_or(sizes.len(), |at| at + 1);
         u32::try_from(fewest).unwrap_or(u32::MAX)

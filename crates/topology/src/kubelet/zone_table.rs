@@ -54,6 +54,7 @@
 mod counted;
 mod cpus;
 mod devices;
+mod one_zone;
 
 use crate::kubelet::admission::Admission;
 use crate::kubelet::memory_manager::MemoryCounts;
@@ -63,6 +64,7 @@ use crate::kubelet::zone_table::counted::{Counted, Stop};
 use crate::kubelet::zone_table::cpus::CpuCounts;
 use crate::kubelet::zone_table::devices::DeviceCounts;
 use crate::kubelet::{Kubelet, NodeState};
+use crate::request::Need;
 use crate::resource::ResourceName;
 
 /// Whether a kubelet would admit a pod.
@@ -162,14 +164,25 @@ impl ZoneTable {
         let total = self.totals.iter().find(|total| total.name == name)?;
         Some(total.capacity?.saturating_sub(total.used))
     }
+
+    /// Whether the node's totals are enough for one more pod.
+    fn has_room(&self, pod: &Pod) -> bool {
+        let is_short = |need: &Need| self.left(need.name).is_none_or(|left| need.amount > left);
+        self.left(ResourceName::PODS).is_some_and(|left| left > 0) && !pod.totals.iter().any(is_short)
+    }
 }
 
 /// Whether a kubelet in this state would admit a pod that it does not know yet. The table must be of the same kubelet.
 ///
-/// Cost: that of [`merge`](super::topology_manager::merge) for each container, or once under the scope `pod`. Nothing
-/// is allocated for pods of one container; for others nothing once `scratch` has its size.
+/// Cost: zones x resources where one zone decides. Otherwise that of [`merge`](super::topology_manager::merge) for each
+/// container, or once under the scope `pod`. Nothing is allocated for pods of one container; for others nothing once
+/// `scratch` has its size.
 #[must_use]
 pub fn fits(kubelet: &Kubelet, table: &ZoneTable, pod: &Pod, scratch: &mut Scratch) -> Fit {
+    one_zone::decide(kubelet, table, pod).unwrap_or_else(|| by_hints(kubelet, table, pod, scratch))
+}
+
+fn by_hints(kubelet: &Kubelet, table: &ZoneTable, pod: &Pod, scratch: &mut Scratch) -> Fit {
     let managers = Counted::new(kubelet, table, pod, scratch);
     match (Admission { kubelet, pod, managers }).run() {
         Ok(_) => Fit::Yes,

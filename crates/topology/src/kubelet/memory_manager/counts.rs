@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use crate::kubelet::hint::ZoneMask;
-use crate::kubelet::pod::{Pod, PodUid};
+use crate::kubelet::pod::{MemoryAmounts, Pod, PodUid};
 use crate::request::ContainerKind;
 use crate::resource::ResourceName;
 
@@ -67,6 +67,14 @@ impl ZoneMemory {
     /// The bytes of one type; none where the zone does not have it.
     pub(super) fn table(&self, name: ResourceName) -> Option<&MemoryTable> {
         self.tables.iter().find(|table| table.name == name)
+    }
+
+    /// Whether the zone alone has so much for a container that reuses nothing.
+    pub(crate) fn holds(&self, amounts: &MemoryAmounts) -> bool {
+        let has = |(name, bytes): &(ResourceName, u64)| {
+            self.table(*name).is_some_and(|table| table.allocatable >= *bytes && table.free >= *bytes)
+        };
+        !self.refuses(ZoneMask::of(self.id)) && amounts.iter().all(has)
     }
 
     /// Whether the zone cannot be in an alignment to `zones`, because of what is in it already.

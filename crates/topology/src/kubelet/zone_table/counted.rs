@@ -23,7 +23,7 @@ use crate::kubelet::zone_table::devices::DeviceCounts;
 use crate::kubelet::zone_table::{Counts, Scratch, ZoneTable};
 use crate::kubelet::{Kubelet, cpu_manager, memory_manager};
 use crate::policy::Policy;
-use crate::request::{ContainerKind, Need, Qos};
+use crate::request::{ContainerKind, Qos};
 use crate::resource::ResourceName;
 
 /// The most zones for which all combinations of hints are built.
@@ -342,13 +342,7 @@ impl Managers for Counted<'_> {
 
     fn check_totals(&self) -> Result<(), Stop> {
         // The order of resources matters only if one is short.
-        let is_short = |need: &Need| self.table.left(need.name).is_none_or(|left| need.amount > left);
-        if self.table.left(ResourceName::PODS).is_some_and(|left| left > 0)
-            && !self.pod.totals.iter().any(is_short)
-        {
-            return Ok(());
-        }
-        Ok(check_totals(self.kubelet, self.pod, self)?)
+        if self.table.has_room(self.pod) { Ok(()) } else { Ok(check_totals(self.kubelet, self.pod, self)?) }
     }
 }
 
