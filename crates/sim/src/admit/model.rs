@@ -215,7 +215,7 @@ impl Model {
         for uid in waiting.map(|pod| pod.allocated.uid.clone()).collect::<Vec<_>>() {
             self.queue_resize(&uid);
         }
-        self.retry_resizes();
+        // They are tried at the next occasion: kubelet `retryPendingResizes` does nothing before sources are ready.
         let rejected = rejected.into_iter().map(|(uid, rejection)| RejectedPod {
             uid: uid.to_string(),
             reason: rejection.reason(),
