@@ -38,6 +38,10 @@ impl RespondentKind {
 pub(crate) struct Dice(Random);
 
 impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(Random::seeded(seed))
+    }
+
     /// Whether something of this probability, in percent, happens.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.0.below(100) < percent
@@ -58,7 +62,7 @@ impl Dice {
 #[must_use]
 pub fn session(respondent: RespondentKind, seed: u64, number: u64, minor: Minor) -> Session {
     let mut start = Random::seeded(seed);
-    let mut dice = Dice(Random::seeded(start.bits() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    let mut dice = Dice::new(start.bits() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let machine = machine::machine(&mut dice, respondent);
     let kubelet = configuration::configuration(&mut dice, &machine, minor);
     let devices = machine::plugins(&mut dice, respondent, &machine);

@@ -7,21 +7,26 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use differential::case::Case;
 use differential::compare::compare;
 use differential::kubelets::Kubelets;
 use differential::respondent::{Respondent, RespondentKind};
+use differential::scheduler;
 use differential::search::{Failure, Options, keep, search};
 use differential::tally::Tally;
 use runtime::stderr;
+use testkit::env::Program;
 use testkit::oracle::{Oracle, Release};
 
 /// Compare the model of the kubelet's admission with the kubelet's own packages, or with real kubelets, on random
-/// machines, configurations and pods.
+/// machines, configurations and pods; or the scheduler with kube-scheduler's own plugins.
 #[derive(Parser)]
 #[command(name = "cargo xtask differential")]
+#[command(args_conflicts_with_subcommands = true)]
 struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Compare with real kubelets on the rig, with our device plugin; needs root
     #[arg(long)]
     kubelets: bool,
@@ -54,8 +59,42 @@ struct Args {
     record: Option<PathBuf>,
 }
 
+#[derive(Subcommand)]
+enum Command {
+    /// Compare the scheduler's core with kube-scheduler's own plugins on random clusters, configurations and pods
+    Scheduler(SchedulerArgs),
+}
+
+#[derive(clap::Args)]
+struct SchedulerArgs {
+    /// Compare so many cases
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    cases: u64,
+    /// Seed of all clusters, configurations and pods
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Number of the first case, to go on with a search or look at one case again
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    first: u64,
+    /// Oracles at a time [default: one for each CPU]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Folder for cases with a difference
+    #[arg(long, value_name = "DIR", default_value = "target/differential")]
+    keep: PathBuf,
+    /// Print nothing but the counts, as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Compare one kept case instead of random ones
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["cases", "seed", "first", "workers", "keep", "json"])]
+    replay: Option<PathBuf>,
+}
+
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
+    if let Some(Command::Scheduler(args)) = &args.command {
+        return against_kube_scheduler(args);
+    }
     if args.kubelets {
         let kubelets = Kubelets::start(&testkit::env::check()?, args.kubernetes)?;
         run(&args, &|| Ok(kubelets.respondent()))
@@ -63,6 +102,54 @@ fn main() -> anyhow::Result<ExitCode> {
         let program = args.kubernetes.find_or_build(&mut |_| {})?;
         run(&args, &|| Oracle::start(&program))
     }
+}
+
+/// Compares scheduling cycles.
+fn against_kube_scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> {
+    let programs = testkit::env::build::ensure(&mut |_| {})?;
+    let program = programs.path(Program::SchedulerOracle);
+    if let Some(file) = &args.replay {
+        return replay_case(file, &mut Oracle::start(program)?);
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, Into::into);
+    let (seed, first, cases) = (args.seed, args.first, args.cases);
+    let options = scheduler::search::Options { seed, first, cases, workers: args.workers.unwrap_or(cpus) };
+    let begun = Instant::now();
+    let tell = |tally: &scheduler::tally::Tally| {
+        if !args.json && tally.cases.is_multiple_of(500) {
+            stderr::line(format_args!("{} of {cases} cases, {} differences", tally.cases, tally.unexplained));
+        }
+    };
+    let show = |failure: &scheduler::search::Failure| match scheduler::search::keep(failure, &args.keep) {
+        Ok(path) => {
+            let scheduler::compare::Difference { stock, ours } = &failure.difference;
+            stderr::line(format_args!("case {} differs: {}", failure.number, path.display()));
+            stderr::line(format_args!("  kube-scheduler: {stock}\n  tholepin:       {ours}"));
+        }
+        Err(error) => stderr::line(format_args!("case {} differs: {error:#}", failure.number)),
+    };
+    let tally = scheduler::search::search(&options, program, &tell, &show)?;
+    let mut counts = serde_json::to_value(&tally)?;
+    counts["kubernetes"] = testkit::env::KUBERNETES_VERSION.into();
+    counts["seed"] = seed.into();
+    counts["seconds"] = begun.elapsed().as_secs().into();
+    println!("{counts}");
+    Ok(if tally.unexplained == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Compares one case.
+fn replay_case(file: &Path, oracle: &mut Oracle) -> anyhow::Result<ExitCode> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let case = serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
+    let mut tally = scheduler::tally::Tally::default();
+    match scheduler::compare::compare(oracle, &case, 0, &mut tally)? {
+        None => println!("no difference"),
+        Some(found) => {
+            println!("  kube-scheduler: {}\n  tholepin:       {}", found.stock, found.ours);
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Searches, or replays one session.

@@ -52,18 +52,33 @@ pub enum Program {
     Kubectl,
     /// Serves `exec` and `port-forward` for the container runtime; our own, from `testenv/kubernetes/cri-streaming`.
     CriStreaming,
+    /// Answers what the stock scheduler would; our own, from `testenv/kubernetes/scheduler-oracle`.
+    SchedulerOracle,
     /// Answers what a kubelet of a release would; our own, from `testenv/kubernetes/oracle`.
     Oracle(Release),
     /// The kubelet of a release. That of the rig's own release is the same file as [`Program::Kubelet`].
     KubeletOf(Release),
 }
 
-/// The name of our own program says which source it was built from, so that another source is another program.
+/// The names of our own programs say which sources they were built from, so that other sources are other programs.
 static CRI_STREAMING: LazyLock<String> = LazyLock::new(|| {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(include_bytes!("../../../testenv/kubernetes/cri-streaming/main.go"));
-    format!("cri-streaming-{:08x}", hasher.finish() as u32)
+    name_by_sources("cri-streaming", &[include_bytes!("../../../testenv/kubernetes/cri-streaming/main.go")])
 });
+
+static SCHEDULER_ORACLE: LazyLock<String> = LazyLock::new(|| {
+    let sources: &[&[u8]] = &[
+        include_bytes!("../../../testenv/kubernetes/scheduler-oracle/cluster.go"),
+        include_bytes!("../../../testenv/kubernetes/scheduler-oracle/cycle.go"),
+        include_bytes!("../../../testenv/kubernetes/scheduler-oracle/main.go"),
+    ];
+    name_by_sources("scheduler-oracle", sources)
+});
+
+fn name_by_sources(program: &str, sources: &[&[u8]]) -> String {
+    let mut hasher = DefaultHasher::new();
+    sources.iter().for_each(|source| hasher.write(source));
+    format!("{program}-{:08x}", hasher.finish() as u32)
+}
 
 /// Where a program was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +128,7 @@ pub enum SkipReason {
 
 impl Program {
     /// All programs, in the order in which they are listed.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Etcd,
         Self::ApiServer,
         Self::Scheduler,
@@ -121,6 +136,7 @@ impl Program {
         Self::Kubelet,
         Self::Kubectl,
         Self::CriStreaming,
+        Self::SchedulerOracle,
         Self::Oracle(Release::V1_36),
     ];
 
@@ -135,6 +151,7 @@ impl Program {
             Self::Kubelet | Self::KubeletOf(_) => "kubelet",
             Self::Kubectl => "kubectl",
             Self::CriStreaming => &CRI_STREAMING,
+            Self::SchedulerOracle => &SCHEDULER_ORACLE,
             Self::Oracle(release) => release.program_name(),
         }
     }

@@ -116,6 +116,7 @@ fn build(program: Program, cache: &Path, tell: &mut dyn FnMut(Progress)) -> anyh
         Program::Etcd => ("etcd", "go.etcd.io/etcd/server/v3".to_owned()),
         // Of packages that the kubelet has, so that a second is enough behind it.
         Program::CriStreaming => ("kubernetes", "./cri-streaming".to_owned()),
+        Program::SchedulerOracle => ("kubernetes", "./scheduler-oracle".to_owned()),
         Program::Oracle(_) => ("kubernetes", "./oracle".to_owned()),
         _ => ("kubernetes", format!("k8s.io/kubernetes/cmd/{program}")),
     };
@@ -166,7 +167,7 @@ fn link_flags(program: Program) -> String {
     match program {
         // etcd's version is a constant in its source.
         Program::Etcd => return "-s -w".to_owned(),
-        Program::CriStreaming | Program::Oracle(_) => {
+        Program::CriStreaming | Program::SchedulerOracle | Program::Oracle(_) => {
             return format!("-s -w -X main.version={}", program.wanted());
         }
         _ => {}

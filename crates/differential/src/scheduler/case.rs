@@ -1,0 +1,69 @@
+//! One case: a cluster, a scheduler's configuration, and a pod to place. And what kube-scheduler answers.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The objects of a case, as the API server would have them, with all defaults.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Case {
+    /// Nodes.
+    pub nodes: Vec<Value>,
+    /// Pods on nodes.
+    pub pods: Vec<Value>,
+    /// Namespaces.
+    pub namespaces: Vec<Value>,
+    /// A `KubeSchedulerConfiguration`.
+    pub configuration: Value,
+    /// The pod to place.
+    pub pod: Value,
+}
+
+/// Why a node does not fit.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Refusal {
+    /// The plugin that refused it.
+    pub plugin: String,
+}
+
+/// What the plugins give a node.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Score {
+    /// The sum.
+    pub total: i64,
+    /// By plugin, with its weight.
+    pub plugins: BTreeMap<String, i64>,
+}
+
+/// The answer of kube-scheduler's packages.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Answer {
+    /// Nodes that fit.
+    pub fits: Vec<String>,
+    /// The scores of nodes, if several fit.
+    pub scores: BTreeMap<String, Score>,
+    /// The other nodes.
+    pub refused: BTreeMap<String, Refusal>,
+    /// The filters that looked at nodes.
+    pub filters: Vec<String>,
+    /// What FailedScheduling says, if no node fits.
+    pub message: String,
+}
+
+impl Answer {
+    /// The nodes that kube-scheduler chooses from.
+    #[must_use]
+    pub fn best(&self) -> Vec<&str> {
+        let most = self.scores.values().map(|score| score.total).max();
+        let is_best = |name: &&String| most.is_none_or(|most| self.total(name) == Some(most));
+        self.fits.iter().filter(is_best).map(String::as_str).collect()
+    }
+
+    /// The score of a node.
+    #[must_use]
+    pub fn total(&self, node: &str) -> Option<i64> {
+        self.scores.get(node).map(|score| score.total)
+    }
+}

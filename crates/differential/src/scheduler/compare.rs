@@ -1,0 +1,66 @@
+//! The two answers to a case, compared.
+
+use anyhow::Context as _;
+use serde::Deserialize as _;
+use serde_json::Value;
+use testkit::oracle::Oracle;
+
+use crate::scheduler::case::{Answer, Case};
+use crate::scheduler::ours::{Placement, place};
+use crate::scheduler::tally::Tally;
+
+/// How the answers differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// What kube-scheduler does.
+    pub stock: String,
+    /// What we do.
+    pub ours: String,
+}
+
+/// Asks both about a case.
+///
+/// # Errors
+/// When the case cannot be read, or a scheduler fails.
+pub fn compare(
+    oracle: &mut Oracle,
+    case: &Case,
+    seed: u64,
+    tally: &mut Tally,
+) -> anyhow::Result<Option<Difference>> {
+    let answer = oracle.request(&serde_json::to_value(case)?)?;
+    if let Some(error) = answer.get("error").and_then(Value::as_str) {
+        anyhow::bail!("kube-scheduler: {error}");
+    }
+    let answer = Answer::deserialize(&answer).with_context(|| answer.to_string())?;
+    let placement = place(case, seed)?;
+    tally.count(&answer);
+    Ok(difference(&answer, &placement))
+}
+
+fn difference(stock: &Answer, ours: &Placement) -> Option<Difference> {
+    let best = stock.best();
+    let agrees = match ours {
+        Placement::Node(node) => best.contains(&node.as_str()),
+        Placement::Refused(message) => stock.fits.is_empty() && *message == stock.message,
+    };
+    (!agrees).then(|| Difference {
+        stock: if best.is_empty() { stock.message.clone() } else { scores(stock, &best) },
+        ours: match ours {
+            Placement::Node(node) => match stock.refused.get(node) {
+                Some(refusal) => format!("{node}, which {} refuses", refusal.plugin),
+                None => format!("{node} {}", scores(stock, &[node])),
+            },
+            Placement::Refused(message) => message.clone(),
+        },
+    })
+}
+
+/// Nodes with their scores.
+fn scores(stock: &Answer, nodes: &[&str]) -> String {
+    let one = |node: &&str| {
+        let plugins = stock.scores.get(*node).map(|score| &score.plugins);
+        format!("{node} {:?} {plugins:?}", stock.total(node))
+    };
+    nodes.iter().map(one).collect::<Vec<_>>().join("; ")
+}

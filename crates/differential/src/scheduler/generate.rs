@@ -1,0 +1,37 @@
+//! Random clusters, configurations and pods that meet every rule of kube-scheduler's plugins often.
+//!
+//! In: a seed and a number. Out: the same case for the same two. Never: an object that the API server would refuse, nor
+//! one without the defaults that it fills in.
+
+mod configuration;
+mod constraints;
+mod nodes;
+mod pods;
+
+use runtime::random::Random;
+use serde_json::{Value, json};
+
+use crate::generate::Dice;
+use crate::scheduler::case::Case;
+
+/// The name of the profile.
+pub const SCHEDULER: &str = "default-scheduler";
+
+/// Namespaces, with their labels.
+const NAMESPACES: [(&str, &str); 3] = [("default", "a"), ("team", "b"), ("other", "b")];
+
+/// The case of a seed and a number.
+#[must_use]
+pub fn case(seed: u64, number: u64) -> Case {
+    let mut start = Random::seeded(seed);
+    let mut dice = Dice::new(start.bits() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let nodes = nodes::nodes(&mut dice);
+    let pods = pods::on_nodes(&mut dice, nodes.len() as u64);
+    let pod = pods::to_place(&mut dice, nodes.len() as u64);
+    let namespaces = NAMESPACES.map(|(name, team)| namespace(name, team)).to_vec();
+    Case { nodes, pods, namespaces, configuration: configuration::configuration(&mut dice), pod }
+}
+
+fn namespace(name: &str, team: &str) -> Value {
+    json!({ "metadata": { "name": name, "labels": { "kubernetes.io/metadata.name": name, "team": team } } })
+}

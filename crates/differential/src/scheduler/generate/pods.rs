@@ -1,0 +1,130 @@
+//! Pods: those on nodes, and the one to place.
+
+use serde_json::{Map, Value, json};
+
+use crate::generate::Dice;
+use crate::scheduler::generate::nodes::DEVICE;
+use crate::scheduler::generate::{NAMESPACES, SCHEDULER, constraints};
+
+/// Images of containers.
+pub(super) const IMAGES: [&str; 4] = [
+    "registry.example/web:1",
+    "registry.example/db:2",
+    "registry.example/cache:latest",
+    "registry.example/batch:3",
+];
+/// Values of the label `app`.
+pub(super) const APPS: [&str; 3] = ["web", "db", "cache"];
+/// Priorities.
+const PRIORITIES: [i64; 4] = [-5, 0, 0, 10];
+
+/// Pods on some of so many nodes.
+pub(super) fn on_nodes(dice: &mut Dice, nodes: u64) -> Vec<Value> {
+    let most = dice.pick(&[0, 4, 10, 20]);
+    let count = dice.between(0, most);
+    (0..count).map(|at| on_node(dice, at, nodes)).collect()
+}
+
+fn on_node(dice: &mut Dice, at: u64, nodes: u64) -> Value {
+    let mut pod = bare(dice, &format!("p{at}"));
+    pod["spec"]["nodeName"] = format!("n{}", dice.between(0, nodes - 1)).into();
+    if dice.percent(30) {
+        constraints::pod_affinity(dice, &mut pod);
+    }
+    if dice.percent(5) {
+        pod["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z".into();
+        pod["metadata"]["deletionGracePeriodSeconds"] = 30.into();
+    }
+    pod["status"] = json!({ "phase": "Running", "startTime": format!("2026-01-01T00:00:{:02}Z", at % 60) });
+    pod
+}
+
+/// The pod to place, with each kind of constraint now and then.
+pub(super) fn to_place(dice: &mut Dice, nodes: u64) -> Value {
+    let mut pod = bare(dice, "pod");
+    if dice.percent(15) {
+        pod["spec"]["nodeSelector"] = json!({ "disk": dice.pick(&["ssd", "hdd"]) });
+    }
+    if dice.percent(35) {
+        constraints::node_affinity(dice, &mut pod, nodes);
+    }
+    if dice.percent(40) {
+        constraints::tolerations(dice, &mut pod);
+    }
+    if dice.percent(35) {
+        constraints::spread(dice, &mut pod);
+    }
+    if dice.percent(40) {
+        constraints::pod_affinity(dice, &mut pod);
+    }
+    pod["status"] = json!({ "phase": "Pending" });
+    pod
+}
+
+/// A pod with containers only.
+fn bare(dice: &mut Dice, name: &str) -> Value {
+    let mut labels = Map::new();
+    if dice.percent(85) {
+        labels.insert("app".to_owned(), dice.pick(&APPS).into());
+    }
+    if dice.percent(40) {
+        labels.insert("version".to_owned(), dice.pick(&["1", "2"]).into());
+    }
+    let containers: Vec<Value> = (0..dice.pick(&[1, 1, 1, 2, 3])).map(|at| container(dice, at)).collect();
+    let mut pod = json!({
+        "metadata": {
+            "name": name, "uid": name, "namespace": dice.pick(&NAMESPACES).0, "labels": labels,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {
+            "schedulerName": SCHEDULER, "restartPolicy": "Always", "priority": dice.pick(&PRIORITIES),
+            "preemptionPolicy": "PreemptLowerPriority", "containers": containers,
+        },
+    });
+    if dice.percent(15) {
+        let mut init = container(dice, 7);
+        if dice.percent(50) {
+            init["restartPolicy"] = "Always".into();
+        }
+        pod["spec"]["initContainers"] = json!([init]);
+    }
+    if dice.percent(8) {
+        pod["spec"]["overhead"] = json!({ "cpu": "100m", "memory": "64Mi" });
+    }
+    pod
+}
+
+fn container(dice: &mut Dice, at: u64) -> Value {
+    let mut requests = json!({});
+    if dice.percent(80) {
+        requests["cpu"] = dice.pick(&["50m", "100m", "500m", "1", "1500m", "2", "4"]).into();
+    }
+    if dice.percent(75) {
+        requests["memory"] = dice.pick(&["64Mi", "200Mi", "1Gi", "2000M", "3Gi"]).into();
+    }
+    if dice.percent(8) {
+        requests["ephemeral-storage"] = dice.pick(&["1Gi", "4Gi"]).into();
+    }
+    let mut limits = json!({});
+    for (name, percent, amount) in [(DEVICE, 8, "1"), ("hugepages-2Mi", 4, "4Mi")] {
+        if dice.percent(percent) {
+            requests[name] = amount.into();
+            limits[name] = amount.into();
+        }
+    }
+    let mut container = json!({
+        "name": format!("c{at}"), "image": dice.pick(&IMAGES), "imagePullPolicy": "IfNotPresent",
+        "resources": { "requests": requests, "limits": limits },
+    });
+    if dice.percent(12) {
+        let port = dice.pick(&[80, 443, 8080]);
+        let mut mapped = json!({
+            "containerPort": port, "hostPort": port, "protocol": dice.pick(&["TCP", "TCP", "UDP"]),
+        });
+        if dice.percent(30) {
+            mapped["hostIP"] = dice.pick(&["10.0.0.1", "127.0.0.1", "0.0.0.0"]).into();
+        }
+        container["ports"] = json!([mapped]);
+    }
+    container
+}

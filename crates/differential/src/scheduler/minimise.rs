@@ -1,0 +1,110 @@
+//! A case with a difference, made smaller while the difference lasts.
+
+use serde_json::Value;
+
+use crate::scheduler::case::Case;
+
+/// Removes pods, nodes and parts of objects as long as `differs` holds. Cost: a few times the number of parts.
+pub fn minimise(case: &Case, mut differs: impl FnMut(&Case) -> bool) -> Case {
+    let mut best = case.clone();
+    loop {
+        let smaller = candidates(&best).into_iter().find(|candidate| differs(candidate));
+        match smaller {
+            Some(smaller) => best = smaller,
+            None => return best,
+        }
+    }
+}
+
+/// Smaller cases, the boldest first.
+fn candidates(case: &Case) -> Vec<Case> {
+    let mut smaller = Vec::new();
+    let mut with = |change: &dyn Fn(&mut Case)| {
+        let mut candidate = case.clone();
+        change(&mut candidate);
+        smaller.push(candidate);
+    };
+    with(&|case| case.pods.truncate(case.pods.len() / 2));
+    with(&|case| drop(case.pods.drain(..case.pods.len() / 2)));
+    for at in 0..case.pods.len() {
+        with(&|case| drop(case.pods.remove(at)));
+    }
+    for at in 0..case.nodes.len() {
+        with(&|case| {
+            let node = case.nodes.remove(at);
+            case.pods.retain(|pod| pod["spec"]["nodeName"] != node["metadata"]["name"]);
+        });
+    }
+    for path in parts(&case.pod, &["spec"]) {
+        with(&|case| remove(&mut case.pod, &path));
+    }
+    for path in parts(&case.configuration, &["profiles"]) {
+        with(&|case| remove(&mut case.configuration, &path));
+    }
+    for (at, pod) in case.pods.iter().enumerate() {
+        for path in parts(pod, &["spec"]) {
+            with(&|case| remove(&mut case.pods[at], &path));
+        }
+    }
+    for (at, node) in case.nodes.iter().enumerate() {
+        for path in parts(node, &["metadata", "spec", "status"]) {
+            with(&|case| remove(&mut case.nodes[at], &path));
+        }
+    }
+    smaller.retain(|candidate| candidate != case);
+    smaller
+}
+
+/// JSON pointers of everything below these fields that an object may lack.
+fn parts(object: &Value, fields: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for field in fields {
+        collect(&object[*field], &format!("/{field}"), &mut found);
+    }
+    found.retain(|path| !NEEDED.iter().any(|needed| path.ends_with(needed)));
+    found
+}
+
+/// What no object is without.
+const NEEDED: [&str; 10] = [
+    "/name",
+    "/image",
+    "/nodeName",
+    "/schedulerName",
+    "/containers",
+    "/containers/0",
+    "/namespace",
+    "/uid",
+    "/topologyKey",
+    "/profiles/0",
+];
+
+fn collect(value: &Value, path: &str, found: &mut Vec<String>) {
+    let children: Vec<(String, &Value)> = match value {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| (format!("{path}/{}", name.replace('~', "~0").replace('/', "~1")), value))
+            .collect(),
+        Value::Array(items) => {
+            items.iter().enumerate().map(|(at, value)| (format!("{path}/{at}"), value)).collect()
+        }
+        _ => Vec::new(),
+    };
+    found.extend(children.iter().map(|(path, _)| path.clone()));
+    children.iter().for_each(|(path, value)| collect(value, path, found));
+}
+
+/// Removes what a JSON pointer leads to.
+fn remove(object: &mut Value, path: &str) {
+    let Some((parent, last)) = path.rsplit_once('/') else { return };
+    let last = last.replace("~1", "/").replace("~0", "~");
+    match object.pointer_mut(parent) {
+        Some(Value::Object(fields)) => drop(fields.remove(&last)),
+        Some(Value::Array(items)) => {
+            if let Some(at) = last.parse().ok().filter(|at| *at < items.len()) {
+                drop(items.remove(at));
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,51 @@
+//! Our answer to a case: the core with the same objects.
+
+use anyhow::{Context as _, bail};
+use api::schedulerconfig::SchedulerConfig;
+use k8s_openapi::api::core::v1 as wire;
+use scheduler::config;
+use scheduler::core::{Core, Decision, Event};
+use scheduler::node::NodeView;
+use scheduler::pod::PodView;
+use serde_json::Value;
+
+use crate::scheduler::case::Case;
+
+/// What our core does with the pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// It goes to this node.
+    Node(String),
+    /// It fits no node, with the message.
+    Refused(String),
+}
+
+/// The time of a case, in milliseconds.
+const NOW_MS: u64 = 1_800_000_000_000;
+
+/// Places the pod of a case. Cost: that of reading the objects, and of one cycle.
+///
+/// # Errors
+/// When the configuration or an object cannot be read, or the pod is not decided about.
+pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
+    let file = SchedulerConfig::parse(&case.configuration.to_string()).context("configuration")?;
+    let settings = config::settings(&file, seed).context("configuration")?;
+    let mut core = Core::new(settings);
+    for node in &case.nodes {
+        let node: wire::Node = read(node).context("node")?;
+        core.handle(Event::Node(NodeView::read(&node)), NOW_MS);
+    }
+    for pod in case.pods.iter().chain([&case.pod]) {
+        let pod: wire::Pod = read(pod).context("pod")?;
+        core.handle(Event::Pod(PodView::read(&pod)), NOW_MS);
+    }
+    match core.next(NOW_MS) {
+        Some(Decision::Bind(binding)) => Ok(Placement::Node(binding.node.to_string())),
+        Some(Decision::Refuse(refused)) => Ok(Placement::Refused(refused.message)),
+        None => bail!("no decision about the pod"),
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: &Value) -> anyhow::Result<T> {
+    Ok(T::deserialize(value)?)
+}

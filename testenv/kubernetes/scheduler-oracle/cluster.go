@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+)
+
+// request is a line of input: a cluster, and a pod to place.
+type request struct {
+	Nodes       []*v1.Node                      `json:"nodes"`
+	Pods        []*v1.Pod                       `json:"pods"`
+	Namespaces  []*v1.Namespace                 `json:"namespaces"`
+	Services    []*v1.Service                   `json:"services"`
+	ReplicaSets []*appsv1.ReplicaSet            `json:"replicaSets"`
+	Budgets     []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
+	// A KubeSchedulerConfiguration; without it that of a kube-scheduler without a file.
+	Configuration json.RawMessage `json:"configuration"`
+	Pod           *v1.Pod         `json:"pod"`
+}
+
+// maxEvents is more than preemption in one cluster can cause.
+const maxEvents = 10000
+
+// cycle is one scheduling cycle: kube-scheduler's framework over a snapshot of the cluster.
+type cycle struct {
+	pod       *v1.Pod
+	snapshot  *cache.Snapshot
+	framework framework.Framework
+	client    *fake.Clientset
+}
+
+// newCycle fills listers and snapshot. Informers do not run: what they would have received is put into their caches.
+func newCycle(ctx context.Context, asked *request) (*cycle, error) {
+	profile, err := profileOf(asked)
+	if err != nil {
+		return nil, err
+	}
+	client := fake.NewClientset(objectsOf(asked)...)
+	factory := informers.NewSharedInformerFactory(client, 0)
+	if err := fill(factory, asked); err != nil {
+		return nil, err
+	}
+	var onNodes []*v1.Pod
+	nominator := queue.NewSchedulingQueue(nil, factory)
+	for _, pod := range asked.Pods {
+		if pod.Spec.NodeName != "" {
+			onNodes = append(onNodes, pod)
+		}
+	}
+	snapshot := cache.NewSnapshot(onNodes, asked.Nodes)
+	claims, err := claimManager(ctx, factory)
+	if err != nil {
+		return nil, err
+	}
+	handle, err := frameworkruntime.NewFramework(ctx, plugins.NewInTreeRegistry(), profile,
+		frameworkruntime.WithClientSet(client),
+		frameworkruntime.WithEventRecorder(events.NewFakeRecorder(maxEvents)),
+		frameworkruntime.WithInformerFactory(factory),
+		frameworkruntime.WithSnapshotSharedLister(snapshot),
+		frameworkruntime.WithPodNominator(nominator),
+		frameworkruntime.WithSharedDRAManager(claims),
+		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
+		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
+		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
+	)
+	if err != nil {
+		return nil, err
+	}
+	for _, pod := range asked.Pods {
+		if pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" {
+			nominated, err := framework.NewPodInfo(pod)
+			if err != nil {
+				return nil, err
+			}
+			nominator.AddNominatedPod(nominatedLogger, nominated, nil)
+		}
+	}
+	return &cycle{pod: asked.Pod, snapshot: snapshot, framework: handle, client: client}, nil
+}
+
+// claimManager knows the claims and devices of the caches: none yet.
+func claimManager(ctx context.Context, factory informers.SharedInformerFactory) (fwk.SharedDRAManager, error) {
+	resources := factory.Resource().V1()
+	claims := assumecache.NewAssumeCache(klog.Background(), resources.ResourceClaims().Informer(), "ResourceClaim", "",
+		nil)
+	slices, err := tracker.StartTracker(ctx, tracker.Options{SliceInformer: resources.ResourceSlices()})
+	if err != nil {
+		return nil, err
+	}
+	return dynamicresources.NewDRAManager(ctx, claims, slices, factory), nil
+}
+
+// profileOf reads the profile of the pod's scheduler.
+func profileOf(asked *request) (*config.KubeSchedulerProfile, error) {
+	configuration, err := latest.Default()
+	if err != nil {
+		return nil, err
+	}
+	if len(asked.Configuration) > 0 {
+		decoded, _, err := scheme.Codecs.UniversalDecoder().Decode(asked.Configuration, nil, nil)
+		if err != nil {
+			return nil, err
+		}
+		given, ok := decoded.(*config.KubeSchedulerConfiguration)
+		if !ok {
+			return nil, fmt.Errorf("configuration: a %T", decoded)
+		}
+		configuration = given
+	}
+	name := asked.Pod.Spec.SchedulerName
+	if name == "" {
+		name = v1.DefaultSchedulerName
+	}
+	for at := range configuration.Profiles {
+		if profile := &configuration.Profiles[at]; profile.SchedulerName == name {
+			return profile, nil
+		}
+	}
+	return nil, fmt.Errorf("pod.spec.schedulerName: no profile %q", name)
+}
+
+func objectsOf(asked *request) []runtime.Object {
+	var objects []runtime.Object
+	for _, pod := range asked.Pods {
+		objects = append(objects, pod)
+	}
+	return append(objects, asked.Pod)
+}
+
+// fill puts objects into the caches that listers read.
+func fill(factory informers.SharedInformerFactory, asked *request) error {
+	core := factory.Core().V1()
+	for _, node := range asked.Nodes {
+		if err := core.Nodes().Informer().GetIndexer().Add(node); err != nil {
+			return err
+		}
+	}
+	for _, pod := range append(asked.Pods, asked.Pod) {
+		if err := core.Pods().Informer().GetIndexer().Add(pod); err != nil {
+			return err
+		}
+	}
+	for _, namespace := range asked.Namespaces {
+		if err := core.Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
+			return err
+		}
+	}
+	for _, service := range asked.Services {
+		if err := core.Services().Informer().GetIndexer().Add(service); err != nil {
+			return err
+		}
+	}
+	for _, set := range asked.ReplicaSets {
+		if err := factory.Apps().V1().ReplicaSets().Informer().GetIndexer().Add(set); err != nil {
+			return err
+		}
+	}
+	for _, budget := range asked.Budgets {
+		if err := factory.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer().Add(budget); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+var nominatedLogger = klog.Background()
+
+// refusal is why a node does not fit.
+type refusal struct {
+	Plugin  string   `json:"plugin"`
+	Code    string   `json:"code"`
+	Reasons []string `json:"reasons"`
+}
+
+// score is what plugins give a node, with their weights.
+type score struct {
+	Total   int64            `json:"total"`
+	Plugins map[string]int64 `json:"plugins"`
+}
+
+// answer is what the cycle comes to. There are scores where several nodes fit.
+type answer struct {
+	Fits    []string           `json:"fits"`
+	Scores  map[string]score   `json:"scores"`
+	Refused map[string]refusal `json:"refused"`
+	// The filters that had something to look at.
+	Filters []string `json:"filters"`
+	Message string   `json:"message"`
+	// What preemption does.
+	Nominated string   `json:"nominated"`
+	Victims   []string `json:"victims"`
+}
+
+// run is kube-scheduler's `schedulePod` for all nodes, and the part of `ScheduleOne` behind a failure.
+func (c *cycle) run(ctx context.Context) (*answer, error) {
+	found := &answer{Fits: []string{}, Scores: map[string]score{}, Refused: map[string]refusal{}, Filters: []string{},
+		Victims: []string{}}
+	nodes, err := c.snapshot.List()
+	if err != nil {
+		return nil, err
+	}
+	if len(nodes) == 0 {
+		found.Message = "no nodes available to schedule pods"
+		return found, nil
+	}
+	state := framework.NewCycleState()
+	diagnosis := framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}
+	feasible, err := c.filter(ctx, state, nodes, &diagnosis, found)
+	if err != nil {
+		return nil, err
+	}
+	if len(feasible) == 0 {
+		return found, c.fail(ctx, state, len(nodes), &diagnosis, found)
+	}
+	for _, node := range feasible {
+		found.Fits = append(found.Fits, node.Node().Name)
+	}
+	sort.Strings(found.Fits)
+	if len(feasible) == 1 {
+		return found, nil
+	}
+	return found, c.score(ctx, state, feasible, found)
+}
+
+func (c *cycle) filter(ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo,
+	diagnosis *framework.Diagnosis, found *answer) ([]fwk.NodeInfo, error) {
+	narrowed, status, plugins := c.framework.RunPreFilterPlugins(ctx, state, c.pod)
+	diagnosis.UnschedulablePlugins = plugins
+	if !status.IsSuccess() {
+		if !status.IsRejected() {
+			return nil, status.AsError()
+		}
+		diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
+		diagnosis.PreFilterMsg = status.Message()
+		for _, node := range nodes {
+			found.Refused[node.Node().Name] = refusalOf(status)
+		}
+		return nil, nil
+	}
+	for _, plugin := range c.framework.ListPlugins().Filter.Enabled {
+		if !state.GetSkipFilterPlugins().Has(plugin.Name) {
+			found.Filters = append(found.Filters, plugin.Name)
+		}
+	}
+	if !narrowed.AllNodes() {
+		absent := fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+			fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(plugins)))
+		diagnosis.NodeToStatus.SetAbsentNodesStatus(absent)
+	}
+	var feasible []fwk.NodeInfo
+	for _, node := range nodes {
+		name := node.Node().Name
+		if !narrowed.AllNodes() && !narrowed.NodeNames.Has(name) {
+			found.Refused[name] = refusal{Plugin: sets.List(plugins)[0], Code: fwk.UnschedulableAndUnresolvable.String(),
+				Reasons: diagnosis.NodeToStatus.AbsentNodesStatus().Reasons()}
+			continue
+		}
+		status := c.framework.RunFilterPluginsWithNominatedPods(ctx, state, c.pod, node)
+		if status.Code() == fwk.Error {
+			return nil, status.AsError()
+		}
+		if status.IsSuccess() {
+			feasible = append(feasible, node)
+			continue
+		}
+		diagnosis.NodeToStatus.Set(name, status)
+		diagnosis.AddPluginStatus(status)
+		found.Refused[name] = refusalOf(status)
+	}
+	return feasible, nil
+}
+
+func refusalOf(status *fwk.Status) refusal {
+	return refusal{Plugin: status.Plugin(), Code: status.Code().String(), Reasons: status.Reasons()}
+}
+
+func (c *cycle) score(ctx context.Context, state fwk.CycleState, feasible []fwk.NodeInfo, found *answer) error {
+	if status := c.framework.RunPreScorePlugins(ctx, state, c.pod, feasible); !status.IsSuccess() {
+		return status.AsError()
+	}
+	scores, status := c.framework.RunScorePlugins(ctx, state, c.pod, feasible)
+	if !status.IsSuccess() {
+		return status.AsError()
+	}
+	for _, node := range scores {
+		plugins := map[string]int64{}
+		for _, plugin := range node.Scores {
+			plugins[plugin.Name] = plugin.Score
+		}
+		found.Scores[node.Name] = score{Total: node.TotalScore, Plugins: plugins}
+	}
+	return nil
+}
+
+// fail runs preemption and says what FailedScheduling says.
+func (c *cycle) fail(ctx context.Context, state fwk.CycleState, nodes int, diagnosis *framework.Diagnosis,
+	found *answer) error {
+	result, status := c.framework.RunPostFilterPlugins(ctx, state, c.pod, diagnosis.NodeToStatus)
+	if status.Code() == fwk.Error {
+		return status.AsError()
+	}
+	diagnosis.PostFilterMsg = status.Message()
+	if result != nil && result.NominatingInfo != nil && result.NominatingInfo.NominatedNodeName != "" {
+		found.Nominated = result.NominatingInfo.NominatedNodeName
+		found.Victims = c.victims(ctx)
+	}
+	failed := framework.FitError{Pod: c.pod, NumAllNodes: nodes, Diagnosis: *diagnosis}
+	found.Message = failed.Error()
+	return nil
+}
+
+// settled is how long no pod is deleted any more once preemption is over: it deletes in the background.
+const settled = 20 * time.Millisecond
+
+// victims waits for the deletions of preemption.
+func (c *cycle) victims(ctx context.Context) []string {
+	deleted := func() []string {
+		names := sets.New[string]()
+		for _, action := range c.client.Actions() {
+			if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetResource().Resource == "pods" {
+				names.Insert(deletion.GetNamespace() + "/" + deletion.GetName())
+			}
+		}
+		return sets.List(names)
+	}
+	last := deleted()
+	for ctx.Err() == nil {
+		time.Sleep(settled)
+		now := deleted()
+		if len(now) > 0 && len(now) == len(last) {
+			return now
+		}
+		last = now
+	}
+	return last
+}
