@@ -165,7 +165,7 @@ pub fn filter(
 /// Whether the node is one for the pod, whatever else runs there.
 fn properties(view: &NodeView, spec: &Spec, plugins: &Plugins) -> Result<(), Reason> {
     let filters = plugins.filters;
-    if filters.node_affinity && spec.affinity.is_elsewhere(&view.name) {
+    if filters.node_names && spec.affinity.is_elsewhere(&view.name) {
         return Err(Reason::OtherNode);
     }
     if filters.node_unschedulable && view.unschedulable && !affinity::tolerates_cordon(&spec.tolerations) {

@@ -40,6 +40,8 @@ pub struct Filters {
     pub taint_toleration: bool,
     /// NodeAffinity.
     pub node_affinity: bool,
+    /// NodeAffinity's PreFilter, which leaves out nodes that the pod does not name.
+    pub node_names: bool,
     /// NodePorts.
     pub node_ports: bool,
     /// NodeResourcesFit.
@@ -75,6 +77,7 @@ impl Default for Filters {
             node_unschedulable: true,
             taint_toleration: true,
             node_affinity: true,
+            node_names: true,
             node_ports: true,
             node_resources_fit: true,
             pod_topology_spread: true,

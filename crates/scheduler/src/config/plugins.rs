@@ -23,6 +23,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             node_unschedulable: filters("NodeUnschedulable"),
             taint_toleration: filters("TaintToleration"),
             node_affinity: filters("NodeAffinity"),
+            node_names: weight(wire, "NodeAffinity", Point::PreFilter).is_some(),
             node_ports: filters("NodePorts"),
             node_resources_fit: filters("NodeResourcesFit"),
             pod_topology_spread: filters("PodTopologySpread"),
@@ -300,11 +301,13 @@ mod tests {
                 Filters { inter_pod_affinity: false, ..all },
             ),
             ("{score: {disabled: [{name: '*'}]}}", all),
+            ("{preFilter: {disabled: [{name: NodeAffinity}]}}", Filters { node_names: false, ..all }),
             (
                 "{filter: {disabled: [{name: '*'}], enabled: [{name: NodeUnschedulable}, {name: NodeAffinity}]}}",
                 Filters {
                     node_unschedulable: true,
                     node_affinity: true,
+                    node_names: true,
                     taint_toleration: false,
                     node_ports: false,
                     node_resources_fit: false,

@@ -278,7 +278,7 @@ fn unsupported(spec: &Spec, nodes: usize) -> Option<String> {
 
 /// The message about node affinity that names no node, which kube-scheduler finds before it looks at nodes.
 fn contradiction(spec: &Spec, profile: &Profile, nodes: usize) -> Option<String> {
-    let found = nodes > 0 && profile.plugins.filters.node_affinity && spec.affinity.is_contradictory();
+    let found = nodes > 0 && profile.plugins.filters.node_names && spec.affinity.is_contradictory();
     found.then(|| format!("0/{nodes} nodes are available: pod affinity terms conflict."))
 }
 

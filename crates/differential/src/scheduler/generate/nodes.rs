@@ -17,9 +17,9 @@ pub(super) const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExec
 pub(super) const DEVICE: &str = "vendor.example/gpu";
 
 pub(super) fn nodes(dice: &mut Dice) -> Vec<Value> {
-    let count = dice.between(1, 8);
+    let count = dice.between(1, 10);
     // Small clusters in which all nodes have room show scores, others verdicts.
-    let roomy = dice.percent(40);
+    let roomy = dice.percent(55);
     (0..count).map(|at| node(dice, at, roomy)).collect()
 }
 

@@ -45,16 +45,16 @@ pub(super) fn to_place(dice: &mut Dice, nodes: u64) -> Value {
     if dice.percent(15) {
         pod["spec"]["nodeSelector"] = json!({ "disk": dice.pick(&["ssd", "hdd"]) });
     }
-    if dice.percent(35) {
+    if dice.percent(45) {
         constraints::node_affinity(dice, &mut pod, nodes);
     }
     if dice.percent(40) {
         constraints::tolerations(dice, &mut pod);
     }
-    if dice.percent(35) {
+    if dice.percent(45) {
         constraints::spread(dice, &mut pod);
     }
-    if dice.percent(40) {
+    if dice.percent(45) {
         constraints::pod_affinity(dice, &mut pod);
     }
     pod["status"] = json!({ "phase": "Pending" });
@@ -116,7 +116,7 @@ fn container(dice: &mut Dice, at: u64) -> Value {
         "name": format!("c{at}"), "image": dice.pick(&IMAGES), "imagePullPolicy": "IfNotPresent",
         "resources": { "requests": requests, "limits": limits },
     });
-    if dice.percent(12) {
+    if dice.percent(20) {
         let port = dice.pick(&[80, 443, 8080]);
         let mut mapped = json!({
             "containerPort": port, "hostPort": port, "protocol": dice.pick(&["TCP", "TCP", "UDP"]),
