@@ -10,3 +10,6 @@ pub mod minimise;
 pub mod ours;
 pub mod search;
 pub mod tally;
+
+#[cfg(test)]
+mod tests;

@@ -151,6 +151,12 @@ const LONG: &[Long] = &[
         DIFFERENTIAL,
         "differential: ",
     ),
+    long(
+        "differential-scheduler",
+        &[("CASES", "20000")],
+        "-p differential --release --lib -- kube_schedulers_own_plugins_agree",
+        "scheduler: ",
+    ),
     long("promtool", &[("PROMTOOL", "1")], "-p xtask monitoring::promtool", "promtool: "),
     long(README, &[], "", ""),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),

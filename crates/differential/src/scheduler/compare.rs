@@ -28,17 +28,26 @@ pub fn compare(
     seed: u64,
     tally: &mut Tally,
 ) -> anyhow::Result<Option<Difference>> {
+    let answer = ask(oracle, case)?;
+    tally.count(&answer);
+    Ok(difference(&answer, &place(case, seed)?))
+}
+
+/// The answer of kube-scheduler's packages.
+///
+/// # Errors
+/// When they cannot read the case, or fail.
+pub fn ask(oracle: &mut Oracle, case: &Case) -> anyhow::Result<Answer> {
     let answer = oracle.request(&serde_json::to_value(case)?)?;
     if let Some(error) = answer.get("error").and_then(Value::as_str) {
         anyhow::bail!("kube-scheduler: {error}");
     }
-    let answer = Answer::deserialize(&answer).with_context(|| answer.to_string())?;
-    let placement = place(case, seed)?;
-    tally.count(&answer);
-    Ok(difference(&answer, &placement))
+    Answer::deserialize(&answer).with_context(|| answer.to_string())
 }
 
-fn difference(stock: &Answer, ours: &Placement) -> Option<Difference> {
+/// Whether our placement is none that kube-scheduler could choose, or the messages are not the same.
+#[must_use]
+pub fn difference(stock: &Answer, ours: &Placement) -> Option<Difference> {
     let best = stock.best();
     let agrees = match ours {
         Placement::Node(node) => best.contains(&node.as_str()),
