@@ -9,6 +9,7 @@ mod freshness;
 mod model;
 mod operator;
 mod rig;
+mod schedule;
 mod tae;
 
 /// The benchmarks.
@@ -19,6 +20,8 @@ pub(crate) enum Bench {
     /// Pods lost to TopologyAffinityError and time to Running, on real kubelets: stock kube-scheduler,
     /// tholepin, the ideal
     Tae(tae::Args),
+    /// Pods a second of stock kube-scheduler and tholepin, on a real API server without kubelets
+    Schedule(schedule::Args),
     /// What the exporter costs a node and how fresh it is, beside a peer if one is given
     Exporter(exporter::Args),
     /// Time from an allocation (and a release) in the kubelet to the NRT object that shows it
@@ -36,6 +39,7 @@ pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Binary(args) => binary::run(&args),
         Bench::Tae(args) => tae::run(args),
+        Bench::Schedule(args) => schedule::run(&args),
         Bench::Exporter(args) => exporter::run(args),
         Bench::Freshness(args) => freshness::run(args),
         Bench::Model(args) => model::run(&args),

@@ -15,6 +15,9 @@ pub struct Case {
     pub pods: Vec<Value>,
     /// Namespaces.
     pub namespaces: Vec<Value>,
+    /// Budgets.
+    #[serde(default)]
+    pub pod_disruption_budgets: Vec<Value>,
     /// A `KubeSchedulerConfiguration`.
     pub configuration: Value,
     /// The pod to place.
@@ -50,6 +53,10 @@ pub struct Answer {
     pub filters: Vec<String>,
     /// What FailedScheduling says, if no node fits.
     pub message: String,
+    /// The node that preemption frees; empty if it frees none.
+    pub nominated: String,
+    /// The pods that it deletes, as `namespace/name`, sorted.
+    pub victims: Vec<String>,
 }
 
 impl Answer {

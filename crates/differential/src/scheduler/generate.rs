@@ -29,7 +29,9 @@ pub fn case(seed: u64, number: u64) -> Case {
     let pods = pods::on_nodes(&mut dice, nodes.len() as u64);
     let pod = pods::to_place(&mut dice, nodes.len() as u64);
     let namespaces = NAMESPACES.map(|(name, team)| namespace(name, team)).to_vec();
-    Case { nodes, pods, namespaces, configuration: configuration::configuration(&mut dice), pod }
+    let configuration = configuration::configuration(&mut dice);
+    let pod_disruption_budgets = pods::budgets(&mut dice);
+    Case { nodes, pods, namespaces, pod_disruption_budgets, configuration, pod }
 }
 
 fn namespace(name: &str, team: &str) -> Value {

@@ -3,6 +3,8 @@
 use anyhow::{Context as _, bail};
 use api::schedulerconfig::SchedulerConfig;
 use k8s_openapi::api::core::v1 as wire;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use scheduler::budget::BudgetView;
 use scheduler::config;
 use scheduler::core::{Core, Decision, Event};
 use scheduler::node::NodeView;
@@ -16,8 +18,17 @@ use crate::scheduler::case::Case;
 pub enum Placement {
     /// It goes to this node.
     Node(String),
-    /// It fits no node, with the message.
-    Refused(String),
+    /// It fits no node, with the message; and perhaps preemption frees one.
+    Refused(String, Option<Eviction>),
+}
+
+/// A preemption.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// The nominated node.
+    pub node: String,
+    /// Pods to delete, as `namespace/name`, sorted. Those that are being deleted are not among them.
+    pub victims: Vec<String>,
 }
 
 /// The time of a case, in milliseconds.
@@ -35,13 +46,24 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
         let node: wire::Node = read(node).context("node")?;
         core.handle(Event::Node(NodeView::read(&node)), NOW_MS);
     }
+    for budget in &case.pod_disruption_budgets {
+        let budget: PodDisruptionBudget = read(budget).context("podDisruptionBudget")?;
+        core.handle(Event::Budget(BudgetView::read(&budget)), NOW_MS);
+    }
     for pod in case.pods.iter().chain([&case.pod]) {
         let pod: wire::Pod = read(pod).context("pod")?;
         core.handle(Event::Pod(PodView::read(&pod)), NOW_MS);
     }
     match core.next(NOW_MS) {
         Some(Decision::Bind(binding)) => Ok(Placement::Node(binding.node.to_string())),
-        Some(Decision::Refuse(refused)) => Ok(Placement::Refused(refused.message)),
+        Some(Decision::Refuse(refused)) => Ok(Placement::Refused(refused.message, None)),
+        Some(Decision::Preempt(preemption)) => {
+            let victims = preemption.victims.iter().filter(|pod| !pod.progress.deleting);
+            let mut victims: Vec<String> = victims.map(PodView::key).collect();
+            victims.sort();
+            let eviction = Eviction { node: preemption.node.to_string(), victims };
+            Ok(Placement::Refused(preemption.refused.message, Some(eviction)))
+        }
         None => bail!("no decision about the pod"),
     }
 }

@@ -35,6 +35,10 @@ pub struct Tally {
     pub placed: u64,
     /// Pods that fit none.
     pub refused: u64,
+    /// Of those, pods for which preemption frees a node.
+    pub preempting: u64,
+    /// Preemptions by their number of victims.
+    pub victims: BTreeMap<usize, u64>,
     /// By plugin.
     pub filters: BTreeMap<String, FilterCount>,
     /// By plugin.
@@ -46,6 +50,10 @@ impl Tally {
     pub fn count(&mut self, answer: &Answer) {
         self.cases += 1;
         *(if answer.fits.is_empty() { &mut self.refused } else { &mut self.placed }) += 1;
+        if !answer.nominated.is_empty() {
+            self.preempting += 1;
+            *self.victims.entry(answer.victims.len()).or_default() += 1;
+        }
         for refusal in answer.refused.values() {
             self.filters.entry(refusal.plugin.clone()).or_default().refused += 1;
         }
@@ -67,6 +75,10 @@ impl Tally {
         self.unexplained += other.unexplained;
         self.placed += other.placed;
         self.refused += other.refused;
+        self.preempting += other.preempting;
+        for (count, times) in other.victims {
+            *self.victims.entry(count).or_default() += times;
+        }
         for (plugin, count) in other.filters {
             let mine = self.filters.entry(plugin).or_default();
             mine.refused += count.refused;

@@ -21,7 +21,10 @@ const SCORES: [&str; 7] = [
 ];
 
 pub(super) fn configuration(dice: &mut Dice) -> Value {
-    let mut plugins = json!({ "postFilter": { "disabled": [{ "name": "*" }] } });
+    let mut plugins = json!({});
+    if dice.percent(15) {
+        plugins["postFilter"] = json!({ "disabled": [{ "name": "*" }] });
+    }
     let mut arguments = Vec::new();
     if dice.percent(20) {
         plugins["filter"] = json!({ "disabled": [{ "name": dice.pick(&FILTERS) }] });

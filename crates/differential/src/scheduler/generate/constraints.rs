@@ -148,7 +148,8 @@ fn term(dice: &mut Dice) -> Value {
     term
 }
 
-fn selector(dice: &mut Dice) -> Value {
+/// A selector of pods.
+pub(super) fn selector(dice: &mut Dice) -> Value {
     match dice.between(0, 5) {
         0 => json!({}),
         1 => {

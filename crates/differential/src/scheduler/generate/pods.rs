@@ -16,7 +16,7 @@ pub(super) const IMAGES: [&str; 4] = [
 /// Values of the label `app`.
 pub(super) const APPS: [&str; 3] = ["web", "db", "cache"];
 /// Priorities.
-const PRIORITIES: [i64; 4] = [-5, 0, 0, 10];
+const PRIORITIES: [i64; 5] = [-5, 0, 0, 10, 20];
 
 /// Pods on some of so many nodes.
 pub(super) fn on_nodes(dice: &mut Dice, nodes: u64) -> Vec<Value> {
@@ -57,8 +57,27 @@ pub(super) fn to_place(dice: &mut Dice, nodes: u64) -> Value {
     if dice.percent(45) {
         constraints::pod_affinity(dice, &mut pod);
     }
+    if dice.percent(5) {
+        pod["spec"]["preemptionPolicy"] = "Never".into();
+    }
     pod["status"] = json!({ "phase": "Pending" });
+    if dice.percent(10) {
+        pod["status"]["nominatedNodeName"] = format!("n{}", dice.between(0, nodes)).into();
+    }
     pod
+}
+
+/// Budgets for pods with some label.
+pub(super) fn budgets(dice: &mut Dice) -> Vec<Value> {
+    (0..dice.pick(&[0, 1, 3])).map(|at| budget(dice, at)).collect()
+}
+
+fn budget(dice: &mut Dice, at: u64) -> Value {
+    json!({
+        "metadata": { "name": format!("b{at}"), "namespace": dice.pick(&NAMESPACES).0 },
+        "spec": { "selector": constraints::selector(dice) },
+        "status": { "disruptionsAllowed": dice.pick(&[0, 0, 1, 2]) },
+    })
 }
 
 /// A pod with containers only.

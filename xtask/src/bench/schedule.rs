@@ -1,0 +1,319 @@
+//! `cargo xtask bench schedule`: how many pods a second a scheduler places, on a real API server without kubelets.
+//!
+//! One scheduler after the other, each on a fresh control plane with the same nodes. The scheduler is stopped while the
+//! pods are created, and time runs from the moment it goes on: else the rate at which pods can be created would be
+//! measured. Then pods arrive at a steady rate, for latencies.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::ValueEnum;
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::{Binding, Node, Pod};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client};
+use serde::Serialize;
+use serde_json::json;
+use sim::record::percentile;
+use testkit::process_group::Process;
+
+use super::rig::{Shape, TOPO_AWARE, TestBed, build_dist};
+
+/// Pods a second, on a real API server without kubelets.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Examples:\n  cargo xtask bench schedule --nodes 1000 --pods 3000 --json\n  \
+    cargo xtask bench schedule --nodes 5000 --pods 10000 --schedulers tholepin")]
+pub(crate) struct Args {
+    /// Number of nodes
+    #[arg(long, default_value_t = 1000)]
+    nodes: usize,
+    /// Number of pods
+    #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u64).range(1..))]
+    pods: u64,
+    /// Pods that arrive afterwards, for latencies
+    #[arg(long, default_value_t = 500)]
+    arrivals: u64,
+    /// Arrivals a second
+    #[arg(long, default_value_t = 100)]
+    rate: u32,
+    /// Which schedulers
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Contender::KubeScheduler, Contender::Tholepin])]
+    schedulers: Vec<Contender>,
+    /// One JSON object per scheduler and line instead of a table
+    #[arg(long)]
+    json: bool,
+    /// The tholepin binary to measure; built with the profile `dist` when not given
+    #[arg(long)]
+    binary: Option<PathBuf>,
+}
+
+/// A scheduler to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Contender {
+    KubeScheduler,
+    Tholepin,
+}
+
+/// One line of the result.
+#[derive(Debug, Serialize)]
+struct Row {
+    scheduler: &'static str,
+    numa: bool,
+    nodes: usize,
+    pods: u64,
+    pods_per_s: f64,
+    p50_ms: Option<u64>,
+    p99_ms: Option<u64>,
+    rss_mib: u64,
+    cpu_s_per_1000_pods: f64,
+    raw_binds_per_s: f64,
+}
+
+/// Calls to the API server at a time.
+const CALLS: usize = 64;
+/// How long no pod may be bound before the benchmark gives up.
+const STALLED: Duration = Duration::from_secs(60);
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let binary = match &args.binary {
+        Some(path) => path.clone(),
+        None => build_dist()?,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    if !args.json {
+        println!(
+            "{:<15} {:>6} {:>6} {:>9} {:>8} {:>8} {:>8} {:>12} {:>10}",
+            "SCHEDULER", "NODES", "PODS", "PODS/S", "P50", "P99", "RSS", "CPU/1000", "RAW/S"
+        );
+    }
+    for contender in &args.schedulers {
+        let row = runtime.block_on(measure(args, *contender, binary.clone()))?;
+        if args.json {
+            println!("{}", serde_json::to_string(&row)?);
+            continue;
+        }
+        let ms = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
+        println!(
+            "{:<15} {:>6} {:>6} {:>9.0} {:>8} {:>8} {:>4} MiB {:>10.2} s {:>10.0}",
+            row.scheduler,
+            row.nodes,
+            row.pods,
+            row.pods_per_s,
+            ms(row.p50_ms),
+            ms(row.p99_ms),
+            row.rss_mib,
+            row.cpu_s_per_1000_pods,
+            row.raw_binds_per_s
+        );
+    }
+    Ok(())
+}
+
+async fn measure(args: &Args, contender: Contender, binary: PathBuf) -> anyhow::Result<Row> {
+    let stock = contender == Contender::KubeScheduler;
+    let shape = Shape { nodes: 0, zones: 1, cpus_per_zone: 1, mixed: false };
+    let mut bed = TestBed::start(shape, false, binary).await?;
+    let client = bed.cluster.client().await?;
+    create_nodes(&client, args.nodes).await?;
+    let raw_binds_per_s = raw_binds(&client, args.pods).await?;
+    let own = if stock {
+        Some(bed.cluster.control().start_scheduler().await?)
+    } else {
+        bed.start_scheduler().await?;
+        None
+    };
+    let process = own.as_ref().or(bed.scheduler.as_ref()).context("no scheduler")?;
+    let name = if stock { "default-scheduler" } else { TOPO_AWARE };
+
+    let bound = Bound::watch(&client);
+    process.pause()?;
+    create_pods(&client, "bench", name, args.pods).await?;
+    let (began, cpu) = (Instant::now(), cpu_s(process)?);
+    process.resume()?;
+    let took = bound.all(args.pods).await? - began;
+    let spent = cpu_s(process)? - cpu;
+
+    let mut waits = arrive(&client, name, args, &bound).await?;
+    waits.sort_unstable();
+    let percentile_ms = |percent| (!waits.is_empty()).then(|| percentile(&waits, percent));
+    let pods = args.pods as f64;
+    Ok(Row {
+        scheduler: if stock { "kube-scheduler" } else { "tholepin" },
+        numa: false,
+        nodes: args.nodes,
+        pods: args.pods,
+        pods_per_s: round(pods / took.as_secs_f64()),
+        p50_ms: percentile_ms(50),
+        p99_ms: percentile_ms(99),
+        rss_mib: process.memory()?.peak_kib / 1024,
+        cpu_s_per_1000_pods: round(spent * 1000.0 / pods),
+        raw_binds_per_s: round(raw_binds_per_s),
+    })
+}
+
+fn round(figure: f64) -> f64 {
+    (figure * 100.0).round() / 100.0
+}
+
+/// Seconds of the processor that a process has used.
+fn cpu_s(process: &Process) -> anyhow::Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid()))?;
+    // Fields 14 and 15 are user and system time, counted behind the name in parentheses, in hundredths of seconds.
+    let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
+    let ticks: Vec<u64> =
+        fields.split_whitespace().skip(11).take(2).filter_map(|text| text.parse().ok()).collect();
+    Ok(ticks.iter().sum::<u64>() as f64 / 100.0)
+}
+
+async fn create_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
+    let api: Api<Node> = Api::all(client.clone());
+    let node = |at: usize| -> anyhow::Result<Node> {
+        let name = format!("node-{at}");
+        let amounts = json!({ "cpu": "32", "memory": "128Gi", "pods": "110" });
+        let ready = json!({ "type": "Ready", "status": "True", "reason": "Bench", "message": "" });
+        Ok(serde_json::from_value(json!({
+            "metadata": { "name": name, "labels": {
+                "kubernetes.io/hostname": name, "topology.kubernetes.io/zone": format!("zone-{}", at % 3),
+            } },
+            "status": { "capacity": amounts, "allocatable": amounts, "conditions": [ready] },
+        }))?)
+    };
+    calls(count as u64, |at| {
+        let api = api.clone();
+        async move {
+            let node = node(at as usize)?;
+            api.create(&PostParams::default(), &node).await?;
+            // New nodes get the taint of those that are not ready.
+            let untainted = Patch::Merge(json!({ "spec": { "taints": null } }));
+            let name = node.metadata.name.unwrap_or_default();
+            Ok(drop(api.patch(&name, &PatchParams::default(), &untainted).await?))
+        }
+    })
+    .await
+}
+
+fn pod(name: &str, scheduler: &str) -> anyhow::Result<Pod> {
+    Ok(serde_json::from_value(json!({
+        "metadata": { "name": name, "labels": { "app": "bench" } },
+        "spec": { "schedulerName": scheduler, "containers": [{
+            "name": "main", "image": "registry.example/app:1",
+            "resources": { "requests": { "cpu": "100m", "memory": "128Mi" } },
+        }] },
+    }))?)
+}
+
+async fn create_pods(client: &Client, prefix: &str, scheduler: &str, count: u64) -> anyhow::Result<()> {
+    let api: Api<Pod> = Api::default_namespaced(client.clone());
+    calls(count, |at| {
+        let (api, name) = (api.clone(), format!("{prefix}-{at}"));
+        async move { Ok(drop(api.create(&PostParams::default(), &pod(&name, scheduler)?).await?)) }
+    })
+    .await
+}
+
+/// Bindings a second that the API server takes without a scheduler. The pods are deleted again.
+async fn raw_binds(client: &Client, count: u64) -> anyhow::Result<f64> {
+    create_pods(client, "raw", "none", count).await?;
+    let api: Api<Pod> = Api::default_namespaced(client.clone());
+    let began = Instant::now();
+    calls(count, |at| {
+        let (api, name) = (api.clone(), format!("raw-{at}"));
+        async move {
+            let binding = Binding {
+                metadata: kube::api::ObjectMeta { name: Some(name.clone()), ..Default::default() },
+                target: serde_json::from_value(
+                    json!({ "kind": "Node", "name": format!("node-{}", at % 100) }),
+                )?,
+            };
+            let _: serde_json::Value =
+                api.create_subresource("binding", &name, &PostParams::default(), &binding).await?;
+            Ok(())
+        }
+    })
+    .await?;
+    let rate = count as f64 / began.elapsed().as_secs_f64();
+    let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    calls(count, |at| {
+        let (api, name, now) = (api.clone(), format!("raw-{at}"), now.clone());
+        async move { Ok(drop(api.delete(&name, &now).await?)) }
+    })
+    .await?;
+    Ok(rate)
+}
+
+/// Makes calls, several at a time.
+async fn calls<F>(count: u64, call: impl Fn(u64) -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<()>>,
+{
+    futures::stream::iter(0..count).map(call).buffer_unordered(CALLS).try_collect::<()>().await
+}
+
+/// When which pod was seen on a node.
+#[derive(Clone, Default)]
+struct Bound(Arc<Mutex<BTreeMap<String, Instant>>>);
+
+impl Bound {
+    /// Watches until the benchmark ends.
+    fn watch(client: &Client) -> Self {
+        let (bound, api) = (Self::default(), Api::<Pod>::default_namespaced(client.clone()));
+        let seen = bound.clone();
+        tokio::spawn(async move {
+            let config = watcher::Config::default().fields("spec.nodeName!=");
+            let mut events = std::pin::pin!(watcher::watcher(api, config));
+            while let Some(event) = events.next().await {
+                if let Ok(Event::Apply(pod) | Event::InitApply(pod)) = event
+                    && let Some(name) = pod.metadata.name
+                {
+                    seen.pods().entry(name).or_insert_with(Instant::now);
+                }
+            }
+        });
+        bound
+    }
+
+    fn pods(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until so many pods are on nodes; when the last of them was seen.
+    async fn all(&self, count: u64) -> anyhow::Result<Instant> {
+        let (mut last, mut since) = (0, Instant::now());
+        loop {
+            let seen = self.pods().len();
+            if seen as u64 >= count {
+                return self.pods().values().max().copied().context("no pod");
+            }
+            if seen > last {
+                (last, since) = (seen, Instant::now());
+            }
+            anyhow::ensure!(since.elapsed() < STALLED, "only {seen} of {count} pods were bound");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// Lets pods arrive at a steady rate; how many milliseconds passed from the creation of each to its binding.
+async fn arrive(client: &Client, scheduler: &str, args: &Args, bound: &Bound) -> anyhow::Result<Vec<u64>> {
+    let api: Api<Pod> = Api::default_namespaced(client.clone());
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / args.rate.max(1));
+    let mut created = Vec::new();
+    for at in 0..args.arrivals {
+        ticks.tick().await;
+        let name = format!("arrival-{at}");
+        let pod = pod(&name, scheduler)?;
+        created.push((name, Instant::now()));
+        api.create(&PostParams::default(), &pod).await?;
+    }
+    bound.all(args.pods + args.arrivals).await?;
+    let seen = bound.pods();
+    let wait = |(name, created): &(String, Instant)| {
+        let waited = seen.get(name)?.saturating_duration_since(*created);
+        u64::try_from(waited.as_millis()).ok()
+    };
+    Ok(created.iter().filter_map(wait).collect())
+}
