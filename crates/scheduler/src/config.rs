@@ -145,7 +145,10 @@ fn check_args(profile: usize, wire: &WireProfile) -> Result<(), ConfigError> {
             let field = "pluginConfig".to_owned();
             return Err(ConfigError::Plugin { profile, field, of: "plugin", name: plugin.clone() });
         }
-        if let Some((field, problem)) = in_tree::differing_argument(plugin, args) {
+        // Those of DefaultPreemption are read with the plugins.
+        if plugin != "DefaultPreemption"
+            && let Some((field, problem)) = in_tree::differing_argument(plugin, args)
+        {
             return Err(ConfigError::Argument { profile, plugin: plugin.clone(), field, problem });
         }
     }

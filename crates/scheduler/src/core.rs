@@ -12,6 +12,7 @@ use topology::fingerprint::status::Status;
 use topology::request::PodNeeds;
 use topology::zone::NodeTopology;
 
+use crate::budget::BudgetView;
 use crate::cycle::{Accounting, Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::ledger::{PodId, Scratch};
 use crate::node::{Node, NodeView};
@@ -20,15 +21,21 @@ use crate::plugins::image_locality::Images;
 use crate::plugins::inter_pod_affinity::ExistingTerms;
 use crate::pod::PodView;
 use crate::queue::{BackoffLimits, Class, Queue};
+use crate::reason::Reason;
 use crate::selection::Selections;
 
 mod accounting;
 mod decision;
 mod hold;
+mod nomination;
+mod preemption;
 mod resync;
+mod trial;
 
 pub use decision::{Binding, Decision, Refused};
 use hold::Hold;
+use nomination::Nominations;
+pub use preemption::Preemption;
 
 /// A scheduler name that this process serves.
 #[derive(Clone, Debug)]
@@ -87,10 +94,16 @@ pub enum Event {
     ReportGone(Arc<str>),
     /// A node's report cannot be read.
     ReportUnreadable(Arc<str>),
+    /// A budget is new or has changed.
+    Budget(BudgetView),
+    /// The budget with this namespace and name is gone.
+    BudgetGone(Arc<str>, Arc<str>),
     /// The binding was accepted.
     Bound(PodId),
     /// The binding failed for certain; the pod is not on the node.
     BindFailed(PodId),
+    /// A pod could not be evicted for this one.
+    PreemptFailed(PodId),
 }
 
 #[derive(Debug)]
@@ -153,8 +166,15 @@ pub struct Core {
     images: Images,
     queue: Queue,
     hold: Hold,
+    nominations: Nominations,
+    /// Pods that are being evicted, each with the pod that needs its room.
+    evicting: BTreeMap<PodId, PodId>,
+    /// By namespace and name.
+    budgets: BTreeMap<(Arc<str>, Arc<str>), BudgetView>,
     /// Nodes on which a waiting pod may fit by now.
     changed: BTreeSet<usize>,
+    /// Those of them on which a waiting pod may preempt by now: more than a pod's progress has changed.
+    freed: BTreeSet<usize>,
     /// Waiting classes of which a pod may fit on any node by now.
     retried: BTreeSet<Class>,
     /// Nodes whose report was taken over by a resync. As upstream, that alone wakes no pod; the next event does.
@@ -163,6 +183,8 @@ pub struct Core {
     random: Random,
     scratch: Scratch,
     feasible: Vec<usize>,
+    /// Nodes whose refusal the departure of pods may turn, each with its reason.
+    curable: Vec<(usize, Reason)>,
     raw: Vec<RawScore>,
     totals: Vec<i64>,
 }
@@ -190,13 +212,18 @@ impl Core {
             images: Images::default(),
             queue: Queue::default(),
             hold: Hold::default(),
+            nominations: Nominations::default(),
+            evicting: BTreeMap::new(),
+            budgets: BTreeMap::new(),
             changed: BTreeSet::new(),
+            freed: BTreeSet::new(),
             retried: BTreeSet::new(),
             resynced: BTreeSet::new(),
             timers: timers.into_iter().collect(),
             random,
             scratch: Scratch::default(),
             feasible: Vec::new(),
+            curable: Vec::new(),
             raw: Vec::new(),
             totals: Vec::new(),
         }
@@ -222,6 +249,7 @@ impl Core {
                 }
                 self.nodes[slot].ledger.report(topology, &mut self.scratch);
                 self.changed.insert(slot);
+                self.freed.insert(slot);
                 self.changed.append(&mut self.resynced);
             }
             Event::ReportGone(name) => {
@@ -240,6 +268,14 @@ impl Core {
                 }
             }
             Event::BindFailed(id) => self.bind_failed(id, now_ms),
+            Event::PreemptFailed(id) => self.preempt_failed(id, now_ms),
+            Event::Budget(budget) => {
+                let key = (Arc::clone(&budget.namespace), Arc::clone(&budget.name));
+                self.budgets.insert(key, budget);
+            }
+            Event::BudgetGone(namespace, name) => {
+                self.budgets.remove(&(namespace, name));
+            }
         }
     }
 
@@ -255,7 +291,9 @@ impl Core {
         }
         let respecified =
             known.is_none_or(|entry| entry.view.spec != view.spec || entry.view.priority != view.priority);
+        let renominated = known.map(|entry| &entry.view.nominated) != Some(&view.nominated);
         let progress = view.progress;
+        self.reprioritize(id, view.priority);
         match self.pods.get_mut(&id) {
             Some(entry) => entry.view = view,
             None => {
@@ -263,7 +301,7 @@ impl Core {
             }
         }
         match (place, bound_to) {
-            (None, None) => self.enqueue(id, respecified),
+            (None, None) => self.enqueue(id, respecified, renominated),
             (None, Some(node)) => {
                 self.queue.forget(id);
                 self.place(id, &node);
@@ -301,14 +339,21 @@ impl Core {
         }
     }
 
-    fn enqueue(&mut self, id: PodId, respecified: bool) {
+    fn enqueue(&mut self, id: PodId, respecified: bool, renominated: bool) {
         let Some(entry) = self.pods.get(&id) else { return };
         let view = &entry.view;
         let ours = self.settings.profiles.iter().any(|profile| profile.name == view.scheduler);
         if !ours || view.progress.deleting || !view.spec.gates.is_empty() {
             self.queue.forget(id);
-        } else if respecified {
+            self.nominate(id, None);
+            return;
+        }
+        let nominated = view.nominated.clone();
+        if respecified {
             self.queue.push(id, view.priority, (&view.scheduler, &view.spec));
+        }
+        if renominated {
+            self.nominate(id, nominated);
         }
     }
 
@@ -317,6 +362,7 @@ impl Core {
     fn pod_gone(&mut self, view: PodView, now_ms: u64) {
         let Some(id) = self.ids.get(&view.uid).copied() else { return };
         self.queue.forget(id);
+        self.nominate(id, None);
         self.changed.append(&mut self.resynced);
         let Some(entry) = self.pods.get_mut(&id) else { return };
         let done = view.progress.terminal || (view.progress.deleting && view.progress.stopped);
@@ -359,6 +405,7 @@ impl Core {
             let is_elsewhere = node.view.as_ref().map(place) != Some(place(&view));
             node.view = Some(view);
             self.changed.insert(slot);
+            self.freed.insert(slot);
             if is_elsewhere {
                 self.retried.extend(self.queue.spanning().map(|(class, _)| class));
             }
@@ -371,6 +418,7 @@ impl Core {
         self.images.replace(&mut self.nodes[slot].images, &[]);
         self.nodes[slot].ledger.report_deleted();
         self.node_order.retain(|listed| *listed != slot);
+        self.nominations.on(name).for_each(|pod| self.queue.wake(pod));
         self.retried.extend(self.queue.spanning().map(|(class, _)| class));
         self.reclaim(slot);
     }

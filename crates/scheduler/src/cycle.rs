@@ -14,6 +14,7 @@ use crate::affinity::{self, Labels, NodeAffinity};
 use crate::core::Profile;
 use crate::ledger::{Ledger, Refusal, Scratch};
 use crate::node::{Node, NodeView};
+use crate::over_reserve::OverReserve;
 use crate::plugins::image_locality::Wanted;
 use crate::plugins::inter_pod_affinity::{self, Affinity, Domains, ExistingTerms};
 use crate::plugins::node_resources_fit::{self, Requests};
@@ -84,12 +85,14 @@ impl Profile {
 }
 
 /// The pods and nodes that constraints of one pod look at, made ready (kube-scheduler's PreFilter).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PreFilterState<'a> {
     spread: Spread<'a>,
     affinity: Affinity<'a>,
     /// The domains that pods on nodes keep the pod away from.
     existing: Domains,
+    /// Whether terms of pods on nodes count.
+    counts_terms: bool,
 }
 
 impl<'a> PreFilterState<'a> {
@@ -110,8 +113,22 @@ impl<'a> PreFilterState<'a> {
         if filters.inter_pod_affinity {
             spanning.affinity = Affinity::new(&spec.pod_affinity, nodes, selections);
             spanning.existing = existing;
+            spanning.counts_terms = true;
         }
         spanning
+    }
+
+    /// Counts that another pod comes to a node (1), or leaves it (-1). `pod`: the one that is placed.
+    pub(crate) fn shift(&mut self, pod: &PodView, view: &'a NodeView, other: &PodView, more: i64) {
+        if self.counts_terms {
+            let labels = (&*pod.namespace, &*pod.labels);
+            self.existing.shift_all(labels, &view.labels, &other.terms, more);
+        }
+        if pod.spec.spans_nodes() {
+            let other = other.selectable();
+            self.spread.shift(&pod.spec, view, &other, more);
+            self.affinity.shift(&view.labels, &other, more);
+        }
     }
 
     /// Whether the pod may be on a node with these labels.
@@ -138,7 +155,22 @@ pub fn filter(
     now_ms: u64,
     scratch: &mut Scratch,
 ) -> Result<(), Reason> {
-    let plugins = &*profile.plugins;
+    let zones = (&node.ledger, &node.over_reserve);
+    filter_node(node, view, spec, spanning, &profile.plugins)?;
+    filter_zones(zones, view, (spec, created_s), profile, now_ms, scratch)
+}
+
+/// Whether a pod fits on a node, but for zones.
+///
+/// # Errors
+/// The first [`Reason`] against it.
+pub fn filter_node(
+    node: &Node,
+    view: &NodeView,
+    spec: &Spec,
+    spanning: &PreFilterState<'_>,
+    plugins: &Plugins,
+) -> Result<(), Reason> {
     properties(view, spec, plugins)?;
     if plugins.filters.node_ports && !node.ports.are_free(&spec.host_ports) {
         return Err(Reason::HostPort);
@@ -146,24 +178,37 @@ pub fn filter(
     if let Some(resource) = shortages(node, view, spec, plugins).next() {
         return Err(Reason::short_of(resource));
     }
-    spanning.filter(&view.labels)?;
+    spanning.filter(&view.labels)
+}
+
+/// Whether a pod fits in the zones of a node, by either accounting.
+///
+/// # Errors
+/// The first [`Reason`] against it.
+pub fn filter_zones(
+    (ledger, over_reserve): (&Ledger, &OverReserve),
+    view: &NodeView,
+    (spec, created_s): (&Spec, u64),
+    profile: &Profile,
+    now_ms: u64,
+    scratch: &mut Scratch,
+) -> Result<(), Reason> {
     let Some(numa) = profile.numa.as_ref().filter(|numa| numa.filters) else { return Ok(()) };
     if numa.accounting != Accounting::Exact {
         let misaligned = |misfit| Reason::misaligned(&misfit);
-        return node.over_reserve.check(&spec.needs, &mut scratch.counts).map_err(misaligned);
+        return over_reserve.check(&spec.needs, &mut scratch.counts).map_err(misaligned);
     }
-    if !node.ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && spec.needs.may_align()
-    {
+    if !ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && spec.needs.may_align() {
         return Err(Reason::StaleTopology);
     }
-    node.ledger.check((&spec.needs, created_s), scratch).map_err(|refusal| match refusal {
+    ledger.check((&spec.needs, created_s), scratch).map_err(|refusal| match refusal {
         Refusal::Misfit(misfit) => Reason::misaligned(&misfit),
         Refusal::Stale => Reason::StaleTopology,
     })
 }
 
 /// Whether the node is one for the pod, whatever else runs there.
-fn properties(view: &NodeView, spec: &Spec, plugins: &Plugins) -> Result<(), Reason> {
+pub(crate) fn properties(view: &NodeView, spec: &Spec, plugins: &Plugins) -> Result<(), Reason> {
     let filters = plugins.filters;
     if filters.node_names && spec.affinity.is_elsewhere(&view.name) {
         return Err(Reason::OtherNode);

@@ -96,8 +96,8 @@ struct World {
     locations: Vec<Location>,
 }
 
-/// The ledger of one node.
-#[derive(Debug, Default)]
+/// The ledger of one node. A copy tells what other events would bring.
+#[derive(Clone, Debug, Default)]
 pub struct Ledger {
     topology: Option<Arc<NodeTopology>>,
     /// The node's kubelet, if the last readable report says all that its model needs.
@@ -210,6 +210,15 @@ impl Ledger {
         };
         !vacant.needs_alignment(topology.rules, needs)
             || (self.is_trusted() && vacant.check(topology.rules, needs, scratch).is_ok())
+    }
+
+    /// The ledger once the kubelet has released these pods. It is as exact as the ledger: where pods are on their way,
+    /// each possible order is a world, and zones of a pod that are not known stay taken. Cost: a copy and the releases.
+    #[must_use]
+    pub fn without(&self, pods: impl IntoIterator<Item = PodId>, scratch: &mut Scratch) -> Self {
+        let mut ledger = self.clone();
+        pods.into_iter().for_each(|pod| ledger.released(pod, scratch));
+        ledger
     }
 
     /// Whether the node's kubelet may reject pods for what they get in zones, and the ledger tells when.

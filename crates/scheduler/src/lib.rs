@@ -5,6 +5,7 @@
 
 pub mod affinity;
 pub mod args;
+pub mod budget;
 pub mod compat;
 pub mod config;
 pub mod core;

@@ -40,6 +40,8 @@ pub struct Metrics {
     pod_attempts: Histogram,
     pending: Family<QueueLabel, Gauge>,
     rejections: Family<PluginLabel, Counter>,
+    preemptions: Counter,
+    victims: Histogram,
     unusable_reports: Counter,
     held: Gauge,
     worlds: Gauge,
@@ -58,6 +60,8 @@ impl Metrics {
             pod_attempts: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
             pending: Family::default(),
             rejections: Family::default(),
+            preemptions: Counter::default(),
+            victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             unusable_reports: Counter::default(),
             held: Gauge::default(),
             worlds: Gauge::default(),
@@ -81,6 +85,7 @@ impl Metrics {
             m.pod_attempts.clone(),
         );
         registry.register("scheduler_pending_pods", "Number of pending pods, by queue", m.pending.clone());
+        m.register_preemption(registry);
         registry.register(
             "tholepin_scheduler_rejections",
             "Number of attempts in which a plugin refused at least one node",
@@ -114,6 +119,19 @@ impl Metrics {
         metrics
     }
 
+    fn register_preemption(&self, registry: &mut Registry) {
+        registry.register(
+            "scheduler_preemption_attempts",
+            "Number of attempts to make room for a pod by evicting others",
+            self.preemptions.clone(),
+        );
+        registry.register(
+            "scheduler_preemption_victims",
+            "Number of pods evicted for one pod",
+            self.victims.clone(),
+        );
+    }
+
     /// Counts an attempt that ended after `seconds`.
     pub fn attempt(&self, result: &'static str, profile: &str, seconds: f64) {
         let labels = Attempt { result, profile: profile.to_owned() };
@@ -129,6 +147,16 @@ impl Metrics {
     /// Counts an attempt in which a plugin refused nodes.
     pub fn rejected(&self, plugin: &'static str) {
         self.rejections.get_or_create(&PluginLabel { plugin }).inc();
+    }
+
+    /// Counts an attempt to preempt.
+    pub fn tried_preemption(&self) {
+        self.preemptions.inc();
+    }
+
+    /// Counts the pods of a decision to preempt.
+    pub fn preempted(&self, victims: usize) {
+        self.victims.observe(victims as f64);
     }
 
     /// Counts a report that could not be used.
@@ -168,6 +196,8 @@ pub fn specimen() -> Registry {
     metrics.attempt("scheduled", "topo-aware-scheduler", 0.001);
     metrics.scheduled(1);
     metrics.rejected("NodeResourceTopologyMatch");
+    metrics.tried_preemption();
+    metrics.preempted(1);
     metrics.unusable_report();
     drop(metrics.pending.get_or_create(&QueueLabel { queue: "active" }));
     specimen::watches(&mut registry);

@@ -3,6 +3,7 @@
 //! In: `Node` objects, and pods as they are placed and released. Out: whether a pod fits the node's totals. Never: a
 //! score, which the plugins give, or zones; those are in the ledger.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as wire;
@@ -11,7 +12,7 @@ use topology::request::{Need, PodNeeds};
 use topology::resource::ResourceName;
 
 use crate::affinity::{Labels, Taint};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, PodId};
 use crate::over_reserve::OverReserve;
 use crate::plugins::image_locality::{self, ImageName, NodeImage};
 use crate::plugins::node_ports::UsedPorts;
@@ -59,6 +60,8 @@ pub struct Node {
     pub ledger: Ledger,
     /// The free amounts by upstream's accounting, where a profile counts that way.
     pub over_reserve: OverReserve,
+    /// Pods that the kubelet may hold, the least important first.
+    pub residents: BTreeSet<(i32, PodId)>,
 }
 
 /// CPU of a container without a request in scores, in thousandths (kube-scheduler 1.36 `util.DefaultMilliCPURequest`).
@@ -107,6 +110,19 @@ impl NodeView {
 }
 
 impl Node {
+    /// A copy of the totals and ports, without the rest.
+    #[must_use]
+    pub fn totals(&self) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            used: self.used.clone(),
+            used_nonzero: self.used_nonzero,
+            pods: self.pods,
+            ports: self.ports.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Adds a pod's needs to the totals.
     pub fn add(&mut self, needs: &PodNeeds) {
         self.shift(needs, 1);

@@ -10,6 +10,7 @@
 use crate::affinity::NodeAffinity;
 
 pub mod balanced_allocation;
+pub mod default_preemption;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_ports;
@@ -17,7 +18,7 @@ pub mod node_resources_fit;
 pub mod pod_topology_spread;
 
 /// The plugins of a profile. The default is that of kube-scheduler 1.36.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plugins {
     /// Those that refuse nodes.
     pub filters: Filters,
@@ -29,6 +30,8 @@ pub struct Plugins {
     pub fit: node_resources_fit::Args,
     /// `NodeResourcesBalancedAllocationArgs`.
     pub balanced: balanced_allocation::Args,
+    /// `DefaultPreemptionArgs`; `None`: nothing is evicted.
+    pub preemption: Option<default_preemption::Args>,
 }
 
 /// Filters that run. NodeName has no entry: a pod with `spec.nodeName` is never placed, so it has nothing to check.
@@ -69,6 +72,19 @@ pub struct Scores {
     pub pod_topology_spread: i64,
     /// InterPodAffinity.
     pub inter_pod_affinity: i64,
+}
+
+impl Default for Plugins {
+    fn default() -> Self {
+        Self {
+            filters: Filters::default(),
+            scores: Scores::default(),
+            added_affinity: NodeAffinity::default(),
+            fit: node_resources_fit::Args::default(),
+            balanced: balanced_allocation::Args::default(),
+            preemption: Some(default_preemption::Args::default()),
+        }
+    }
 }
 
 impl Default for Filters {

@@ -14,7 +14,7 @@ use crate::plugins::image_locality::PodImages;
 use crate::plugins::inter_pod_affinity::{PodAffinity, Term, WeightedTerm};
 use crate::plugins::node_ports::HostPort;
 use crate::plugins::pod_topology_spread::SpreadConstraint;
-use crate::selection::PodSelector;
+use crate::selection::{PodSelector, Selectable};
 
 /// The constraints of a pod on its node. Pods of one workload have equal specs and are woken as a class.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +37,8 @@ pub struct Spec {
     pub unsupported: Vec<Unsupported>,
     /// Whether the pod may finish by itself (`restartPolicy` other than `Always`).
     pub finishes: bool,
+    /// Whether less important pods may be evicted for it (`preemptionPolicy` other than `Never`).
+    pub preempts: bool,
 }
 
 /// Features that a pod needs and that are not supported yet (listed in docs/scheduler.md).
@@ -69,6 +71,8 @@ pub struct Progress {
     pub terminal: bool,
     /// All containers that ever started have ended.
     pub stopped: bool,
+    /// A scheduler evicts it for a more important pod (condition `DisruptionTarget`).
+    pub preempted: bool,
 }
 
 /// The fields of a pod that the scheduler uses.
@@ -109,6 +113,10 @@ pub struct PodView {
     pub progress: Progress,
     /// The message of its condition `PodScheduled`, while that is `False`.
     pub unschedulable: Option<Arc<str>>,
+    /// `status.nominatedNodeName`: the node where pods were evicted for it.
+    pub nominated: Option<Arc<str>>,
+    /// `status.startTime`, seconds since the epoch.
+    pub started_s: Option<u64>,
 }
 
 impl PodView {
@@ -133,6 +141,9 @@ impl PodView {
         let spec = pod.spec.as_ref();
         let created = meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
         let node = spec.and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty()).map(Arc::from);
+        let status = pod.status.as_ref();
+        let nominated = status.and_then(|s| s.nominated_node_name.as_deref()).filter(|n| !n.is_empty());
+        let started = status.and_then(|status| status.start_time.as_ref());
         Self {
             uid: text(meta.uid.as_ref()),
             version: meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
@@ -151,6 +162,8 @@ impl PodView {
             spec: Arc::new(parsed),
             progress: Progress::read(pod),
             unschedulable: unschedulable(pod),
+            nominated: nominated.map(Arc::from),
+            started_s: started.map(|time| u64::try_from(time.0.as_second()).unwrap_or(0)),
             namespace,
             name,
         }
@@ -161,6 +174,16 @@ impl PodView {
     pub fn with_unreadable_field(mut self, reason: String) -> Self {
         Arc::make_mut(&mut self.spec).unsupported.push(Unsupported::Unreadable(reason));
         self
+    }
+
+    /// The pod as selectors see it.
+    #[must_use]
+    pub fn selectable(&self) -> Selectable {
+        Selectable {
+            namespace: Arc::clone(&self.namespace),
+            labels: Arc::clone(&self.labels),
+            leaving: self.progress.deleting,
+        }
     }
 
     /// `namespace/name`.
@@ -190,6 +213,7 @@ impl Spec {
             gates: spec.scheduling_gates.iter().flatten().map(|gate| gate.name.clone()).collect(),
             unsupported,
             finishes: spec.restart_policy.as_deref().unwrap_or("Always") != "Always",
+            preempts: spec.preemption_policy.as_deref() != Some("Never"),
         }
     }
 
@@ -247,6 +271,11 @@ impl Progress {
             deleting: pod.metadata.deletion_timestamp.is_some(),
             terminal: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             stopped: containers().next().is_some() && containers().all(ended),
+            preempted: status.conditions.iter().flatten().any(|condition| {
+                condition.type_ == "DisruptionTarget"
+                    && condition.status == "True"
+                    && condition.reason.as_deref() == Some("PreemptionByScheduler")
+            }),
         }
     }
 }

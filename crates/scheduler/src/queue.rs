@@ -205,6 +205,12 @@ impl Queue {
         })
     }
 
+    /// Whether the pod waits for nodes to change.
+    #[must_use]
+    pub fn is_waiting(&self, pod: PodId) -> bool {
+        self.entries.get(&pod).is_some_and(|entry| matches!(entry.state, QueueState::Waiting(_)))
+    }
+
     /// Whether any pod waits for nodes to change.
     #[must_use]
     pub fn has_waiting(&self) -> bool {

@@ -7,13 +7,16 @@ use api::nrt;
 use api::rbac::{rule, rule_for};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-/// Rules of the ClusterRole: to watch objects, and to write bindings, conditions and events ([`crate::shell`]).
+/// Rules of the ClusterRole: to watch objects, to write bindings, conditions and events, and to evict pods for more
+/// important ones ([`crate::shell`]).
 #[must_use]
 pub fn cluster() -> Vec<PolicyRule> {
     let watch = ["get", "list", "watch"];
     vec![
         rule("", &["nodes", "pods"], &watch),
         rule(nrt::GROUP, &[nrt::PLURAL], &watch),
+        rule("policy", &["poddisruptionbudgets"], &["list", "watch"]),
+        rule("", &["pods"], &["delete"]),
         rule("", &["pods/binding"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
@@ -35,8 +38,8 @@ mod tests {
     fn rules_are_those_that_the_shell_needs() {
         assert_eq!(
             api::rbac::show(&cluster()),
-            "nodes pods: get list watch; noderesourcetopologies: get list watch; pods/binding: create; \
-             pods/status: patch; events: create patch"
+            "nodes pods: get list watch; noderesourcetopologies: get list watch; poddisruptionbudgets: list watch; \
+             pods: delete; pods/binding: create; pods/status: patch; events: create patch"
         );
         assert_eq!(api::rbac::show(&lease("mine")), "leases: create; leases[mine]: get update");
     }

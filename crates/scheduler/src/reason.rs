@@ -44,6 +44,10 @@ pub enum Reason {
     StaleTopology,
     /// The node is held for a pod that comes first.
     Held,
+    /// No pod of the node is less important than the pod.
+    NoVictims,
+    /// The departure of pods does not help.
+    NotHelpful,
 }
 
 impl Reason {
@@ -77,6 +81,7 @@ impl Reason {
             Self::PodAffinity | Self::PodAntiAffinity | Self::ExistingAntiAffinity => "InterPodAffinity",
             Self::Misaligned(..) | Self::StaleTopology => "NodeResourceTopologyMatch",
             Self::Held => "NodeHold",
+            Self::NoVictims | Self::NotHelpful => "DefaultPreemption",
         }
     }
 }
@@ -106,6 +111,8 @@ impl fmt::Display for Reason {
             Self::Misaligned(part, Some(resource)) => write!(f, "{} ({resource})", part.text()),
             Self::StaleTopology => f.write_str("invalid node topology data"),
             Self::Held => f.write_str("node(s) were held for a pod that waits longer or is more important"),
+            Self::NoVictims => f.write_str("No preemption victims found for incoming pod"),
+            Self::NotHelpful => f.write_str("Preemption is not helpful for scheduling"),
         }
     }
 }
@@ -117,7 +124,14 @@ pub struct Refusals(BTreeMap<Reason, usize>);
 impl Refusals {
     /// Counts one node that refuses for `reason`.
     pub fn add(&mut self, reason: Reason) {
-        *self.0.entry(reason).or_default() += 1;
+        self.add_all(reason, 1);
+    }
+
+    /// Counts so many nodes that refuse for `reason`.
+    pub fn add_all(&mut self, reason: Reason, nodes: usize) {
+        if nodes > 0 {
+            *self.0.entry(reason).or_default() += nodes;
+        }
     }
 
     /// The reasons and their counts, in the order of reasons.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use api::nrt::NodeResourceTopology;
 use api::schedulerconfig::SchedulerConfig;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::runtime::watcher;
 use prometheus_client::registry::Registry;
@@ -150,6 +151,13 @@ fn spawn_watches(
     tasks.spawn("watch nodes", async move {
         let forward = |event| drop(out.send((Source::Nodes, intake::node(event))));
         Ok::<_, Infallible>(watch::run(nodes, watcher::Config::default(), &m, forward).await)
+    });
+    let (out, m) = (sender.clone(), watch_metrics.clone());
+    let budgets = Api::all(connection.watch_client()?);
+    tasks.spawn("watch poddisruptionbudgets", async move {
+        let forward = |event| drop(out.send((Source::Budgets, intake::budget(event))));
+        let config = watcher::Config::default();
+        Ok::<_, Infallible>(watch::run_guarded::<PodDisruptionBudget>(budgets, config, &m, forward).await)
     });
     let (out, m) = (sender.clone(), watch_metrics.clone());
     let reports = Api::all(connection.watch_client()?);

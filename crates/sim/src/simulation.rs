@@ -16,6 +16,7 @@ use scheduler::config::HOLD_AFTER_MS;
 use scheduler::core::{Core, Decision, Event, Profile, Settings};
 use scheduler::cycle::{Accounting, Numa};
 use scheduler::ledger::PodId;
+use scheduler::plugins::Plugins;
 use scheduler::plugins::image_locality::PodImages;
 use scheduler::pod::{PodView, Progress, Spec};
 use scheduler::queue::BackoffLimits;
@@ -372,7 +373,8 @@ impl<'a> Simulation<'a> {
             profiles: vec![Profile {
                 name: PROFILE.into(),
                 numa: self.setup.accounting.map(numa),
-                plugins: Arc::default(),
+                // Simulated pods end by themselves alone.
+                plugins: Arc::new(Plugins { preemption: None, ..Plugins::default() }),
                 percentage: 0,
             }],
             backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
@@ -440,6 +442,8 @@ impl<'a> Simulation<'a> {
             stays: false,
             progress: Progress::default(),
             unschedulable: None,
+            nominated: None,
+            started_s: None,
             namespace,
             name,
         }

@@ -286,6 +286,7 @@ impl Arrival {
             gates: Vec::new(),
             unsupported: Vec::new(),
             finishes: self.end == End::Finished,
+            preempts: true,
         }
     }
 }

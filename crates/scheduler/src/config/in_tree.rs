@@ -7,6 +7,8 @@
 use api::schedulerconfig::ExtensionPoint as Point;
 use serde_json::{Map, Value, json};
 
+use crate::plugins::default_preemption;
+
 /// A plugin of kube-scheduler 1.36.
 pub(super) struct InTree {
     /// Its name.
@@ -86,7 +88,6 @@ impl InTree {
 /// The default arguments of a plugin without typed ones; empty for plugins without arguments.
 fn defaults(plugin: &str) -> Map<String, Value> {
     let defaults = match plugin {
-        "DefaultPreemption" => json!({ "minCandidateNodesPercentage": 10, "minCandidateNodesAbsolute": 100 }),
         "DynamicResources" => json!({ "filterTimeout": "10s", "bindingTimeout": "10m0s" }),
         "InterPodAffinity" => {
             json!({ "hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": false })
@@ -99,6 +100,40 @@ fn defaults(plugin: &str) -> Map<String, Value> {
         Value::Object(map) => map,
         _ => Map::new(),
     }
+}
+
+/// The arguments of DefaultPreemption, or the first field with a problem (kube-scheduler 1.36
+/// `ValidateDefaultPreemptionArgs`).
+pub(super) fn preemption_args(args: Option<&Value>) -> Result<default_preemption::Args, (String, String)> {
+    const PERCENTAGE: &str = "minCandidateNodesPercentage";
+    const ABSOLUTE: &str = "minCandidateNodesAbsolute";
+    let default = default_preemption::Args::default();
+    let Some(Value::Object(args)) = args else { return Ok(default) };
+    let problem = |field: &str, problem: String| Err((field.to_owned(), problem));
+    let known = ["apiVersion", "kind", PERCENTAGE, ABSOLUTE];
+    if let Some(field) = args.keys().find(|field| !known.contains(&field.as_str())) {
+        return problem(field, format!("unknown field; allowed are {}", known.join(", ")));
+    }
+    let mut numbers = [default.min_candidate_nodes_percentage, default.min_candidate_nodes_absolute];
+    let fields = [(PERCENTAGE, 100, "[0, 100]"), (ABSOLUTE, i64::from(i32::MAX), "[0, inf)")];
+    for (number, (field, most, range)) in numbers.iter_mut().zip(fields) {
+        let value = args.get(field).unwrap_or(&Value::Null);
+        let stated = value.as_i64().filter(|stated| (0..=most).contains(stated));
+        match stated.and_then(|stated| usize::try_from(stated).ok()) {
+            Some(stated) => *number = stated,
+            None if value.is_null() => {}
+            None if value.is_i64() => {
+                return problem(field, format!("Invalid value: {value}: not in valid range {range}"));
+            }
+            None => return problem(field, format!("{value} is no whole number in the range {range}")),
+        }
+    }
+    if numbers == [0, 0] {
+        let problem = "Invalid value: 0: cannot be zero at the same time as minCandidateNodesAbsolute";
+        return Err((PERCENTAGE.to_owned(), problem.to_owned()));
+    }
+    let [min_candidate_nodes_percentage, min_candidate_nodes_absolute] = numbers;
+    Ok(default_preemption::Args { min_candidate_nodes_percentage, min_candidate_nodes_absolute })
 }
 
 /// The first argument that is not the default, with the problem.

@@ -11,7 +11,7 @@ use topology::resource::ResourceName;
 
 use super::{ConfigError, in_tree};
 use crate::affinity::NodeAffinity;
-use crate::plugins::{Filters, Plugins, Scores, balanced_allocation, node_resources_fit};
+use crate::plugins::{Filters, Plugins, Scores, balanced_allocation, default_preemption, node_resources_fit};
 
 /// The plugins of the profile with this index.
 pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, ConfigError> {
@@ -49,6 +49,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
         balanced: balanced_allocation::Args {
             resources: names(profile, "NodeResourcesBalancedAllocation", &wire.in_tree.balanced.resources)?,
         },
+        preemption: preemption(profile, wire)?,
     })
 }
 
@@ -158,6 +159,19 @@ fn fit(profile: usize, args: &InTreeArgs) -> Result<node_resources_fit::Args, Co
     })
 }
 
+/// The arguments of DefaultPreemption where it acts. They are checked in any case.
+fn preemption(profile: usize, wire: &WireProfile) -> Result<Option<default_preemption::Args>, ConfigError> {
+    const PLUGIN: &str = "DefaultPreemption";
+    let args = in_tree::preemption_args(wire.other_args.get(PLUGIN));
+    let args = args.map_err(|(field, problem)| ConfigError::Argument {
+        profile,
+        plugin: PLUGIN.to_owned(),
+        field,
+        problem,
+    })?;
+    Ok(weight(wire, PLUGIN, Point::PostFilter).map(|_| args))
+}
+
 fn names(profile: usize, plugin: &str, list: &[String]) -> Result<Vec<ResourceName>, ConfigError> {
     let name = |name: &String| {
         ResourceName::new(name).map_err(|error| ConfigError::Argument {
@@ -195,6 +209,11 @@ pub fn without_effect(wire: &WireProfile) -> Vec<String> {
         if has_args && !runs(plugin, points) {
             notes.push(format!("the arguments of {plugin}, which is disabled"));
         }
+    }
+    let preemption = in_tree::preemption_args(wire.other_args.get("DefaultPreemption"));
+    let has_args = preemption.is_ok_and(|args| args != default_preemption::Args::default());
+    if has_args && !runs("DefaultPreemption", &[Point::PostFilter]) {
+        notes.push("the arguments of DefaultPreemption, which is disabled".to_owned());
     }
     if weight(wire, "SchedulingGates", Point::PreEnqueue).is_none() {
         notes.push("SchedulingGates disabled".to_owned());
@@ -371,12 +390,69 @@ mod tests {
                 "the order of filters",
             ),
             (
+                "{postFilter: {disabled: [{name: '*'}]}}",
+                "[{name: DefaultPreemption, args: {minCandidateNodesAbsolute: 7}}]",
+                "the arguments of DefaultPreemption, which is disabled",
+            ),
+            (
                 "{multiPoint: {disabled: [{name: NodeResourcesFit}]}}",
                 "[{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]",
                 "the arguments of NodeResourcesFit, which is disabled",
             ),
         ] {
             assert_eq!(profile(plugins, config).unwrap().1, [wanted], "{plugins}");
+        }
+    }
+
+    #[test]
+    fn preemption_follows_lists_and_arguments() {
+        let config = |args: &str| format!("[{{name: DefaultPreemption, args: {args}}}]");
+        for (plugins, args, wanted) in [
+            ("{}", "{}", Some((10, 100))),
+            ("{}", "{kind: DefaultPreemptionArgs, minCandidateNodesPercentage: 3}", Some((3, 100))),
+            ("{}", "{minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 1}", Some((0, 1))),
+            ("{postFilter: {disabled: [{name: DefaultPreemption}]}}", "{}", None),
+            ("{postFilter: {disabled: [{name: '*'}]}}", "{}", None),
+            ("{multiPoint: {disabled: [{name: DefaultPreemption}]}}", "{}", None),
+            (
+                "{multiPoint: {disabled: [{name: DefaultPreemption}]}, \
+                  postFilter: {enabled: [{name: DefaultPreemption}]}}",
+                "{}",
+                Some((10, 100)),
+            ),
+        ] {
+            let read = profile(plugins, &config(args)).unwrap().0.preemption;
+            let numbers = |args: default_preemption::Args| {
+                (args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute)
+            };
+            assert_eq!(read.map(numbers), wanted, "{plugins} {args}");
+        }
+        for (args, wanted) in [
+            (
+                "{minCandidateNodesPercentage: 101}",
+                "minCandidateNodesPercentage: Invalid value: 101: not in valid range [0, 100]",
+            ),
+            (
+                "{minCandidateNodesAbsolute: -1}",
+                "minCandidateNodesAbsolute: Invalid value: -1: not in valid range [0, inf)",
+            ),
+            (
+                "{minCandidateNodesAbsolute: many}",
+                "minCandidateNodesAbsolute: \"many\" is no whole number in the range [0, inf)",
+            ),
+            (
+                "{minCandidateNodesAbsolute: 0, minCandidateNodesPercentage: 0}",
+                "minCandidateNodesPercentage: Invalid value: 0: cannot be zero at the same time as \
+                 minCandidateNodesAbsolute",
+            ),
+            (
+                "{minNodes: 1}",
+                "minNodes: unknown field; allowed are apiVersion, kind, minCandidateNodesPercentage, \
+                 minCandidateNodesAbsolute",
+            ),
+        ] {
+            let wanted = format!("profiles[0].pluginConfig: DefaultPreemption: {wanted}");
+            assert_eq!(profile("{}", &config(args)).unwrap_err(), wanted, "{args}");
         }
     }
 

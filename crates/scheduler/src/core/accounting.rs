@@ -5,10 +5,9 @@
 use std::sync::Arc;
 
 use super::{Core, Lifecycle, Timer};
-use crate::ledger::{BoundPod, PodId, PodNames};
+use crate::ledger::{BoundPod, PodId};
 use crate::node::Node;
 use crate::pod::Spec;
-use crate::selection::Selectable;
 
 impl Core {
     pub(super) fn id(&mut self, uid: &Arc<str>) -> PodId {
@@ -47,6 +46,7 @@ impl Core {
             node.view.is_none() && !self.pods.values().any(|entry| entry.lifecycle.slot() == Some(slot));
         if empty && self.slots.remove(&node.name).is_some() {
             self.changed.remove(&slot);
+            self.freed.remove(&slot);
             self.timers.retain(|(_, timer)| *timer != Timer::Unreported(slot));
             self.nodes[slot] = Node::default();
             self.free_slots.push(slot);
@@ -58,19 +58,19 @@ impl Core {
         let slot = self.slot(node);
         let Some(entry) = self.pods.get_mut(&id) else { return };
         entry.lifecycle = Lifecycle::Bound { slot };
-        let (spec, hash) = (Arc::clone(&entry.view.spec), entry.view.hash);
+        let spec = Arc::clone(&entry.view.spec);
         let charged = entry.charged.insert(Arc::clone(&entry.view.charged));
         let node = &mut self.nodes[slot];
+        node.residents.insert((entry.view.priority, id));
         node.add(charged);
         node.ports.add(&spec.host_ports);
         self.existing_terms.add(&entry.view.terms, slot);
-        let (needs, finishes, created_s) = (Arc::clone(&spec.needs), spec.finishes, entry.view.created_s);
-        let names = PodNames::of(&entry.view);
-        let bound = BoundPod { id, names, hash, needs, finishes, created_s };
+        let bound = BoundPod::of(id, &entry.view);
         if self.settings.resync_ms().is_some() {
             node.over_reserve.reserve(id, &spec.needs);
         }
         node.ledger.bound(&bound, &mut self.scratch);
+        self.nominate(id, None);
         self.select(id);
     }
 
@@ -80,10 +80,12 @@ impl Core {
         self.discharge(id);
         if let Some(entry) = self.pods.get_mut(&id) {
             entry.lifecycle = Lifecycle::Unbound;
+            self.nodes[slot].residents.remove(&(entry.view.priority, id));
         }
         self.nodes[slot].over_reserve.unreserve(id);
         self.nodes[slot].ledger.forget(id, &mut self.scratch);
         self.changed.insert(slot);
+        self.freed.insert(slot);
     }
 
     /// Takes a pod off its node: the kubelet has released it.
@@ -95,8 +97,22 @@ impl Core {
             entry.lifecycle = Lifecycle::Ended { slot, assumed };
             self.discharge(id);
         }
+        if let Some(entry) = self.pods.get(&id) {
+            self.nodes[slot].residents.remove(&(entry.view.priority, id));
+        }
         self.nodes[slot].ledger.released(id, &mut self.scratch);
         self.changed.insert(slot);
+        self.freed.insert(slot);
+    }
+
+    /// Lets a pod of a node have another priority from now on.
+    pub(super) fn reprioritize(&mut self, id: PodId, priority: i32) {
+        let Some(entry) = self.pods.get(&id) else { return };
+        let (Some(slot), before) = (entry.lifecycle.slot(), entry.view.priority) else { return };
+        let residents = &mut self.nodes[slot].residents;
+        if before != priority && residents.remove(&(before, id)) {
+            residents.insert((priority, id));
+        }
     }
 
     /// Counts other requests of a pod that is counted, after a resize. Its zones stay: the kubelet does not resize
@@ -133,11 +149,7 @@ impl Core {
     pub(super) fn select(&mut self, id: PodId) {
         let Some(entry) = self.pods.get(&id) else { return };
         let view = &entry.view;
-        let now = Selectable {
-            namespace: Arc::clone(&view.namespace),
-            labels: Arc::clone(&view.labels),
-            leaving: view.progress.deleting,
-        };
+        let now = view.selectable();
         let slot = entry.lifecycle.slot().filter(|_| entry.charged.is_some());
         let Some(before) = self.selections.set(id, slot.map(|slot| (slot, now.clone()))) else { return };
         let looks = |spec: &Spec| spec.selectors().any(|pods| pods.selects(&before) || pods.selects(&now));
@@ -153,5 +165,7 @@ impl Core {
             }
         }
         self.queue.forget(id);
+        self.nominate(id, None);
+        self.evicting.remove(&id);
     }
 }

@@ -7,10 +7,15 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Core, Lifecycle, Profile, Timer};
+use smallvec::{SmallVec, smallvec};
+
+use super::preemption::Outcome;
+use super::trial::{Applicant, Trial};
+use super::{Core, Lifecycle, Preemption, Profile, Timer};
 use crate::cycle::{self, PreFilterState, PreScoreState};
-use crate::ledger::PodId;
+use crate::ledger::{PodId, Scratch};
 use crate::node::NodeView;
+use crate::plugins::default_preemption::is_curable;
 use crate::plugins::inter_pod_affinity::Domains;
 use crate::pod::{PodView, Spec};
 use crate::queue::Rank;
@@ -23,6 +28,8 @@ pub enum Decision {
     Bind(Binding),
     /// Report that the pod fits no node.
     Refuse(Refused),
+    /// Report the same, and evict pods so that the pod will fit. The core counts their node as nominated from now on.
+    Preempt(Preemption),
 }
 
 /// A pod and the node chosen for it.
@@ -47,7 +54,14 @@ pub struct Refused {
     pub message: String,
     /// Reasons with node counts, for metrics.
     pub refusals: Refusals,
+    /// The nominated node from now on; the object may still say another.
+    pub nominated: Option<Arc<str>>,
+    /// Whether preemption was tried, for metrics.
+    pub tried_preemption: bool,
 }
+
+/// The reasons of one node.
+pub(super) type Reasons = SmallVec<[Reason; 2]>;
 
 impl Core {
     /// The next decision, or `None` until an event arrives or [`Core::due`] has come.
@@ -64,9 +78,15 @@ impl Core {
             return self.next(now_ms);
         };
         let nodes = self.node_order.len();
-        if let Some(message) = unsupported(&spec, nodes).or_else(|| contradiction(&spec, &profile, nodes)) {
+        if let Some(message) = unsupported(&spec, nodes) {
             self.queue.wait(id, now_ms);
-            return Some(Decision::Refuse(Refused { pod, message, refusals: Refusals::default() }));
+            self.nominate(id, None);
+            let refusals = Refusals::default();
+            return Some(Decision::Refuse(Refused::new((pod, message, refusals))));
+        }
+        if let Some(message) = contradiction(&spec, &profile, nodes) {
+            self.curable.clear();
+            return Some(self.refuse(id, (pod, message, Refusals::default()), now_ms));
         }
         match self.choose(id, &pod, &profile, now_ms) {
             Ok(slot) => {
@@ -84,15 +104,46 @@ impl Core {
                 Some(Decision::Bind(Binding { id, pod, node, attempts }))
             }
             Err(refusals) => {
-                self.queue.wait(id, now_ms);
                 let message = if self.node_order.is_empty() {
                     "no nodes available to schedule pods".to_owned()
                 } else {
                     refusals.message(self.node_order.len())
                 };
-                Some(Decision::Refuse(Refused { pod, message, refusals }))
+                Some(self.refuse(id, (pod, message, refusals), now_ms))
             }
         }
+    }
+
+    /// The decision about a pod that fits no node: it waits, and others may be evicted for it.
+    fn refuse(
+        &mut self,
+        id: PodId,
+        (pod, message, refusals): (PodView, String, Refusals),
+        now_ms: u64,
+    ) -> Decision {
+        self.queue.wait(id, now_ms);
+        let curable = std::mem::take(&mut self.curable);
+        let outcome = match self.node_order.is_empty() {
+            true => Outcome::Off,
+            false => self.preempt(id, &pod, &curable, now_ms),
+        };
+        self.curable = curable;
+        let mut refused = Refused::new((pod, message, refusals));
+        refused.tried_preemption = !matches!(outcome, Outcome::Off);
+        match outcome {
+            Outcome::Off => self.nominate(id, None),
+            Outcome::Ineligible(reason) => {
+                refused.message = format!("{} preemption: {reason}", refused.message);
+                refused.nominated = self.nominations.of(id).cloned();
+            }
+            Outcome::Nowhere(reasons) => {
+                self.nominate(id, None);
+                let reasons = reasons.message(self.node_order.len());
+                refused.message = format!("{} preemption: {reasons}", refused.message);
+            }
+            Outcome::Best(candidate) => return Decision::Preempt(self.evict(id, refused, &candidate)),
+        }
+        Decision::Refuse(refused)
     }
 
     /// The time at which [`Core::next`] may have a decision without any further event.
@@ -108,6 +159,7 @@ impl Core {
     fn wake(&mut self, now_ms: u64) {
         if !self.queue.has_waiting() {
             self.changed.clear();
+            self.freed.clear();
             self.retried.clear();
             return;
         }
@@ -124,50 +176,69 @@ impl Core {
         for (_, spec) in heads.iter().filter(|(_, spec)| spec.spans_nodes()) {
             spec.selectors().for_each(|pods| self.selections.follow(pods));
         }
-        let (nodes, selections) = (&self.nodes, &self.selections);
-        let spanning: Vec<OnceCell<PreFilterState<'_>>> = heads.iter().map(|_| OnceCell::new()).collect();
+        let mut marked = (std::mem::take(&mut self.changed), std::mem::take(&mut self.freed));
         let mut scratch = std::mem::take(&mut self.scratch);
-        while let Some(slot) = self.changed.first().copied() {
-            let node = &self.nodes[slot];
-            let fits = node.view.as_ref().and_then(|view| {
-                heads.iter().zip(&spanning).find_map(|((rank, spec), spanning)| {
-                    let profile = self.profile_of(rank.pod)?;
-                    let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
-                    let spanning = spanning.get_or_init(|| {
-                        PreFilterState::new(
-                            spec,
-                            Domains::default(),
-                            profile.plugins.filters,
-                            nodes,
-                            selections,
-                        )
-                    });
-                    let fits = spec.unsupported.is_empty()
-                        && !self.hold.keeps_off(slot, *rank)
-                        && cycle::filter(
-                            node,
-                            view,
-                            (spec, created_s),
-                            spanning,
-                            profile,
-                            now_ms,
-                            &mut scratch,
-                        )
-                        .is_ok();
-                    if fits { self.first_allowed(*rank, slot, view) } else { None }
-                })
-            });
-            match fits {
-                Some(rank) => {
-                    self.queue.wake(rank.pod);
-                    break;
-                }
-                None => {
-                    self.changed.remove(&slot);
-                }
+        let pods = self.first_to_wake(&heads, &mut marked, now_ms, &mut scratch);
+        ((self.changed, self.freed), self.scratch) = (marked, scratch);
+        pods.into_iter().for_each(|pod| self.queue.wake(pod));
+    }
+
+    /// The first waiting pod that fits on a changed node, or those that may preempt there. Nodes of which nothing more
+    /// is to be expected are no longer marked.
+    fn first_to_wake(
+        &self,
+        heads: &[(Rank, Arc<Spec>)],
+        (changed, freed): &mut (BTreeSet<usize>, BTreeSet<usize>),
+        now_ms: u64,
+        scratch: &mut Scratch,
+    ) -> Vec<PodId> {
+        let spanning: Vec<OnceCell<PreFilterState<'_>>> = heads.iter().map(|_| OnceCell::new()).collect();
+        while let Some(slot) = changed.first().copied() {
+            let nominated = self.next_nominated(slot, now_ms, scratch);
+            let mut first = || self.first_fitting(slot, heads, &spanning, now_ms, scratch);
+            if let Some(pod) = nominated.or_else(|| first().map(|rank| rank.pod)) {
+                return vec![pod];
+            }
+            changed.remove(&slot);
+            if !freed.remove(&slot) {
+                continue;
+            }
+            let preemptors = self.preempting(slot, heads, now_ms, scratch);
+            if !preemptors.is_empty() {
+                return preemptors;
             }
         }
-        self.scratch = scratch;
+        Vec::new()
+    }
+
+    /// The first waiting pod that fits on a node. `heads`: the first of each class; `spanning`: what
+    /// their constraints look at.
+    fn first_fitting<'c>(
+        &'c self,
+        slot: usize,
+        heads: &'c [(Rank, Arc<Spec>)],
+        spanning: &[OnceCell<PreFilterState<'c>>],
+        now_ms: u64,
+        scratch: &mut Scratch,
+    ) -> Option<Rank> {
+        let node = &self.nodes[slot];
+        let view = node.view.as_ref()?;
+        let is_expecting = self.nominations.on(&node.name).next().is_some();
+        heads.iter().zip(spanning).find_map(|((rank, spec), spanning)| {
+            let profile = self.profile_of(rank.pod)?;
+            let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
+            let spanning = spanning.get_or_init(|| {
+                let filters = profile.plugins.filters;
+                PreFilterState::new(spec, Domains::default(), filters, &self.nodes, &self.selections)
+            });
+            let pod = (&**spec, created_s);
+            let fits = spec.unsupported.is_empty()
+                && !self.hold.keeps_off(slot, *rank)
+                && cycle::filter(node, view, pod, spanning, profile, now_ms, scratch).is_ok();
+            let first = if fits { self.first_allowed(*rank, slot, view) } else { None };
+            // It is asked by itself, since its priority decides which pods are expected before it.
+            first.filter(|rank| !is_expecting || self.fits_on(rank.pod, slot, now_ms, scratch))
+        })
     }
 
     /// The first pod of a class that pods on nodes do not keep away from this node. Equal labels are looked at once.
@@ -196,7 +267,6 @@ impl Core {
         profile: &Profile,
         now_ms: u64,
     ) -> Result<usize, Refusals> {
-        let rank = self.queue.rank(id);
         let spec = &pod.spec;
         let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
         spec.selectors().for_each(|pods| self.selections.follow(pods));
@@ -208,32 +278,36 @@ impl Core {
         let prepared = PreScoreState::new(spec, profile, self.images.wanted(&pod.images, count));
         let mut refusals = Refusals::default();
         self.feasible.clear();
+        self.curable.clear();
         self.raw.clear();
+        let preempts = profile.plugins.preemption.is_some();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let applicant = Applicant { id, rank: self.queue.rank(id), pod, profile, now_ms };
+        let mut is_fine = |slot: &usize| self.judge(applicant, *slot, &spanning, &mut scratch).is_ok();
+        if let Some(slot) = self.nominated_slot(id).filter(|slot| is_fine(slot)) {
+            self.scratch = scratch;
+            return Ok(slot);
+        }
         let mut seen = 0;
         while seen < count && self.feasible.len() < enough {
             let slot = self.node_order[(self.search_start + seen) % count];
             seen += 1;
             let node = &self.nodes[slot];
             let Some(view) = &node.view else { continue };
-            let pod = (&**spec, pod.created_s);
-            match cycle::filter(node, view, pod, &spanning, profile, now_ms, &mut self.scratch) {
-                Ok(()) if rank.is_some_and(|rank| self.hold.keeps_off(slot, rank)) => {
-                    refusals.add(Reason::Held)
-                }
+            match self.judge(applicant, slot, &spanning, &mut scratch) {
                 Ok(()) => {
                     self.feasible.push(slot);
                     self.raw.push(prepared.raw_score(node, view));
                 }
-                Err(reason) => match reason {
-                    // All resources that are short, as kube-scheduler lists them.
-                    Reason::TooManyPods | Reason::Insufficient(_) => {
-                        cycle::shortages(node, view, spec, &profile.plugins)
-                            .for_each(|resource| refusals.add(Reason::short_of(resource)))
+                Err(reasons) => {
+                    if preempts && self.may_be_cured(applicant, (slot, view), &reasons) {
+                        self.curable.extend(reasons.first().map(|reason| (slot, *reason)));
                     }
-                    _ => refusals.add(reason),
-                },
+                    reasons.into_iter().for_each(|reason| refusals.add(reason));
+                }
             }
         }
+        self.scratch = scratch;
         self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
         let weights = &profile.plugins.scores;
         cycle::totals(&self.raw, weights, &mut self.totals);
@@ -244,6 +318,51 @@ impl Core {
         let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
         let winner = self.totals.iter().enumerate().filter(|(_, total)| **total == best).nth(pick);
         winner.map(|(at, _)| self.feasible[at]).ok_or_else(Refusals::default)
+    }
+
+    /// Whether the departure of pods may turn these reasons of a node, which then is the pod's.
+    fn may_be_cured(
+        &self,
+        applicant: Applicant<'_>,
+        (slot, view): (usize, &NodeView),
+        reasons: &Reasons,
+    ) -> bool {
+        let Applicant { rank, pod, .. } = applicant;
+        reasons.iter().all(|reason| is_curable(*reason, pod, view))
+            && !rank.is_some_and(|rank| self.hold.keeps_off(slot, rank))
+    }
+
+    /// Whether a pod may go to a node, which exists.
+    ///
+    /// # Errors
+    /// The reasons against it.
+    fn judge<'c>(
+        &'c self,
+        applicant: Applicant<'_>,
+        slot: usize,
+        spanning: &PreFilterState<'c>,
+        scratch: &mut Scratch,
+    ) -> Result<(), Reasons> {
+        let Applicant { rank, pod, profile, now_ms, .. } = applicant;
+        let node = &self.nodes[slot];
+        let Some(view) = &node.view else { return Err(Reasons::new()) };
+        let is_expecting = !self.nominations.is_empty() && self.nominations.on(&node.name).next().is_some();
+        let trial = if is_expecting { Trial::new(self, slot) } else { None };
+        let verdict = match trial {
+            Some(trial) => trial.check(applicant, spanning, scratch),
+            None => {
+                let pod = (&*pod.spec, pod.created_s);
+                let verdict = cycle::filter(node, view, pod, spanning, profile, now_ms, scratch);
+                verdict.map_err(|reason| (reason, None))
+            }
+        };
+        match verdict {
+            Ok(()) if rank.is_some_and(|rank| self.hold.keeps_off(slot, rank)) => {
+                Err(smallvec![Reason::Held])
+            }
+            Ok(()) => Ok(()),
+            Err(against) => Err(self.all_reasons(applicant, slot, against)),
+        }
     }
 
     fn run_timers(&mut self, now_ms: u64) {
@@ -283,6 +402,11 @@ fn contradiction(spec: &Spec, profile: &Profile, nodes: usize) -> Option<String>
 }
 
 impl Refused {
+    /// A pod without a nominated node, with the message and the reasons.
+    pub(super) fn new((pod, message, refusals): (PodView, String, Refusals)) -> Self {
+        Self { pod, message, refusals, nominated: None, tried_preemption: false }
+    }
+
     /// Plugins that refused nodes, each once, for metrics.
     #[must_use]
     pub fn plugins(&self) -> Vec<&'static str> {

@@ -97,6 +97,7 @@ impl Core {
         if let Some(held) = self.hold.held.take_if(|held| held.rank.pod == pod) {
             self.hold.rest_until_ms = now_ms + now_ms.saturating_sub(held.since_ms);
             self.changed.insert(held.slot);
+            self.freed.insert(held.slot);
         }
     }
 
@@ -120,7 +121,8 @@ impl Core {
         let mut checks = MAX_CHECKS;
         for (rank, spec) in &heads[from..] {
             let waits_long = self.queue.refused_ms(rank.pod).is_some_and(|since| since <= refused_by_ms);
-            if !waits_long || !spec.unsupported.is_empty() {
+            let is_nominated = self.nominations.of(rank.pod).is_some();
+            if !waits_long || is_nominated || !spec.unsupported.is_empty() {
                 continue;
             }
             if checks == 0 {
@@ -163,6 +165,9 @@ impl Core {
         let mut best: Option<(i64, usize)> = None;
         for slot in &self.node_order {
             let node = &self.nodes[*slot];
+            if self.nominations.on(&node.name).next().is_some() {
+                continue;
+            }
             let Some(view) = node.view.as_ref().filter(|view| spanning.filter(&view.labels).is_ok()) else {
                 continue;
             };

@@ -19,6 +19,7 @@ mod charged;
 mod hold;
 mod knowledge;
 mod plugins;
+mod preemption;
 mod spanning;
 
 const GI: i64 = 1 << 30;
@@ -134,12 +135,16 @@ fn core(nodes: &[&str]) -> Core {
     core
 }
 
-/// All decisions at a time, each as `pod -> node` or `pod: message`.
+/// All decisions at a time, each as `pod -> node` or `pod: message`, without what preemption adds to the message.
 fn decide(core: &mut Core, now: u64) -> Vec<String> {
     std::iter::from_fn(|| core.next(now))
         .map(|decision| match decision {
             Decision::Bind(binding) => format!("{} -> {}", binding.pod.name, binding.node),
-            Decision::Refuse(refused) => format!("{}: {}", refused.pod.name, refused.message),
+            Decision::Refuse(refused) => {
+                let message = refused.message.split(" preemption: ").next().unwrap_or_default();
+                format!("{}: {message}", refused.pod.name)
+            }
+            Decision::Preempt(it) => panic!("{} evicts pods on {}", it.refused.pod.name, it.node),
         })
         .collect()
 }

@@ -56,6 +56,21 @@ pub struct BoundPod {
     pub created_s: u64,
 }
 
+impl BoundPod {
+    /// A pod as it is bound.
+    #[must_use]
+    pub fn of(id: PodId, pod: &PodView) -> Self {
+        Self {
+            id,
+            names: PodNames::of(pod),
+            hash: pod.hash,
+            needs: Arc::clone(&pod.spec.needs),
+            finishes: pod.spec.finishes,
+            created_s: pod.created_s,
+        }
+    }
+}
+
 /// The names of a pod, by which reports know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodNames {

@@ -8,7 +8,7 @@
 //! grows with the number of different terms and the nodes of those that match, and is nothing without terms.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as wire;
@@ -17,7 +17,7 @@ use kube::core::{Selector, SelectorExt as _};
 use crate::affinity::Labels;
 use crate::node::Node;
 use crate::reason::Reason;
-use crate::selection::{self, Counts, PodSelector, Selections};
+use crate::selection::{self, Counts, PodSelector, Selectable, Selections};
 
 /// What a pod to place wants of pods that are there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -64,9 +64,9 @@ pub struct ExistingTerms(BTreeMap<WeightedTerm, Counts>);
 /// The weight of a required affinity term of a pod on a node (kube-scheduler's default `hardPodAffinityWeight`).
 const REQUIRED_WEIGHT: i64 = 1;
 
-/// Values of node labels that keep a pod away: of each label, by its key.
-#[derive(Debug, Default)]
-pub struct Domains(BTreeMap<String, BTreeSet<String>>);
+/// Values of node labels that keep a pod away: of each label, by its key, with the number of pods there that do.
+#[derive(Clone, Debug, Default)]
+pub struct Domains(BTreeMap<String, BTreeMap<String, i64>>);
 
 impl PodAffinity {
     /// Reads the terms of a pod.
@@ -242,30 +242,39 @@ impl ExistingTerms {
     pub fn domains(&self, namespace: &str, labels: &Labels, nodes: &[Node]) -> Domains {
         let mut domains = Domains::default();
         for (term, _, pods) in self.about((namespace, labels), true) {
-            let views = pods.keys().filter_map(|slot| nodes.get(*slot)?.view.as_ref());
-            let values = views.filter_map(|view| view.labels.get(&term.topology_key)).cloned();
-            domains.0.entry(term.topology_key.clone()).or_default().extend(values);
+            for (slot, count) in pods {
+                if let Some(view) = nodes.get(*slot).and_then(|node| node.view.as_ref()) {
+                    domains.shift(term, &view.labels, *count);
+                }
+            }
         }
         domains
     }
 }
 
-/// A pod's own required terms, with the domains of the pods that they select.
-#[derive(Debug, Default)]
+/// A pod's own required terms, with the domains of the pods that they select and the numbers of these pods.
+#[derive(Clone, Debug, Default)]
 pub struct Affinity<'a> {
-    near: Vec<(&'a str, HashSet<&'a str>)>,
+    stated: Option<&'a PodAffinity>,
+    near: Vec<(&'a str, HashMap<&'a str, i64>)>,
     /// Nothing is selected yet, and the pod itself would be: it may be the first.
     is_first: bool,
-    apart: Vec<(&'a str, HashSet<&'a str>)>,
+    apart: Vec<(&'a str, HashMap<&'a str, i64>)>,
 }
 
 impl<'a> Affinity<'a> {
     /// Looks up the domains for required terms, which `selections` has to follow. Cost: terms x nodes with such pods.
     #[must_use]
     pub fn new(affinity: &'a PodAffinity, nodes: &'a [Node], selections: &Selections) -> Self {
-        let values = |key: &str, pods: &PodSelector| -> HashSet<&'a str> {
-            let slots = selections.counts(pods).into_iter().flatten().map(|(slot, _)| *slot);
-            slots.filter_map(|slot| Some(nodes.get(slot)?.view.as_ref()?.labels.get(key)?.as_str())).collect()
+        let values = |key: &str, pods: &PodSelector| -> HashMap<&'a str, i64> {
+            let mut values = HashMap::new();
+            for (slot, count) in selections.counts(pods).into_iter().flatten() {
+                let view = nodes.get(*slot).and_then(|node| node.view.as_ref());
+                if let Some(value) = view.and_then(|view| view.labels.get(key)) {
+                    *values.entry(value.as_str()).or_default() += *count;
+                }
+            }
+            values
         };
         let near: Vec<_> = affinity
             .near
@@ -273,9 +282,29 @@ impl<'a> Affinity<'a> {
             .zip(affinity.near_pods.iter().cycle())
             .map(|(key, pods)| (key.as_str(), values(key, pods)))
             .collect();
-        let is_first = affinity.counts_itself && near.iter().all(|(_, values)| values.is_empty());
         let apart = affinity.apart.iter().map(|(key, pods)| (key.as_str(), values(key, pods))).collect();
-        Self { near, is_first, apart }
+        let mut read = Self { stated: Some(affinity), near, is_first: false, apart };
+        read.find_first();
+        read
+    }
+
+    fn find_first(&mut self) {
+        let is_selected = self.near.iter().any(|(_, values)| values.values().any(|count| *count > 0));
+        self.is_first = self.stated.is_some_and(|stated| stated.counts_itself) && !is_selected;
+    }
+
+    /// Counts that a pod comes to a node with these labels (1), or leaves it (-1).
+    pub(crate) fn shift(&mut self, labels: &'a Labels, pod: &Selectable, more: i64) {
+        let Some(stated) = self.stated else { return };
+        let near = stated.near_pods.iter().cycle().map(|pods| pods.selects(pod));
+        let near = self.near.iter_mut().zip(near);
+        let apart = self.apart.iter_mut().zip(stated.apart.iter().map(|(_, pods)| pods.selects(pod)));
+        for ((key, values), _) in near.chain(apart).filter(|(_, selects)| *selects) {
+            if let Some(value) = labels.get(*key) {
+                *values.entry(value).or_default() += more;
+            }
+        }
+        self.find_first();
     }
 
     /// Whether the pod may be on a node with these labels.
@@ -284,15 +313,16 @@ impl<'a> Affinity<'a> {
     /// The [`Reason`] against it.
     pub fn filter(&self, labels: &Labels) -> Result<(), Reason> {
         let value = |key: &str| labels.get(key).map(String::as_str);
+        let has = |values: &HashMap<&str, i64>, value| values.get(value).is_some_and(|count| *count > 0);
         let is_near = self
             .near
             .iter()
-            .all(|(key, values)| value(key).is_some_and(|value| self.is_first || values.contains(value)));
+            .all(|(key, values)| value(key).is_some_and(|value| self.is_first || has(values, value)));
         if !is_near {
             return Err(Reason::PodAffinity);
         }
         let is_apart =
-            self.apart.iter().all(|(key, values)| value(key).is_none_or(|value| !values.contains(value)));
+            self.apart.iter().all(|(key, values)| value(key).is_none_or(|value| !has(values, value)));
         if is_apart { Ok(()) } else { Err(Reason::PodAntiAffinity) }
     }
 }
@@ -341,6 +371,30 @@ impl Domains {
     /// Whether a node with these labels is in one of the domains.
     #[must_use]
     pub fn contain(&self, labels: &Labels) -> bool {
-        self.0.iter().any(|(key, values)| labels.get(key).is_some_and(|value| values.contains(value)))
+        let has = |values: &BTreeMap<String, i64>, value| values.get(value).is_some_and(|count| *count > 0);
+        self.0.iter().any(|(key, values)| labels.get(key).is_some_and(|value| has(values, value)))
+    }
+
+    fn shift(&mut self, term: &Term, labels: &Labels, more: i64) {
+        if let Some(value) = labels.get(&term.topology_key) {
+            let values = self.0.entry(term.topology_key.clone()).or_default();
+            *values.entry(value.clone()).or_default() += more;
+        }
+    }
+
+    /// Counts that a pod with these terms comes to a node with these labels (1), or leaves it (-1). `pod`:
+    /// namespace and labels of the pod that may be kept away.
+    pub(crate) fn shift_all(
+        &mut self,
+        pod: (&str, &Labels),
+        labels: &Labels,
+        terms: &[WeightedTerm],
+        more: i64,
+    ) {
+        for (term, weight) in terms {
+            if *weight == 0 && term.matches(pod.0, pod.1) {
+                self.shift(term, labels, more);
+            }
+        }
     }
 }

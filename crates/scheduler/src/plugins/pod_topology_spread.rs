@@ -14,7 +14,7 @@ use crate::affinity::{self, Labels};
 use crate::node::{Node, NodeView};
 use crate::pod::Spec;
 use crate::reason::Reason;
-use crate::selection::{self, PodSelector, Selections};
+use crate::selection::{self, PodSelector, Selectable, Selections};
 
 /// The label that is each node's own (kube-scheduler counts its domains in another way).
 const HOSTNAME: &str = "kubernetes.io/hostname";
@@ -41,10 +41,10 @@ pub struct SpreadConstraint {
 }
 
 /// The required constraints of one pod, with the pods of each domain.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Spread<'a>(Vec<Domains<'a>>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Domains<'a> {
     constraint: &'a SpreadConstraint,
     pods: HashMap<&'a str, i64>,
@@ -131,13 +131,27 @@ impl<'a> Spread<'a> {
                 }
             }
         }
-        for domains in &mut all {
-            domains.fewest = domains.pods.values().copied().min().unwrap_or(domains.fewest);
-            if domains.pods.len() < domains.constraint.min_domains {
-                domains.fewest = 0;
+        all.iter_mut().for_each(Domains::find_fewest);
+        Self(all)
+    }
+
+    /// Counts that a pod comes to a node (1), or leaves it (-1). Cost: the domains of the constraints that look at it.
+    pub(crate) fn shift(&mut self, spec: &Spec, view: &NodeView, pod: &Selectable, more: i64) {
+        if !has_keys(self.0.iter().map(|domains| domains.constraint), &view.labels) {
+            return;
+        }
+        for domains in &mut self.0 {
+            let constraint = domains.constraint;
+            let looks = constraint.selector.as_ref().is_some_and(|selector| selector.selects(pod));
+            if !looks || !constraint.includes(spec, view) {
+                continue;
+            }
+            let value = view.labels.get(&constraint.topology_key).map(String::as_str);
+            if let Some(pods) = value.and_then(|value| domains.pods.get_mut(value)) {
+                *pods += more;
+                domains.find_fewest();
             }
         }
-        Self(all)
     }
 
     /// Whether the pod may be on a node with these labels.
@@ -154,6 +168,15 @@ impl<'a> Spread<'a> {
             }
         }
         Ok(())
+    }
+}
+
+impl Domains<'_> {
+    fn find_fewest(&mut self) {
+        self.fewest = self.pods.values().copied().min().unwrap_or(self.fewest);
+        if self.pods.len() < self.constraint.min_domains {
+            self.fewest = 0;
+        }
     }
 }
 

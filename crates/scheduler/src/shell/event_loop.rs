@@ -14,7 +14,7 @@ use super::Leadership;
 use super::intake::{Change, Intake};
 use super::outbox::{CallResult, Outbox};
 use super::status_dump::Dumper;
-use crate::core::{Core, Decision, Event};
+use crate::core::{Core, Decision, Event, Refused};
 use crate::ledger::PodId;
 use crate::metrics::Metrics;
 
@@ -132,14 +132,30 @@ impl EventLoop {
                     self.outbox.bind(binding);
                 }
                 Decision::Refuse(refused) => {
-                    self.metrics.attempt("unschedulable", &refused.pod.scheduler, seconds);
-                    refused.plugins().into_iter().for_each(|plugin| self.metrics.rejected(plugin));
+                    self.count(&refused, seconds);
                     tracing::debug!(pod = refused.pod.key(), reason = refused.message, "no fit; waiting");
                     self.outbox.refuse(refused);
+                }
+                Decision::Preempt(preemption) => {
+                    self.count(&preemption.refused, seconds);
+                    let (pod, victims) = (preemption.refused.pod.key(), preemption.victims.len());
+                    if preemption.victims.iter().any(|victim| !victim.progress.deleting) {
+                        self.metrics.preempted(victims);
+                    }
+                    tracing::info!(pod, node = %preemption.node, victims, "evicting less important pods");
+                    self.outbox.preempt(preemption);
                 }
             }
         }
         true
+    }
+
+    fn count(&self, refused: &Refused, seconds: f64) {
+        self.metrics.attempt("unschedulable", &refused.pod.scheduler, seconds);
+        refused.plugins().into_iter().for_each(|plugin| self.metrics.rejected(plugin));
+        if refused.tried_preemption {
+            self.metrics.tried_preemption();
+        }
     }
 
     fn complete(&mut self, result: CallResult) {
@@ -156,7 +172,8 @@ impl EventLoop {
                 self.metrics.attempt("error", &binding.pod.scheduler, seconds);
                 self.core.handle(Event::BindFailed(binding.id), now);
             }
-            CallResult::ConditionWritten => {}
+            CallResult::PreemptFailed(id) => self.core.handle(Event::PreemptFailed(id), now),
+            CallResult::Other => {}
         }
     }
 

@@ -1,15 +1,17 @@
 //! Core events from watch events.
 //!
-//! In: events of the three watches. Out: [`Event`]s in an order that the ledger can follow. Never: an event before all
-//! three watches have delivered their first lists.
+//! In: events of the four watches. Out: [`Event`]s in an order that the ledger can follow. Never: an event before all
+//! four watches have delivered their first lists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::nrt::NodeResourceTopology;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use runtime::watch::{self, Key};
 
+use crate::budget::BudgetView;
 use crate::core::Event;
 use crate::metrics::Metrics;
 use crate::node::NodeView;
@@ -21,6 +23,7 @@ pub(super) enum Source {
     // The first lists are delivered in this order: reports last, because the ledger explains them by the pods.
     Nodes,
     Pods,
+    Budgets,
     Reports,
 }
 
@@ -44,7 +47,7 @@ pub(super) struct ReportReader {
 }
 
 /// The number of watches.
-const SOURCES: usize = 3;
+const SOURCES: usize = 4;
 
 impl Intake {
     /// Whether all first lists have been delivered.
@@ -149,6 +152,24 @@ pub(super) fn node(event: watch::Event<Node>) -> Vec<Event> {
         watch::Event::Unreadable { key, reason } => {
             tracing::warn!(node = %key, reason, "node cannot be read");
             vec![Event::NodeGone(key.name.as_ref().into())]
+        }
+    }
+}
+
+/// Core events of the watch of budgets.
+pub(super) fn budget(event: watch::Event<PodDisruptionBudget>) -> Vec<Event> {
+    let read = |budget: &PodDisruptionBudget| Event::Budget(BudgetView::read(budget));
+    let gone = |key: Key| Event::BudgetGone(key.namespace.as_ref().into(), key.name.as_ref().into());
+    match event {
+        watch::Event::Reset { objects, vanished } => {
+            vanished.into_iter().map(gone).chain(objects.iter().map(read)).collect()
+        }
+        watch::Event::Applied(budget) => vec![read(&budget)],
+        watch::Event::Deleted(budget) => vec![gone(Key::of(&budget))],
+        watch::Event::Unreadable { key, reason } => {
+            // What the budget said last holds on: it makes victims of other pods, and keeps none.
+            tracing::warn!(budget = %key, reason, "budget cannot be read");
+            vec![]
         }
     }
 }

@@ -1,34 +1,40 @@
 //! API calls for decisions.
 //!
-//! In: bindings and refusals. Out: the results of bindings. Never: two bindings to one node at a time, a result that is
-//! only likely (after a timeout the binding is sent again), or a condition older than the last decision about its pod.
+//! In: bindings, refusals and evictions. Out: the results of bindings, and evictions that failed. Never: two bindings
+//! to one node at a time, a result that is only likely (after a timeout the binding is sent again), or a status older
+//! than the last decision about its pod.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::api::core::v1::{Binding as WireBinding, ObjectReference, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, Time};
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::core::Request;
 use kube::{Api, Client, Resource};
 use runtime::backoff::Backoff;
 use runtime::client;
 use runtime::events::{self, Recorder, Severity, Subject};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Binding, Refused};
+use crate::core::{Binding, Preemption, Refused};
+use crate::ledger::PodId;
 use crate::pod::PodView;
 
 mod bind_queue;
+mod eviction;
 
 use bind_queue::BindQueue;
+use eviction::Evicted;
 
 /// Most condition writes in flight; only people read conditions, so they may be late.
 const MAX_CONDITIONS: usize = 8;
+/// Most decisions to preempt that are carried out at a time.
+const MAX_EVICTIONS: usize = 8;
 /// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
 const MAX_ANSWERS: u32 = 5;
 
@@ -37,7 +43,10 @@ const MAX_ANSWERS: u32 = 5;
 pub(super) enum CallResult {
     Bound(Box<Binding>),
     BindFailed(Box<Binding>),
-    ConditionWritten,
+    /// A pod could not be evicted for this one.
+    PreemptFailed(PodId),
+    /// A status was written, or pods were evicted.
+    Other,
 }
 
 /// The reason for which a binding failed.
@@ -50,7 +59,18 @@ enum BindFailure {
 
 enum Completed {
     Bind(Box<Binding>, Result<(), BindFailure>),
-    Condition(Arc<str>),
+    Status(Arc<str>),
+    Eviction(Evicted),
+}
+
+/// A status of a pod to write.
+#[derive(Debug)]
+struct StatusWrite {
+    pod: PodView,
+    /// The message of the condition `PodScheduled`; `None`: it stays.
+    message: Option<String>,
+    /// The nominated node, which is none if the inner value is; `None`: it stays.
+    nominated: Option<Option<Arc<str>>>,
 }
 
 /// Calls that wait or are in flight.
@@ -59,8 +79,11 @@ pub(super) struct Outbox {
     recorder: Recorder,
     in_flight: FuturesUnordered<BoxFuture<'static, Completed>>,
     binds: BindQueue,
-    conditions: BTreeMap<Arc<str>, Refused>,
+    statuses: BTreeMap<Arc<str>, StatusWrite>,
     busy_pods: BTreeSet<Arc<str>>,
+    evictions: VecDeque<Preemption>,
+    /// Number of decisions to preempt that are being carried out.
+    evicting: usize,
     /// Nothing is sent any more, but what is in flight.
     stopped: CancellationToken,
 }
@@ -72,8 +95,10 @@ impl Outbox {
             recorder,
             in_flight: FuturesUnordered::new(),
             binds: BindQueue::default(),
-            conditions: BTreeMap::new(),
+            statuses: BTreeMap::new(),
             busy_pods: BTreeSet::new(),
+            evictions: VecDeque::new(),
+            evicting: 0,
             stopped: CancellationToken::new(),
         }
     }
@@ -83,19 +108,21 @@ impl Outbox {
     pub(super) async fn stop(&mut self, limit: Duration) -> bool {
         self.stopped.cancel();
         self.binds.drop_waiting();
-        self.conditions.clear();
+        self.statuses.clear();
+        self.evictions.clear();
         let ended = async { while self.binds.is_busy() && self.next_result().await.is_some() {} };
         tokio::time::timeout(limit, ended).await.is_ok()
     }
 
     /// Binds a pod, after all earlier bindings to the same node.
     pub(super) fn bind(&mut self, binding: Binding) {
-        self.conditions.remove(&binding.pod.uid);
+        self.statuses.remove(&binding.pod.uid);
         self.binds.push(binding);
         self.start();
     }
 
-    /// Reports that a pod fits no node: an event, and the condition `PodScheduled` if its message changed.
+    /// Reports that a pod fits no node: an event, and the condition `PodScheduled` if its message changed, with the
+    /// nominated node if that has changed.
     pub(super) fn refuse(&mut self, refused: Refused) {
         self.record(
             &refused.pod,
@@ -104,10 +131,27 @@ impl Outbox {
             "Scheduling",
             refused.message.clone(),
         );
-        if refused.pod.unschedulable.as_deref() != Some(refused.message.as_str()) {
-            self.conditions.insert(Arc::clone(&refused.pod.uid), refused);
+        let Refused { pod, message, nominated, .. } = refused;
+        // A write that waits or is in flight may set a node that the object does not show yet.
+        let is_pending = self.statuses.get(&pod.uid).is_some_and(|write| write.nominated.is_some());
+        let is_renominated = nominated != pod.nominated || is_pending || self.busy_pods.contains(&pod.uid);
+        if is_renominated || pod.unschedulable.as_deref() != Some(message.as_str()) {
+            let (message, nominated) = (Some(message), is_renominated.then_some(nominated));
+            self.statuses.insert(Arc::clone(&pod.uid), StatusWrite { pod, message, nominated });
             self.start();
         }
+    }
+
+    /// Reports that a pod fits no node, and evicts others so that it will. Less important pods lose the nomination for
+    /// the node.
+    pub(super) fn preempt(&mut self, preemption: Preemption) {
+        self.refuse(preemption.refused.clone());
+        for pod in preemption.displaced.clone() {
+            let write = StatusWrite { pod, message: None, nominated: None };
+            self.statuses.entry(Arc::clone(&write.pod.uid)).or_insert(write).nominated = Some(None);
+        }
+        self.evictions.push_back(preemption);
+        self.start();
     }
 
     /// Whether so many bindings wait that decisions should pause until the next call ends.
@@ -115,9 +159,9 @@ impl Outbox {
         self.binds.is_full()
     }
 
-    /// Drops the pending condition of a pod that is gone.
+    /// Drops the pending status of a pod that is gone.
     pub(super) fn drop_pod(&mut self, uid: &Arc<str>) {
-        self.conditions.remove(uid);
+        self.statuses.remove(uid);
     }
 
     /// Waits for the next call to end; `None` when none is in flight.
@@ -142,10 +186,11 @@ impl Outbox {
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
                 CallResult::BindFailed(binding)
             }
-            Completed::Condition(uid) => {
+            Completed::Status(uid) => {
                 self.busy_pods.remove(&uid);
-                CallResult::ConditionWritten
+                CallResult::Other
             }
+            Completed::Eviction(evicted) => self.evicted(evicted),
         };
         self.start();
         Some(result)
@@ -156,24 +201,49 @@ impl Outbox {
             self.in_flight.push(Box::pin(bind(self.client.clone(), binding, self.stopped.clone())));
         }
         while self.busy_pods.len() < MAX_CONDITIONS {
-            let next = self.conditions.keys().find(|uid| !self.busy_pods.contains(*uid)).cloned();
-            let Some(refused) = next.and_then(|uid| self.conditions.remove(&uid)) else { break };
-            self.busy_pods.insert(Arc::clone(&refused.pod.uid));
-            self.in_flight.push(Box::pin(write_condition(self.client.clone(), refused)));
+            let next = self.statuses.keys().find(|uid| !self.busy_pods.contains(*uid)).cloned();
+            let Some(write) = next.and_then(|uid| self.statuses.remove(&uid)) else { break };
+            self.busy_pods.insert(Arc::clone(&write.pod.uid));
+            self.in_flight.push(Box::pin(write_status(self.client.clone(), write)));
+        }
+        while self.evicting < MAX_EVICTIONS {
+            let Some(preemption) = self.evictions.pop_front() else { break };
+            self.evicting += 1;
+            let evicted = eviction::evict(self.client.clone(), Box::new(preemption));
+            self.in_flight.push(Box::pin(async { Completed::Eviction(evicted.await) }));
         }
     }
 
+    fn evicted(&mut self, Evicted { preemption, pods, failure }: Evicted) -> CallResult {
+        self.evicting = self.evicting.saturating_sub(1);
+        let preemptor = &preemption.refused.pod;
+        for pod in &pods {
+            let note = format!("Preempted by pod {} on node {}", preemptor.uid, preemption.node);
+            let (reason, action) = ("Preempted".to_owned(), "Preempting".to_owned());
+            let (regarding, related, severity) = (subject(pod), Some(subject(preemptor)), Severity::Normal);
+            let event = events::Event { regarding, related, severity, reason, action, note };
+            self.recorder.named(&preemptor.scheduler).record(event);
+        }
+        let Some(reason) = failure else { return CallResult::Other };
+        tracing::warn!(pod = preemptor.key(), node = %preemption.node, reason, "cannot evict a pod");
+        CallResult::PreemptFailed(preemption.id)
+    }
+
     fn record(&self, pod: &PodView, severity: Severity, reason: &str, action: &str, note: String) {
-        let regarding = Subject {
-            api_version: "v1".to_owned(),
-            kind: "Pod".to_owned(),
-            namespace: pod.namespace.to_string(),
-            name: pod.name.to_string(),
-            uid: pod.uid.to_string(),
-        };
+        let regarding = subject(pod);
         let (reason, action) = (reason.to_owned(), action.to_owned());
         let event = events::Event { regarding, related: None, severity, reason, action, note };
         self.recorder.named(&pod.scheduler).record(event);
+    }
+}
+
+fn subject(pod: &PodView) -> Subject {
+    Subject {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        uid: pod.uid.to_string(),
     }
 }
 
@@ -257,37 +327,48 @@ async fn look_up(client: &Client, binding: &Binding, reason: BindFailure) -> Res
     }
 }
 
-async fn write_condition(client: Client, refused: Refused) -> Completed {
-    let api: Api<Pod> = Api::namespaced(client, &refused.pod.namespace);
-    let mut condition = json!({
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": refused.message,
-    });
-    if refused.pod.unschedulable.is_none() {
-        condition["lastTransitionTime"] =
-            json!(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::now()));
-    }
-    let patch =
-        json!({ "metadata": { "uid": refused.pod.uid.as_ref() }, "status": { "conditions": [condition] } });
-    let result = api.patch_status(&refused.pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+async fn write_status(client: Client, write: StatusWrite) -> Completed {
+    let api: Api<Pod> = Api::namespaced(client, &write.pod.namespace);
+    let patch = Patch::Strategic(write.patch());
+    let result = api.patch_status(&write.pod.name, &PatchParams::default(), &patch).await;
     if let Err(error) = result
         && !client::is_not_found(&error)
         && !client::is_conflict(&error)
     {
-        tracing::warn!(
-            pod = refused.pod.key(),
-            reason = client::brief(&error),
-            "cannot write the pod's condition"
-        );
+        let (pod, reason) = (write.pod.key(), client::brief(&error));
+        tracing::warn!(pod, reason, "cannot write the pod's status");
     }
-    Completed::Condition(refused.pod.uid)
+    Completed::Status(write.pod.uid)
+}
+
+impl StatusWrite {
+    fn patch(&self) -> Value {
+        let mut status = json!({});
+        if let Some(message) = &self.message {
+            let mut condition = json!({
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": message,
+            });
+            if self.pod.unschedulable.is_none() {
+                condition["lastTransitionTime"] = json!(Time(jiff::Timestamp::now()));
+            }
+            status["conditions"] = json!([condition]);
+        }
+        if let Some(node) = &self.nominated {
+            status["nominatedNodeName"] = json!(node.as_deref());
+        }
+        json!({ "metadata": { "uid": self.pod.uid.as_ref() }, "status": status })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::registry::Registry;
+
     use super::*;
+    use crate::reason::Refusals;
 
     #[test]
     fn a_namespace_that_is_being_deleted_is_no_failure_to_tell() {
@@ -301,6 +382,81 @@ mod tests {
             let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
             assert!(is_final(&error));
             assert_eq!(matches!(BindFailure::of(&error), BindFailure::Other(_)), is_told);
+        }
+    }
+
+    fn pod(name: &str, status: Value) -> PodView {
+        let meta = json!({ "namespace": "ns", "name": name, "uid": format!("uid-{name}") });
+        PodView::read(&serde_json::from_value(json!({ "metadata": meta, "status": status })).unwrap())
+    }
+
+    fn outbox() -> Outbox {
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let (recorder, _) = events::channel(client.clone(), "scheduler", &mut Registry::default());
+        Outbox::new(client, recorder)
+    }
+
+    fn refused(pod: PodView, nominated: Option<&str>) -> Refused {
+        let (message, refusals) = ("no".to_owned(), Refusals::default());
+        Refused { pod, message, refusals, nominated: nominated.map(Arc::from), tried_preemption: true }
+    }
+
+    #[test]
+    fn statuses_say_what_has_changed() {
+        let condition =
+            json!({ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "m" });
+        let waits =
+            json!({ "conditions": [{ "type": "PodScheduled", "status": "False", "message": "old" }] });
+        for (message, nominated, wanted) in [
+            (Some("m"), None, json!({ "conditions": [condition] })),
+            (Some("m"), Some(Some("n")), json!({ "conditions": [condition], "nominatedNodeName": "n" })),
+            (Some("m"), Some(None), json!({ "conditions": [condition], "nominatedNodeName": null })),
+            (None, Some(None), json!({ "nominatedNodeName": null })),
+        ] {
+            let nominated = nominated.map(|node: Option<&str>| node.map(Arc::from));
+            let write =
+                StatusWrite { pod: pod("p", waits.clone()), message: message.map(str::to_owned), nominated };
+            assert_eq!(write.patch(), json!({ "metadata": { "uid": "uid-p" }, "status": wanted }));
+        }
+    }
+
+    /// A status is written when the message or the nominated node is another than the object shows.
+    #[tokio::test]
+    async fn a_status_is_written_when_it_differs() {
+        let shown = |message: &str, node: Option<&str>| {
+            let conditions = json!([{ "type": "PodScheduled", "status": "False", "message": message }]);
+            pod("p", json!({ "conditions": conditions, "nominatedNodeName": node }))
+        };
+        for (shows, node, nominated, written) in [
+            ("no", None, None, false),
+            ("no", Some("n"), Some("n"), false),
+            ("yes", Some("n"), Some("n"), true),
+            ("no", None, Some("n"), true),
+            ("no", Some("n"), None, true),
+            ("no", Some("n"), Some("m"), true),
+        ] {
+            let mut outbox = outbox();
+            outbox.refuse(refused(shown(shows, node), nominated));
+            assert_eq!(!outbox.busy_pods.is_empty(), written, "{shows} {node:?} {nominated:?}");
+        }
+    }
+
+    /// A server that is not there: the pod that the eviction was for is told.
+    #[tokio::test]
+    async fn an_eviction_that_fails_is_told_and_one_without_calls_is_not() {
+        let leaving = json!({ "metadata": { "name": "v", "deletionTimestamp": "2026-01-01T00:00:00Z" } });
+        let leaving = PodView::read(&serde_json::from_value(leaving).unwrap());
+        for (victim, fails) in [(pod("v", json!({})), true), (leaving, false)] {
+            let mut outbox = outbox();
+            let refused = refused(pod("p", json!({})), Some("n"));
+            let (victims, displaced) = (vec![victim], vec![pod("d", json!({}))]);
+            outbox.preempt(Preemption { id: PodId(7), refused, node: "n".into(), victims, displaced });
+            assert_eq!((outbox.evicting, outbox.busy_pods.len()), (1, 2), "p and d get a status");
+            let mut failed = false;
+            while outbox.evicting > 0 {
+                failed |= matches!(outbox.next_result().await, Some(CallResult::PreemptFailed(PodId(7))));
+            }
+            assert_eq!(failed, fails);
         }
     }
 }

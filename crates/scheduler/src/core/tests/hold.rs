@@ -5,10 +5,20 @@ use super::*;
 /// The time in seconds at which a stream of pods of 4 CPUs lets a pod of 8 through; `None`: not within an hour. A pod
 /// of the stream ends every 10 s, and the next one is there already.
 fn let_through(core: &mut Core) -> Option<u64> {
-    core.handle(Event::Pod(pod("big", 8, json!({"spec": {"priority": 10}}))), LATER);
+    core.handle(
+        Event::Pod(pod("big", 8, json!({"spec": {"priority": 10, "preemptionPolicy": "Never"}}))),
+        LATER,
+    );
     for at in 0..360 {
         let now = LATER + at * 10_000;
-        core.handle(Event::Pod(pod(&format!("s{}", at + 4), 4, json!({"spec": {"priority": 10}}))), now);
+        core.handle(
+            Event::Pod(pod(
+                &format!("s{}", at + 4),
+                4,
+                json!({"spec": {"priority": 10, "preemptionPolicy": "Never"}}),
+            )),
+            now,
+        );
         let name = format!("s{at}");
         core.handle(Event::Pod(pod(&name, 4, running("n"))), now);
         core.handle(Event::PodGone(pod(&name, 4, ended("n"))), now);
