@@ -32,6 +32,8 @@ pub struct Plugins {
     pub balanced: balanced_allocation::Args,
     /// `DefaultPreemptionArgs`; `None`: nothing is evicted.
     pub preemption: Option<default_preemption::Args>,
+    /// DynamicResources' PostFilter, which says that a pod that fits nowhere has no claims to deallocate.
+    pub claims: bool,
 }
 
 /// Filters that run. NodeName has no entry: a pod with `spec.nodeName` is never placed, so it has nothing to check.
@@ -83,6 +85,7 @@ impl Default for Plugins {
             fit: node_resources_fit::Args::default(),
             balanced: balanced_allocation::Args::default(),
             preemption: Some(default_preemption::Args::default()),
+            claims: true,
         }
     }
 }

@@ -60,7 +60,8 @@ func (c *cycle) run(ctx context.Context) (*answer, error) {
 		return nil, err
 	}
 	if len(feasible) == 0 {
-		return found, c.fail(ctx, state, len(nodes), &diagnosis, found)
+		c.fail(ctx, state, len(nodes), &diagnosis, found)
+		return found, nil
 	}
 	for _, node := range feasible {
 		found.Fits = append(found.Fits, node.Node().Name)
@@ -92,6 +93,9 @@ func (c *cycle) filter(ctx context.Context, state fwk.CycleState, nodes []fwk.No
 			found.Filters = append(found.Filters, plugin.Name)
 		}
 	}
+	if nominated := c.nominated(ctx, state); nominated != nil {
+		return []fwk.NodeInfo{nominated}, nil
+	}
 	if !narrowed.AllNodes() {
 		absent := fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
 			fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(plugins)))
@@ -120,6 +124,15 @@ func (c *cycle) filter(ctx context.Context, state fwk.CycleState, nodes []fwk.No
 	return feasible, nil
 }
 
+// nominated is kube-scheduler's `evaluateNominatedNode`: the pod's nominated node, if it fits.
+func (c *cycle) nominated(ctx context.Context, state fwk.CycleState) fwk.NodeInfo {
+	node, err := c.snapshot.Get(c.pod.Status.NominatedNodeName)
+	if err != nil || !c.framework.RunFilterPluginsWithNominatedPods(ctx, state, c.pod, node).IsSuccess() {
+		return nil
+	}
+	return node
+}
+
 func refusalOf(status *fwk.Status) refusal {
 	return refusal{Plugin: status.Plugin(), Code: status.Code().String(), Reasons: status.Reasons()}
 }
@@ -144,43 +157,38 @@ func (c *cycle) score(ctx context.Context, state fwk.CycleState, feasible []fwk.
 
 // fail runs preemption and says what FailedScheduling says.
 func (c *cycle) fail(ctx context.Context, state fwk.CycleState, nodes int, diagnosis *framework.Diagnosis,
-	found *answer) error {
+	found *answer) {
+	// An error of a plugin is part of the message, as it is in kube-scheduler.
 	result, status := c.framework.RunPostFilterPlugins(ctx, state, c.pod, diagnosis.NodeToStatus)
-	if status.Code() == fwk.Error {
-		return status.AsError()
-	}
 	diagnosis.PostFilterMsg = status.Message()
 	if result != nil && result.NominatingInfo != nil && result.NominatingInfo.NominatedNodeName != "" {
 		found.Nominated = result.NominatingInfo.NominatedNodeName
-		found.Victims = c.victims(ctx)
+		found.Victims = append(found.Victims, c.victims(ctx)...)
 	}
 	failed := framework.FitError{Pod: c.pod, NumAllNodes: nodes, Diagnosis: *diagnosis}
 	found.Message = failed.Error()
-	return nil
 }
 
-// settled is how long no pod is deleted any more once preemption is over: it deletes in the background.
-const settled = 20 * time.Millisecond
+// Preemption deletes in the background. It is over when that many looks in a row have found nothing new.
+const (
+	look  = 5 * time.Millisecond
+	looks = 6
+)
 
-// victims waits for the deletions of preemption.
+// victims waits for the deletions of preemption. There are none where all victims are being deleted already.
 func (c *cycle) victims(ctx context.Context) []string {
-	deleted := func() []string {
-		names := sets.New[string]()
+	var found []string
+	for same := 0; same < looks && ctx.Err() == nil; same++ {
+		time.Sleep(look)
+		deleted := sets.New[string]()
 		for _, action := range c.client.Actions() {
 			if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetResource().Resource == "pods" {
-				names.Insert(deletion.GetNamespace() + "/" + deletion.GetName())
+				deleted.Insert(deletion.GetNamespace() + "/" + deletion.GetName())
 			}
 		}
-		return sets.List(names)
-	}
-	last := deleted()
-	for ctx.Err() == nil {
-		time.Sleep(settled)
-		now := deleted()
-		if len(now) > 0 && len(now) == len(last) {
-			return now
+		if len(deleted) != len(found) {
+			found, same = sets.List(deleted), 0
 		}
-		last = now
 	}
-	return last
+	return found
 }

@@ -50,6 +50,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             resources: names(profile, "NodeResourcesBalancedAllocation", &wire.in_tree.balanced.resources)?,
         },
         preemption: preemption(profile, wire)?,
+        claims: weight(wire, "DynamicResources", Point::PostFilter).is_some(),
     })
 }
 

@@ -128,18 +128,22 @@ impl Core {
             false => self.preempt(id, &pod, &curable, now_ms),
         };
         self.curable = curable;
+        let nodes = self.node_order.len();
+        let claims = nodes > 0 && self.profile_of(id).is_some_and(|profile| profile.plugins.claims);
         let mut refused = Refused::new((pod, message, refusals));
         refused.tried_preemption = !matches!(outcome, Outcome::Off);
         match outcome {
-            Outcome::Off => self.nominate(id, None),
+            Outcome::Off => {
+                self.nominate(id, None);
+                refused.explain(claims, None);
+            }
             Outcome::Ineligible(reason) => {
-                refused.message = format!("{} preemption: {reason}", refused.message);
+                refused.explain(claims, Some(reason));
                 refused.nominated = self.nominations.of(id).cloned();
             }
             Outcome::Nowhere(reasons) => {
                 self.nominate(id, None);
-                let reasons = reasons.message(self.node_order.len());
-                refused.message = format!("{} preemption: {reasons}", refused.message);
+                refused.explain(claims, Some(&reasons.message(nodes)));
             }
             Outcome::Best(candidate) => return Decision::Preempt(self.evict(id, refused, &candidate)),
         }
@@ -405,6 +409,16 @@ impl Refused {
     /// A pod without a nominated node, with the message and the reasons.
     pub(super) fn new((pod, message, refusals): (PodView, String, Refusals)) -> Self {
         Self { pod, message, refusals, nominated: None, tried_preemption: false }
+    }
+
+    /// Adds why PostFilter plugins could do nothing about it, in kube-scheduler's order and words.
+    fn explain(&mut self, claims: bool, preemption: Option<&str>) {
+        let claims = claims.then(|| "no new claims to deallocate".to_owned());
+        let preemption = preemption.map(|reason| format!("preemption: {reason}"));
+        let reasons: Vec<String> = claims.into_iter().chain(preemption).collect();
+        if !reasons.is_empty() {
+            self.message = format!("{} {}", self.message, reasons.join(", "));
+        }
     }
 
     /// Plugins that refused nodes, each once, for metrics.

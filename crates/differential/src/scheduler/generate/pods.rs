@@ -20,7 +20,7 @@ const PRIORITIES: [i64; 5] = [-5, 0, 0, 10, 20];
 
 /// Pods on some of so many nodes.
 pub(super) fn on_nodes(dice: &mut Dice, nodes: u64) -> Vec<Value> {
-    let most = dice.pick(&[0, 4, 10, 20]);
+    let most = dice.pick(&[0, 4, 10, 20, 40]);
     let count = dice.between(0, most);
     (0..count).map(|at| on_node(dice, at, nodes)).collect()
 }
@@ -42,6 +42,10 @@ fn on_node(dice: &mut Dice, at: u64, nodes: u64) -> Value {
 /// The pod to place, with each kind of constraint now and then.
 pub(super) fn to_place(dice: &mut Dice, nodes: u64) -> Value {
     let mut pod = bare(dice, "pod");
+    // Often more important than others, so that preemption has something to do.
+    if dice.percent(60) {
+        pod["spec"]["priority"] = 20.into();
+    }
     if dice.percent(15) {
         pod["spec"]["nodeSelector"] = json!({ "disk": dice.pick(&["ssd", "hdd"]) });
     }
