@@ -127,7 +127,7 @@ struct Node {
 /// A future event.
 enum SimEvent {
     /// A watch event reaches the scheduler.
-    Delivered { incarnation: u32, event: Event },
+    Delivered { incarnation: u32, event: Box<Event> },
     /// The API server stores a binding.
     BindingStored { incarnation: u32, id: PodId, pod: usize, node: usize },
     /// The scheduler learns the result of its binding.

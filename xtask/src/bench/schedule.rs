@@ -190,7 +190,7 @@ async fn create_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
             // New nodes get the taint of those that are not ready.
             let untainted = Patch::Merge(json!({ "spec": { "taints": null } }));
             let name = node.metadata.name.unwrap_or_default();
-            Ok(drop(api.patch(&name, &PatchParams::default(), &untainted).await?))
+            Ok(api.patch(&name, &PatchParams::default(), &untainted).await.map(drop)?)
         }
     })
     .await
@@ -210,7 +210,7 @@ async fn create_pods(client: &Client, prefix: &str, scheduler: &str, count: u64)
     let api: Api<Pod> = Api::default_namespaced(client.clone());
     calls(count, |at| {
         let (api, name) = (api.clone(), format!("{prefix}-{at}"));
-        async move { Ok(drop(api.create(&PostParams::default(), &pod(&name, scheduler)?).await?)) }
+        async move { Ok(api.create(&PostParams::default(), &pod(&name, scheduler)?).await.map(drop)?) }
     })
     .await
 }
@@ -239,7 +239,7 @@ async fn raw_binds(client: &Client, count: u64) -> anyhow::Result<f64> {
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     calls(count, |at| {
         let (api, name, now) = (api.clone(), format!("raw-{at}"), now.clone());
-        async move { Ok(drop(api.delete(&name, &now).await?)) }
+        async move { Ok(api.delete(&name, &now).await.map(drop)?) }
     })
     .await?;
     Ok(rate)

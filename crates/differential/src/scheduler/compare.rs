@@ -32,6 +32,12 @@ pub fn compare(
     tally.count(&answer);
     let placement = place(case, seed)?;
     let mut found = difference(&answer, &placement);
+    if found.is_some()
+        && let Some(reason) = explained(case, &answer, &placement)
+    {
+        *tally.explained.entry(reason.to_owned()).or_default() += 1;
+        return Ok(None);
+    }
     // Among equally good nodes to free, kube-scheduler takes the first of a Go map.
     for _ in 0..AGAIN {
         if found.is_none() || answer.nominated.is_empty() {
@@ -40,6 +46,15 @@ pub fn compare(
         found = difference(&ask(oracle, case)?, &placement);
     }
     Ok(found)
+}
+
+/// Why answers may differ; docs/compatibility.md says it at length.
+fn explained(case: &Case, stock: &Answer, ours: &Placement) -> Option<&'static str> {
+    let is_ending = |pod: &Value| pod["metadata"].get("deletionTimestamp").is_some();
+    let is_spread = case.pod["spec"].get("topologySpreadConstraints").is_some();
+    let only_stock_preempts = !stock.nominated.is_empty() && matches!(ours, Placement::Refused(_, None));
+    (only_stock_preempts && is_spread && case.pods.iter().any(is_ending))
+        .then_some("terminating pods counted out of a spread")
 }
 
 /// How often kube-scheduler is asked again about a preemption that differs.

@@ -31,6 +31,8 @@ pub struct Tally {
     pub cases: u64,
     /// Cases with a difference.
     pub unexplained: u64,
+    /// Cases with a difference that docs/compatibility.md explains, by its reason.
+    pub explained: BTreeMap<String, u64>,
     /// Pods that fit a node.
     pub placed: u64,
     /// Pods that fit none.
@@ -78,6 +80,9 @@ impl Tally {
         self.preempting += other.preempting;
         for (count, times) in other.victims {
             *self.victims.entry(count).or_default() += times;
+        }
+        for (reason, times) in other.explained {
+            *self.explained.entry(reason).or_default() += times;
         }
         for (plugin, count) in other.filters {
             let mine = self.filters.entry(plugin).or_default();

@@ -15,7 +15,7 @@ use crate::workload::End;
 impl Simulation<'_> {
     pub(super) fn process(&mut self, event: SimEvent) {
         match event {
-            SimEvent::Delivered { incarnation, event } => self.deliver(incarnation, event),
+            SimEvent::Delivered { incarnation, event } => self.deliver(incarnation, *event),
             SimEvent::BindingStored { incarnation, id, pod, node } => {
                 let bound = self.pods[pod].node.is_none();
                 let at_ms = self.now_ms + self.setup.latency.watch.draw(&mut self.random);
@@ -250,7 +250,8 @@ impl Simulation<'_> {
         if self.scheduler.is_some() {
             let at_ms = self.now_ms + self.setup.latency.watch.draw(&mut self.random);
             self.pod_watch_ms = self.pod_watch_ms.max(at_ms);
-            self.schedule(self.pod_watch_ms, SimEvent::Delivered { incarnation: self.incarnation, event });
+            let (incarnation, event) = (self.incarnation, Box::new(event));
+            self.schedule(self.pod_watch_ms, SimEvent::Delivered { incarnation, event });
         }
     }
 
@@ -259,7 +260,8 @@ impl Simulation<'_> {
         if self.scheduler.is_some() {
             let at_ms = self.now_ms + self.setup.latency.watch.draw(&mut self.random);
             self.report_watch_ms = self.report_watch_ms.max(at_ms);
-            self.schedule(self.report_watch_ms, SimEvent::Delivered { incarnation: self.incarnation, event });
+            let (incarnation, event) = (self.incarnation, Box::new(event));
+            self.schedule(self.report_watch_ms, SimEvent::Delivered { incarnation, event });
         }
     }
 

@@ -1,5 +1,7 @@
 //! Pods: those on nodes, and the one to place.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::generate::Dice;
@@ -22,7 +24,19 @@ const PRIORITIES: [i64; 5] = [-5, 0, 0, 10, 20];
 pub(super) fn on_nodes(dice: &mut Dice, nodes: u64) -> Vec<Value> {
     let most = dice.pick(&[0, 4, 10, 20, 40]);
     let count = dice.between(0, most);
-    (0..count).map(|at| on_node(dice, at, nodes)).collect()
+    let mut pods: Vec<Value> = (0..count).map(|at| on_node(dice, at, nodes)).collect();
+    let mut taken = BTreeSet::new();
+    for pod in &mut pods {
+        let node = pod["spec"]["nodeName"].to_string();
+        for container in pod["spec"]["containers"].as_array_mut().into_iter().flatten() {
+            // A node has a port once.
+            let port = container["ports"][0]["hostPort"].as_u64();
+            if port.is_some_and(|port| !taken.insert((node.clone(), port))) {
+                container.as_object_mut().map(|container| container.remove("ports"));
+            }
+        }
+    }
+    pods
 }
 
 fn on_node(dice: &mut Dice, at: u64, nodes: u64) -> Value {
