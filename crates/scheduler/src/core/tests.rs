@@ -29,10 +29,12 @@ const LATER: u64 = 1_000_000;
 fn settings() -> Settings {
     let (strategy, weights) = (ZoneStrategy::LeastAllocated, Weights::default());
     let numa = Numa { strategy, weights, filters: true, score_weight: 1, accounting: Accounting::Exact };
+    // Messages without what kube-scheduler says of claims, but for the test of that.
+    let plugins = Arc::new(Plugins { claims: false, ..Plugins::default() });
     Settings {
         profiles: vec![
-            Profile { name: "numa".into(), numa: Some(numa), plugins: Arc::default(), percentage: 0 },
-            Profile { name: "blind".into(), numa: None, plugins: Arc::default(), percentage: 0 },
+            Profile { name: "numa".into(), numa: Some(numa), plugins: Arc::clone(&plugins), percentage: 0 },
+            Profile { name: "blind".into(), numa: None, plugins, percentage: 0 },
         ],
         backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
         seed: 7,

@@ -6,7 +6,8 @@ use crate::plugins::{Filters, Scores};
 
 /// A core with one profile without zones, and nodes without reports.
 fn core_with(plugins: Plugins, nodes: &[Value]) -> Core {
-    let profile = Profile { name: "numa".into(), numa: None, plugins: Arc::new(plugins), percentage: 0 };
+    let plugins = Arc::new(Plugins { claims: false, ..plugins });
+    let profile = Profile { name: "numa".into(), numa: None, plugins, percentage: 0 };
     let mut core = Core::new(Settings { profiles: vec![profile], ..settings() });
     for node in nodes {
         core.handle(Event::Node(read(node.clone())), LATER);

@@ -32,7 +32,8 @@ fn plain(nodes: &[&str]) -> Core {
 }
 
 fn with_plugins(nodes: &[&str], plugins: Plugins) -> Core {
-    let profile = Profile { name: "numa".into(), numa: None, plugins: Arc::new(plugins), percentage: 0 };
+    let plugins = Arc::new(Plugins { claims: false, ..plugins });
+    let profile = Profile { name: "numa".into(), numa: None, plugins, percentage: 0 };
     let mut core = Core::new(Settings { profiles: vec![profile], hold_after_ms: None, ..settings() });
     for name in nodes {
         core.handle(Event::Node(node(name)), LATER);
@@ -543,4 +544,18 @@ fn the_search_ends_with_enough_candidates() {
     };
     assert!(best(20), "all are looked at, and the best is chosen");
     assert!(!best(1), "the first will do");
+}
+
+#[test]
+fn a_refusal_tells_of_claims_before_preemption() {
+    let profile = Profile { name: "numa".into(), numa: None, plugins: Arc::default(), percentage: 0 };
+    let mut core = Core::new(Settings { profiles: vec![profile], ..settings() });
+    core.handle(Event::Node(node("a")), LATER);
+    core.handle(Event::Pod(pod("wide", 99, json!({}))), LATER);
+    let Some(Decision::Refuse(refused)) = core.next(LATER) else { panic!("placed") };
+    assert_eq!(
+        refused.message,
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: \
+         1 Preemption is not helpful for scheduling."
+    );
 }
