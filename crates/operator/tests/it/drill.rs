@@ -358,6 +358,7 @@ const REASONS: &[(&str, &str, &str)] = &[
         "numaresourcesschedulers.nodetopology.openshift.io/status",
         "what it reports to users",
     ),
+    ("controller-manager", "pods", "to pass on to its scheduler"),
     (
         "controller-manager",
         "pods/binding",
@@ -377,6 +378,7 @@ const REASONS: &[(&str, &str, &str)] = &[
         "pods/eviction",
         "users' pods leave a node before its driver changes, where they asked for that",
     ),
+    ("", "pods", "less important pods make room for one that fits nowhere"),
     (
         "nfd-topology-updater",
         "noderesourcetopologies.topology.node.k8s.io",
