@@ -378,7 +378,6 @@ const REASONS: &[(&str, &str, &str)] = &[
         "pods/eviction",
         "users' pods leave a node before its driver changes, where they asked for that",
     ),
-    ("", "pods", "less important pods make room for one that fits nowhere"),
     (
         "nfd-topology-updater",
         "noderesourcetopologies.topology.node.k8s.io",
@@ -388,7 +387,7 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("scheduler", "pods/binding", "it places pods"),
     ("scheduler", "pods/status", "why a pod waits"),
     ("scheduler", "podgroups.scheduling.sigs.k8s.io", "other plugins of the Go scheduler"),
-    ("scheduler", "pods", "the Go scheduler preempts pods"),
+    ("scheduler", "pods", "less important pods make room for one that fits nowhere"),
     ("scheduler", "bindings", "as the Go scheduler has it"),
     ("scheduler", "events", "as the Go scheduler has it"),
     ("scheduler", "endpoints", "leases of older versions of the Go scheduler"),
