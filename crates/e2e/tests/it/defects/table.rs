@@ -275,8 +275,8 @@ pub(super) const DEFECTS: &[Defect] = &[
         name: "waiting-pods-forgotten",
         program: Scheduler,
         file: "crates/scheduler/src/core/decision.rs",
-        find: "self.queue.wake(rank.pod);",
-        replace: "if !DEFECT_IS_ON {\nself.queue.wake(rank.pod);\n}",
+        find: "pods.into_iter().for_each(|pod| self.queue.wake(pod));",
+        replace: "if !DEFECT_IS_ON {\npods.into_iter().for_each(|pod| self.queue.wake(pod));\n}",
         specs: &["85790"],
     },
     Defect {
