@@ -397,6 +397,7 @@ mod tests {
             Program::Kubelet,
             Program::Kubectl,
             Program::CriStreaming,
+            Program::SchedulerOracle,
             Program::Oracle(Release::V1_36),
         ];
         let missing = missing.to_vec();
