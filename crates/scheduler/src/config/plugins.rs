@@ -229,6 +229,8 @@ pub fn without_effect(wire: &WireProfile) -> Vec<String> {
 /// scores, and the ledger counts whatever is placed.
 fn runs_all_the_same(wire: &WireProfile, plugin: &str, point: Point) -> bool {
     let works_at = match point {
+        // It leaves out nodes by name there.
+        Point::PreFilter if plugin == "NodeAffinity" => return false,
         Point::PreFilter => Point::Filter,
         Point::PreScore => Point::Score,
         Point::Reserve if plugin == NUMA_PLUGIN => Point::Filter,
