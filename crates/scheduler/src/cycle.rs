@@ -12,7 +12,7 @@ use topology::score::{Strategy, Weights};
 
 use crate::affinity::{self, Labels, NodeAffinity};
 use crate::core::Profile;
-use crate::ledger::{Ledger, Refusal, Scratch};
+use crate::ledger::{Ledger, Scratch};
 use crate::node::{Node, NodeView};
 use crate::over_reserve::OverReserve;
 use crate::plugins::image_locality::Wanted;
@@ -201,10 +201,7 @@ pub fn filter_zones(
     if !ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && spec.needs.may_align() {
         return Err(Reason::StaleTopology);
     }
-    ledger.check((&spec.needs, created_s), scratch).map_err(|refusal| match refusal {
-        Refusal::Misfit(misfit) => Reason::misaligned(&misfit),
-        Refusal::Stale => Reason::StaleTopology,
-    })
+    Ok(ledger.check((&spec.needs, created_s), scratch)?)
 }
 
 /// Whether the node is one for the pod, whatever else runs there.

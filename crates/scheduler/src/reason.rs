@@ -9,6 +9,8 @@ use std::fmt;
 use topology::reason::{Constraint, Part};
 use topology::resource::ResourceName;
 
+use crate::ledger::Refusal;
+
 /// The first reason for which a node refuses a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
@@ -48,6 +50,15 @@ pub enum Reason {
     NoVictims,
     /// The departure of pods does not help.
     NotHelpful,
+}
+
+impl From<Refusal> for Reason {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Misfit(misfit) => Self::misaligned(&misfit),
+            Refusal::Stale => Self::StaleTopology,
+        }
+    }
 }
 
 impl Reason {

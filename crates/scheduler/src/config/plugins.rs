@@ -201,20 +201,17 @@ pub fn without_effect(wire: &WireProfile) -> Vec<String> {
     }
     let default = InTreeArgs::default();
     let args = &wire.in_tree;
+    let preemption = in_tree::preemption_args(wire.other_args.get("DefaultPreemption")).unwrap_or_default();
     let runs = |plugin, points: &[Point]| points.iter().any(|point| weight(wire, plugin, *point).is_some());
     for (plugin, has_args, points) in [
         ("NodeAffinity", args.affinity != default.affinity, &[Point::Filter, Point::Score][..]),
         ("NodeResourcesFit", args.fit != default.fit, &[Point::Filter, Point::Score]),
         ("NodeResourcesBalancedAllocation", args.balanced != default.balanced, &[Point::Score]),
+        ("DefaultPreemption", preemption != default_preemption::Args::default(), &[Point::PostFilter]),
     ] {
         if has_args && !runs(plugin, points) {
             notes.push(format!("the arguments of {plugin}, which is disabled"));
         }
-    }
-    let preemption = in_tree::preemption_args(wire.other_args.get("DefaultPreemption"));
-    let has_args = preemption.is_ok_and(|args| args != default_preemption::Args::default());
-    if has_args && !runs("DefaultPreemption", &[Point::PostFilter]) {
-        notes.push("the arguments of DefaultPreemption, which is disabled".to_owned());
     }
     if weight(wire, "SchedulingGates", Point::PreEnqueue).is_none() {
         notes.push("SchedulingGates disabled".to_owned());

@@ -227,7 +227,7 @@ impl Core {
     ) -> Option<Rank> {
         let node = &self.nodes[slot];
         let view = node.view.as_ref()?;
-        let is_expecting = self.nominations.on(&node.name).next().is_some();
+        let is_expecting = self.nominations.expects(&node.name);
         heads.iter().zip(spanning).find_map(|((rank, spec), spanning)| {
             let profile = self.profile_of(rank.pod)?;
             let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
@@ -324,6 +324,13 @@ impl Core {
         winner.map(|(at, _)| self.feasible[at]).ok_or_else(Refusals::default)
     }
 
+    /// What the constraints of a pod look at, on all nodes. Selections must follow its selectors.
+    pub(super) fn pre_filter<'c>(&'c self, pod: &'c PodView, profile: &Profile) -> PreFilterState<'c> {
+        let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
+        let filters = profile.plugins.filters;
+        PreFilterState::new(&pod.spec, existing, filters, &self.nodes, &self.selections)
+    }
+
     /// Whether the departure of pods may turn these reasons of a node, which then is the pod's.
     fn may_be_cured(
         &self,
@@ -350,7 +357,7 @@ impl Core {
         let Applicant { rank, pod, profile, now_ms, .. } = applicant;
         let node = &self.nodes[slot];
         let Some(view) = &node.view else { return Err(Reasons::new()) };
-        let is_expecting = !self.nominations.is_empty() && self.nominations.on(&node.name).next().is_some();
+        let is_expecting = self.nominations.expects(&node.name);
         let trial = if is_expecting { Trial::new(self, slot) } else { None };
         let verdict = match trial {
             Some(trial) => trial.check(applicant, spanning, scratch),

@@ -165,7 +165,7 @@ impl Core {
         let mut best: Option<(i64, usize)> = None;
         for slot in &self.node_order {
             let node = &self.nodes[*slot];
-            if self.nominations.on(&node.name).next().is_some() {
+            if self.nominations.expects(&node.name) {
                 continue;
             }
             let Some(view) = node.view.as_ref().filter(|view| spanning.filter(&view.labels).is_ok()) else {

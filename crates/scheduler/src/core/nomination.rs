@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::Core;
 use super::trial::{Applicant, Trial};
-use crate::cycle::{self, PreFilterState};
+use crate::cycle;
 use crate::ledger::{PodId, Scratch};
 use crate::pod::PodView;
 use crate::queue::Rank;
@@ -38,6 +38,11 @@ impl Nominations {
     /// The pods for which a node is nominated.
     pub(super) fn on(&self, node: &str) -> impl Iterator<Item = PodId> + '_ {
         self.by_node.get(node).into_iter().flatten().copied()
+    }
+
+    /// Whether a pod waits for this node.
+    pub(super) fn expects(&self, node: &str) -> bool {
+        self.by_node.contains_key(node)
     }
 
     /// Nominates a node, or none. Returns the node that was nominated before, if it was another one.
@@ -128,9 +133,7 @@ impl Core {
         };
         let view = &entry.view;
         let applicant = Applicant { id: pod, rank: Some(rank), pod: view, profile, now_ms };
-        let existing = self.existing_terms.domains(&view.namespace, &view.labels, &self.nodes);
-        let (filters, nodes) = (profile.plugins.filters, &self.nodes);
-        let spanning = PreFilterState::new(&view.spec, existing, filters, nodes, &self.selections);
+        let spanning = self.pre_filter(view, profile);
         !self.hold.keeps_off(slot, rank)
             && Trial::new(self, slot).is_some_and(|trial| trial.check(applicant, &spanning, scratch).is_ok())
     }

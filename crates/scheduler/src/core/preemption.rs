@@ -96,10 +96,7 @@ impl Core {
         refusals: &mut Refusals,
         scratch: &mut Scratch,
     ) -> Vec<Candidate> {
-        let (pod, plugins) = (applicant.pod, &applicant.profile.plugins);
-        let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
-        let (filters, nodes) = (plugins.filters, &self.nodes);
-        let mut spanning = PreFilterState::new(&pod.spec, existing, filters, nodes, &self.selections);
+        let mut spanning = self.pre_filter(applicant.pod, applicant.profile);
         let (mut harmless, mut violating) = (Vec::new(), Vec::new());
         for (slot, reason) in order {
             match self.try_node(applicant, (slot, reason), &mut spanning, scratch) {
@@ -281,9 +278,7 @@ impl Core {
                 continue;
             }
             let applicant = Applicant { id: peer.pod, rank: Some(peer), pod, profile, now_ms };
-            let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
-            let (filters, nodes) = (profile.plugins.filters, &self.nodes);
-            let mut spanning = PreFilterState::new(&pod.spec, existing, filters, nodes, &self.selections);
+            let mut spanning = self.pre_filter(pod, profile);
             let Some(mut trial) = Trial::new(self, slot) else { continue };
             self.lower(slot, pod.priority).for_each(|id| trial.remove(id, pod, &mut spanning));
             if trial.check(applicant, &spanning, scratch).is_ok() {

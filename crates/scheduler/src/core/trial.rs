@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use super::{Core, Lifecycle, Profile};
 use crate::cycle::{self, Accounting, PreFilterState};
-use crate::ledger::{BoundPod, Ledger, PodId, Refusal, Scratch};
+use crate::ledger::{BoundPod, Ledger, PodId, Scratch};
 use crate::node::{Node, NodeView};
 use crate::pod::PodView;
 use crate::queue::Rank;
@@ -198,10 +198,7 @@ impl<'c> Trial<'c> {
             if free.check(needs, scratch).is_err() {
                 break;
             }
-            with.check(needs, scratch).map_err(|refusal| match refusal {
-                Refusal::Misfit(misfit) => Reason::misaligned(&misfit),
-                Refusal::Stale => Reason::StaleTopology,
-            })?;
+            with.check(needs, scratch)?;
             free.bound(&BoundPod::of(*id, view), scratch);
             with.bound(&BoundPod::of(*id, view), scratch);
         }
