@@ -16,6 +16,7 @@ use differential::scheduler;
 use differential::search::{Failure, Options, keep, search};
 use differential::tally::Tally;
 use runtime::stderr;
+use serde::de::DeserializeOwned;
 use testkit::env::Program;
 use testkit::oracle::{Oracle, Release};
 
@@ -33,30 +34,37 @@ struct Args {
     /// Compare at least so many admissions [default: 20000, or 3000 with --kubelets]
     #[arg(long, value_name = "N")]
     admissions: Option<u64>,
-    /// Seed of all machines, configurations and pods
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    seed: u64,
-    /// Number of the first session, to go on with a search or look at one session again
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    first: u64,
+    #[command(flatten)]
+    search: SearchArgs,
     /// The kubelet: 1.34, 1.35, 1.36 or 1.37
     #[arg(long, value_name = "MINOR", default_value = "1.36")]
     kubernetes: Release,
-    /// Oracles or kubelets at a time [default: one oracle or four kubelets for each CPU]
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
-    /// Folder for sessions with a difference, for tholepin admit --session
-    #[arg(long, value_name = "DIR", default_value = "target/differential")]
-    keep: PathBuf,
-    /// Print nothing but the counts, as one JSON object
-    #[arg(long)]
-    json: bool,
     /// Compare one kept session instead of random ones
     #[arg(long, value_name = "FILE", conflicts_with_all = ["admissions", "seed", "first", "workers", "keep", "json"])]
     replay: Option<PathBuf>,
     /// Write the session of --replay and the kubelet's answers to a file, as a case for the tests
     #[arg(long, value_name = "FILE", requires = "replay")]
     record: Option<PathBuf>,
+}
+
+/// What every search can be told.
+#[derive(clap::Args)]
+struct SearchArgs {
+    /// Seed of everything that is random
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    seed: u64,
+    /// Number of the first session or case, to go on with a search or look at one again
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    first: u64,
+    /// Oracles or kubelets at a time [default: one oracle or four kubelets for each CPU]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Folder for what differs: sessions for tholepin admit --session, or cases
+    #[arg(long, value_name = "DIR", default_value = "target/differential")]
+    keep: PathBuf,
+    /// Print nothing but the counts, as one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Subcommand)]
@@ -70,21 +78,8 @@ struct SchedulerArgs {
     /// Compare so many cases
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     cases: u64,
-    /// Seed of all clusters, configurations and pods
-    #[arg(long, value_name = "SEED", default_value_t = 1)]
-    seed: u64,
-    /// Number of the first case, to go on with a search or look at one case again
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    first: u64,
-    /// Oracles at a time [default: one for each CPU]
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
-    /// Folder for cases with a difference
-    #[arg(long, value_name = "DIR", default_value = "target/differential")]
-    keep: PathBuf,
-    /// Print nothing but the counts, as one JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    search: SearchArgs,
     /// Compare one kept case instead of random ones
     #[arg(long, value_name = "FILE", conflicts_with_all = ["cases", "seed", "first", "workers", "keep", "json"])]
     replay: Option<PathBuf>,
@@ -112,15 +107,20 @@ fn against_kube_scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> {
         return replay_case(file, &mut Oracle::start(program)?);
     }
     let cpus = std::thread::available_parallelism().map_or(1, Into::into);
-    let (seed, first, cases) = (args.seed, args.first, args.cases);
-    let options = scheduler::search::Options { seed, first, cases, workers: args.workers.unwrap_or(cpus) };
+    let (seed, first, cases) = (args.search.seed, args.search.first, args.cases);
+    let options =
+        scheduler::search::Options { seed, first, cases, workers: args.search.workers.unwrap_or(cpus) };
     let begun = Instant::now();
     let tell = |tally: &scheduler::tally::Tally| {
-        if !args.json && tally.cases.is_multiple_of(500) {
+        if !args.search.json && tally.cases.is_multiple_of(500) {
             stderr::line(format_args!("{} of {cases} cases, {} differences", tally.cases, tally.unexplained));
         }
     };
-    let show = |failure: &scheduler::search::Failure| match scheduler::search::keep(failure, &args.keep) {
+    let show = |failure: &scheduler::search::Failure| match keep(
+        &failure.case,
+        &format!("scheduler-{}", failure.number),
+        &args.search.keep,
+    ) {
         Ok(path) => {
             let scheduler::compare::Difference { stock, ours } = &failure.difference;
             stderr::line(format_args!("case {} differs: {}", failure.number, path.display()));
@@ -139,8 +139,7 @@ fn against_kube_scheduler(args: &SchedulerArgs) -> anyhow::Result<ExitCode> {
 
 /// Compares one case.
 fn replay_case(file: &Path, oracle: &mut Oracle) -> anyhow::Result<ExitCode> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    let case = serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
+    let case = read(file)?;
     let mut tally = scheduler::tally::Tally::default();
     match scheduler::compare::compare(oracle, &case, 0, &mut tally)? {
         None => println!("no difference"),
@@ -163,12 +162,12 @@ fn run<R: Respondent>(
     let (kind, admissions) =
         if args.kubelets { (RespondentKind::Kubelets, 3_000) } else { (RespondentKind::Oracle, 20_000) };
     let admissions = args.admissions.unwrap_or(admissions);
-    let mut options = Options::new(kind, args.kubernetes.minor().parse()?, args.seed, admissions);
-    options.first = args.first;
-    options.workers = args.workers.unwrap_or(options.workers);
+    let mut options = Options::new(kind, args.kubernetes.minor().parse()?, args.search.seed, admissions);
+    options.first = args.search.first;
+    options.workers = args.search.workers.unwrap_or(options.workers);
     let begun = Instant::now();
     let tell = |tally: &Tally| {
-        if !args.json {
+        if !args.search.json {
             stderr::line(format_args!(
                 "{} of {} admissions, {} differences",
                 tally.admissions, options.admissions, tally.mismatches
@@ -184,7 +183,7 @@ fn run<R: Respondent>(
     let mut counts = serde_json::to_value(&tally)?;
     counts["against"] = if args.kubelets { "kubelets" } else { "oracle" }.into();
     counts["kubernetes"] = args.kubernetes.minor().into();
-    counts["seed"] = args.seed.into();
+    counts["seed"] = args.search.seed.into();
     counts["seconds"] = begun.elapsed().as_secs().into();
     println!("{counts}");
     Ok(if tally.mismatches == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -192,8 +191,7 @@ fn run<R: Respondent>(
 
 /// Compares one session.
 fn replay(file: &Path, args: &Args, respondent: &mut dyn Respondent) -> anyhow::Result<ExitCode> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
-    let session = serde_json::from_str(&text).with_context(|| format!("{}", file.display()))?;
+    let session = read(file)?;
     let answers = respondent.answers(&session)?;
     let case = Case { kubernetes: args.kubernetes.minor().to_owned(), answers, session };
     if let Some(file) = &args.record {
@@ -211,7 +209,7 @@ fn replay(file: &Path, args: &Args, respondent: &mut dyn Respondent) -> anyhow::
 }
 
 fn show(failure: &Failure, args: &Args) -> anyhow::Result<()> {
-    let path = keep(failure, &args.keep)?;
+    let path = keep(&failure.session, &format!("session-{}", failure.number), &args.search.keep)?;
     let Failure { number, difference, came_back, .. } = failure;
     let again = if *came_back { "made small" } else { "by chance, it did not come back" };
     stderr::line(format_args!("session {number} differs, {again}: {}", path.display()));
@@ -220,4 +218,10 @@ fn show(failure: &Failure, args: &Args) -> anyhow::Result<()> {
         difference.step, difference.kubelet, difference.model
     ));
     Ok(())
+}
+
+/// Reads what was kept.
+fn read<T: DeserializeOwned>(file: &Path) -> anyhow::Result<T> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{}", file.display()))
 }

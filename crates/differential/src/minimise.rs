@@ -4,18 +4,23 @@ use sim::admit::session::{Session, Step};
 
 /// Removes steps, containers and devices as long as `differs` holds. Cost: a few times the steps, each a run of both
 /// kubelets.
-pub fn minimise(session: &Session, mut differs: impl FnMut(&Session) -> bool) -> Session {
-    let mut best = session.clone();
+pub fn minimise(session: &Session, differs: impl FnMut(&Session) -> bool) -> Session {
+    shrink(session, candidates, differs)
+}
+
+/// Takes the first of the smaller candidates that differs, again and again, until none does.
+pub(crate) fn shrink<T: Clone + PartialEq>(
+    from: &T,
+    candidates: impl Fn(&T) -> Vec<T>,
+    mut differs: impl FnMut(&T) -> bool,
+) -> T {
+    let mut best = from.clone();
     loop {
-        let before = best.clone();
-        for smaller in candidates(&best) {
-            if differs(&smaller) {
-                best = smaller;
-                break;
-            }
-        }
-        if best == before {
-            return best;
+        let smaller =
+            candidates(&best).into_iter().find(|candidate| *candidate != best && differs(candidate));
+        match smaller {
+            Some(smaller) => best = smaller,
+            None => return best,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::Serialize;
 use sim::admit::model::{Model, registration};
 use sim::admit::session::{Session, Step};
 use topology::kubelet::device_manager::Lowest;
@@ -228,13 +229,13 @@ fn run(
     compare(session, &respondent.answers(session)?, minor, tally)
 }
 
-/// Writes a failure's session, for `tholepin admit --session`.
+/// Writes what differs, under this name.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn keep(failure: &Failure, folder: &Path) -> anyhow::Result<PathBuf> {
+pub fn keep(differing: &impl Serialize, name: &str, folder: &Path) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
-    let path = folder.join(format!("session-{}.json", failure.number));
-    std::fs::write(&path, serde_json::to_string_pretty(&failure.session)?)?;
+    let path = folder.join(format!("{name}.json"));
+    std::fs::write(&path, serde_json::to_string_pretty(differing)?)?;
     Ok(path)
 }

@@ -2,18 +2,12 @@
 
 use serde_json::Value;
 
+use crate::minimise::shrink;
 use crate::scheduler::case::Case;
 
 /// Removes pods, nodes and parts of objects as long as `differs` holds. Cost: a few times the number of parts.
-pub fn minimise(case: &Case, mut differs: impl FnMut(&Case) -> bool) -> Case {
-    let mut best = case.clone();
-    loop {
-        let smaller = candidates(&best).into_iter().find(|candidate| differs(candidate));
-        match smaller {
-            Some(smaller) => best = smaller,
-            None => return best,
-        }
-    }
+pub fn minimise(case: &Case, differs: impl FnMut(&Case) -> bool) -> Case {
+    shrink(case, candidates, differs)
 }
 
 /// Smaller cases, the boldest first.
@@ -51,7 +45,6 @@ fn candidates(case: &Case) -> Vec<Case> {
             with(&|case| remove(&mut case.nodes[at], &path));
         }
     }
-    smaller.retain(|candidate| candidate != case);
     smaller
 }
 

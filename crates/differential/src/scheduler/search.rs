@@ -3,7 +3,7 @@
 //! In: a seed, a number of cases, the oracle's program. Out: a [`Tally`] and the differences, made small. Never: a
 //! result that depends on the number of workers.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -93,15 +93,4 @@ fn small(oracle: &mut Oracle, number: u64, case: &Case, difference: Difference) 
     let case = minimise(case, |candidate| compared(candidate).is_some());
     let difference = compared(&case).unwrap_or(difference);
     Failure { number, case, difference }
-}
-
-/// Writes a failure's case.
-///
-/// # Errors
-/// When the file cannot be written.
-pub fn keep(failure: &Failure, folder: &Path) -> anyhow::Result<PathBuf> {
-    std::fs::create_dir_all(folder)?;
-    let path = folder.join(format!("scheduler-{}.json", failure.number));
-    std::fs::write(&path, serde_json::to_string_pretty(&failure.case)?)?;
-    Ok(path)
 }

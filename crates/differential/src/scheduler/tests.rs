@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use serde_json::json;
-use testkit::env::{Program, Rig};
+use testkit::env::Program;
 use testkit::oracle::Oracle;
 
 use super::compare::{ask, difference};
@@ -11,14 +11,10 @@ use super::generate::case;
 use super::ours::place;
 use super::search::{Options, search};
 
-fn rig() -> Option<Rig> {
-    testkit::env::rig().ok()
-}
-
 /// A short search; with `CASES` and `SEED` a long one.
 #[test]
 fn kube_schedulers_own_plugins_agree() {
-    let Some(rig) = rig() else { return };
+    let Ok(rig) = testkit::env::rig() else { return };
     let number = |name: &str, or| std::env::var(name).map_or(or, |text| text.parse().expect(name));
     let options = Options { seed: number("SEED", 36), first: 0, cases: number("CASES", 400), workers: 2 };
     let failures = Mutex::new(Vec::new());
@@ -45,7 +41,7 @@ fn kube_schedulers_own_plugins_agree() {
 /// A comparison that could not fail would be worth nothing: each plugin is missed where our side lacks it.
 #[test]
 fn a_core_without_a_plugin_is_found() {
-    let Some(rig) = rig() else { return };
+    let Ok(rig) = testkit::env::rig() else { return };
     let mut oracle = Oracle::start(rig.binaries.path(Program::SchedulerOracle)).unwrap();
     let cases: Vec<_> = (0..150).map(|number| case(36, number)).collect();
     let answers: Vec<_> = cases.iter().map(|case| ask(&mut oracle, case).unwrap()).collect();
