@@ -7,7 +7,7 @@ pub mod case;
 pub mod compare;
 pub mod generate;
 pub mod minimise;
-pub mod ours;
+pub mod placement;
 pub mod search;
 pub mod tally;
 

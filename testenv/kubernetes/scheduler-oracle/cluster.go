@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
@@ -95,7 +97,7 @@ func newCycle(ctx context.Context, asked *request) (*cycle, error) {
 			if err != nil {
 				return nil, err
 			}
-			nominator.AddNominatedPod(nominatedLogger, nominated, nil)
+			nominator.AddNominatedPod(klog.Background(), nominated, nil)
 		}
 	}
 	return &cycle{pod: asked.Pod, snapshot: snapshot, framework: handle, client: client}, nil
@@ -153,35 +155,22 @@ func objectsOf(asked *request) []runtime.Object {
 // fill puts objects into the caches that listers read.
 func fill(factory informers.SharedInformerFactory, asked *request) error {
 	core := factory.Core().V1()
-	for _, node := range asked.Nodes {
-		if err := core.Nodes().Informer().GetIndexer().Add(node); err != nil {
-			return err
-		}
+	return errors.Join(
+		add(core.Nodes().Informer(), asked.Nodes...),
+		add(core.Pods().Informer(), asked.Pods...),
+		add(core.Pods().Informer(), asked.Pod),
+		add(core.Namespaces().Informer(), asked.Namespaces...),
+		add(core.Services().Informer(), asked.Services...),
+		add(factory.Apps().V1().ReplicaSets().Informer(), asked.ReplicaSets...),
+		add(factory.Policy().V1().PodDisruptionBudgets().Informer(), asked.Budgets...),
+	)
+}
+
+// add puts objects into the cache of one kind.
+func add[T any](informer clientcache.SharedIndexInformer, objects ...*T) error {
+	var failed error
+	for _, object := range objects {
+		failed = errors.Join(failed, informer.GetIndexer().Add(object))
 	}
-	for _, pod := range append(asked.Pods, asked.Pod) {
-		if err := core.Pods().Informer().GetIndexer().Add(pod); err != nil {
-			return err
-		}
-	}
-	for _, namespace := range asked.Namespaces {
-		if err := core.Namespaces().Informer().GetIndexer().Add(namespace); err != nil {
-			return err
-		}
-	}
-	for _, service := range asked.Services {
-		if err := core.Services().Informer().GetIndexer().Add(service); err != nil {
-			return err
-		}
-	}
-	for _, set := range asked.ReplicaSets {
-		if err := factory.Apps().V1().ReplicaSets().Informer().GetIndexer().Add(set); err != nil {
-			return err
-		}
-	}
-	for _, budget := range asked.Budgets {
-		if err := factory.Policy().V1().PodDisruptionBudgets().Informer().GetIndexer().Add(budget); err != nil {
-			return err
-		}
-	}
-	return nil
+	return failed
 }

@@ -8,12 +8,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
-
-var nominatedLogger = klog.Background()
 
 // refusal is why a node does not fit.
 type refusal struct {

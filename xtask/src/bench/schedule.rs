@@ -41,8 +41,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 100)]
     rate: u32,
     /// Which schedulers
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Contender::KubeScheduler, Contender::Tholepin])]
-    schedulers: Vec<Contender>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = SchedulerChoice::ALL)]
+    schedulers: Vec<SchedulerChoice>,
     /// One JSON object per scheduler and line instead of a table
     #[arg(long)]
     json: bool,
@@ -53,9 +53,13 @@ pub(crate) struct Args {
 
 /// A scheduler to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Contender {
+enum SchedulerChoice {
     KubeScheduler,
     Tholepin,
+}
+
+impl SchedulerChoice {
+    const ALL: [Self; 2] = [Self::KubeScheduler, Self::Tholepin];
 }
 
 /// One line of the result.
@@ -90,8 +94,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             "SCHEDULER", "NODES", "PODS", "PODS/S", "P50", "P99", "RSS", "CPU/1000", "RAW/S"
         );
     }
-    for contender in &args.schedulers {
-        let row = runtime.block_on(measure(args, *contender, binary.clone()))?;
+    for choice in &args.schedulers {
+        let row = runtime.block_on(measure(args, *choice, binary.clone()))?;
         if args.json {
             println!("{}", serde_json::to_string(&row)?);
             continue;
@@ -113,8 +117,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn measure(args: &Args, contender: Contender, binary: PathBuf) -> anyhow::Result<Row> {
-    let stock = contender == Contender::KubeScheduler;
+async fn measure(args: &Args, choice: SchedulerChoice, binary: PathBuf) -> anyhow::Result<Row> {
+    let stock = choice == SchedulerChoice::KubeScheduler;
     let shape = Shape { nodes: 0, zones: 1, cpus_per_zone: 1, mixed: false };
     let mut bed = TestBed::start(shape, false, binary).await?;
     let client = bed.cluster.client().await?;
@@ -129,7 +133,7 @@ async fn measure(args: &Args, contender: Contender, binary: PathBuf) -> anyhow::
     let process = own.as_ref().or(bed.scheduler.as_ref()).context("no scheduler")?;
     let name = if stock { "default-scheduler" } else { TOPO_AWARE };
 
-    let bound = Bound::watch(&client);
+    let bound = BoundPods::watch(&client);
     process.pause()?;
     create_pods(&client, "bench", name, args.pods).await?;
     let (began, cpu) = (Instant::now(), cpu_s(process)?);
@@ -255,9 +259,9 @@ where
 
 /// When which pod was seen on a node.
 #[derive(Clone, Default)]
-struct Bound(Arc<Mutex<BTreeMap<String, Instant>>>);
+struct BoundPods(Arc<Mutex<BTreeMap<String, Instant>>>);
 
-impl Bound {
+impl BoundPods {
     /// Watches until the benchmark ends.
     fn watch(client: &Client) -> Self {
         let (bound, api) = (Self::default(), Api::<Pod>::default_namespaced(client.clone()));
@@ -298,7 +302,12 @@ impl Bound {
 }
 
 /// Lets pods arrive at a steady rate; how many milliseconds passed from the creation of each to its binding.
-async fn arrive(client: &Client, scheduler: &str, args: &Args, bound: &Bound) -> anyhow::Result<Vec<u64>> {
+async fn arrive(
+    client: &Client,
+    scheduler: &str,
+    args: &Args,
+    bound: &BoundPods,
+) -> anyhow::Result<Vec<u64>> {
     let api: Api<Pod> = Api::default_namespaced(client.clone());
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / args.rate.max(1));
     let mut created = Vec::new();

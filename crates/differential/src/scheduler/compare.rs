@@ -6,7 +6,7 @@ use serde_json::Value;
 use testkit::oracle::Oracle;
 
 use crate::scheduler::case::{Answer, Case};
-use crate::scheduler::ours::{Placement, place};
+use crate::scheduler::placement::{Placement, place};
 use crate::scheduler::tally::Tally;
 
 /// How the answers differ.

@@ -8,7 +8,7 @@ use testkit::oracle::Oracle;
 
 use super::compare::{ask, difference};
 use super::generate::case;
-use super::ours::place;
+use super::placement::place;
 use super::search::{Options, search};
 
 /// A short search; with `CASES` and `SEED` a long one.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::preemption::Outcome;
-use super::trial::{Applicant, Trial};
+use super::trial::{IncomingPod, Trial};
 use super::{Core, Lifecycle, Preemption, Profile, Timer};
 use crate::cycle::{self, PreFilterState, PreScoreState};
 use crate::ledger::{PodId, Scratch};
@@ -286,8 +286,8 @@ impl Core {
         self.raw.clear();
         let preempts = profile.plugins.preemption.is_some();
         let mut scratch = std::mem::take(&mut self.scratch);
-        let applicant = Applicant { id, rank: self.queue.rank(id), pod, profile, now_ms };
-        let mut is_fine = |slot: &usize| self.judge(applicant, *slot, &spanning, &mut scratch).is_ok();
+        let incoming = IncomingPod { id, rank: self.queue.rank(id), pod, profile, now_ms };
+        let mut is_fine = |slot: &usize| self.judge(incoming, *slot, &spanning, &mut scratch).is_ok();
         if let Some(slot) = self.nominated_slot(id).filter(|slot| is_fine(slot)) {
             self.scratch = scratch;
             return Ok(slot);
@@ -298,13 +298,13 @@ impl Core {
             seen += 1;
             let node = &self.nodes[slot];
             let Some(view) = &node.view else { continue };
-            match self.judge(applicant, slot, &spanning, &mut scratch) {
+            match self.judge(incoming, slot, &spanning, &mut scratch) {
                 Ok(()) => {
                     self.feasible.push(slot);
                     self.raw.push(prepared.raw_score(node, view));
                 }
                 Err(reasons) => {
-                    if preempts && self.may_be_cured(applicant, (slot, view), &reasons) {
+                    if preempts && self.may_be_cured(incoming, (slot, view), &reasons) {
                         self.curable.extend(reasons.first().map(|reason| (slot, *reason)));
                     }
                     reasons.into_iter().for_each(|reason| refusals.add(reason));
@@ -334,11 +334,11 @@ impl Core {
     /// Whether the departure of pods may turn these reasons of a node, which then is the pod's.
     fn may_be_cured(
         &self,
-        applicant: Applicant<'_>,
+        incoming: IncomingPod<'_>,
         (slot, view): (usize, &NodeView),
         reasons: &Reasons,
     ) -> bool {
-        let Applicant { rank, pod, .. } = applicant;
+        let IncomingPod { rank, pod, .. } = incoming;
         reasons.iter().all(|reason| is_curable(*reason, pod, view))
             && !rank.is_some_and(|rank| self.hold.keeps_off(slot, rank))
     }
@@ -349,18 +349,18 @@ impl Core {
     /// The reasons against it.
     fn judge<'c>(
         &'c self,
-        applicant: Applicant<'_>,
+        incoming: IncomingPod<'_>,
         slot: usize,
         spanning: &PreFilterState<'c>,
         scratch: &mut Scratch,
     ) -> Result<(), Reasons> {
-        let Applicant { rank, pod, profile, now_ms, .. } = applicant;
+        let IncomingPod { rank, pod, profile, now_ms, .. } = incoming;
         let node = &self.nodes[slot];
         let Some(view) = &node.view else { return Err(Reasons::new()) };
         let is_expecting = self.nominations.expects(&node.name);
         let trial = if is_expecting { Trial::new(self, slot) } else { None };
         let verdict = match trial {
-            Some(trial) => trial.check(applicant, spanning, scratch),
+            Some(trial) => trial.check(incoming, spanning, scratch),
             None => {
                 let pod = (&*pod.spec, pod.created_s);
                 let verdict = cycle::filter(node, view, pod, spanning, profile, now_ms, scratch);
@@ -372,7 +372,7 @@ impl Core {
                 Err(smallvec![Reason::Held])
             }
             Ok(()) => Ok(()),
-            Err(against) => Err(self.all_reasons(applicant, slot, against)),
+            Err(against) => Err(self.all_reasons(incoming, slot, against)),
         }
     }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::Core;
-use super::trial::{Applicant, Trial};
+use super::trial::{IncomingPod, Trial};
 use crate::cycle;
 use crate::ledger::{PodId, Scratch};
 use crate::pod::PodView;
@@ -132,9 +132,9 @@ impl Core {
             return false;
         };
         let view = &entry.view;
-        let applicant = Applicant { id: pod, rank: Some(rank), pod: view, profile, now_ms };
+        let incoming = IncomingPod { id: pod, rank: Some(rank), pod: view, profile, now_ms };
         let spanning = self.pre_filter(view, profile);
         !self.hold.keeps_off(slot, rank)
-            && Trial::new(self, slot).is_some_and(|trial| trial.check(applicant, &spanning, scratch).is_ok())
+            && Trial::new(self, slot).is_some_and(|trial| trial.check(incoming, &spanning, scratch).is_ok())
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use smallvec::smallvec;
 
 use super::decision::Reasons;
-use super::trial::{Applicant, Trial};
+use super::trial::{IncomingPod, Trial};
 use super::{Core, Refused};
 use crate::cycle::{self, PreFilterState};
 use crate::ledger::{PodId, Scratch};
@@ -79,10 +79,10 @@ impl Core {
             false => 0,
         };
         let mut scratch = std::mem::take(&mut self.scratch);
-        let applicant = Applicant { id, rank: self.queue.rank(id), pod, profile: &profile, now_ms };
+        let incoming = IncomingPod { id, rank: self.queue.rank(id), pod, profile: &profile, now_ms };
         let enough = args.enough_candidates(refusing.len());
         let order = refusing.iter().cycle().skip(offset).take(refusing.len());
-        let found = self.candidates(applicant, order.copied(), enough, &mut refusals, &mut scratch);
+        let found = self.candidates(incoming, order.copied(), enough, &mut refusals, &mut scratch);
         self.scratch = scratch;
         default_preemption::best(found).map_or(Outcome::Nowhere(refusals), Outcome::Best)
     }
@@ -90,16 +90,16 @@ impl Core {
     /// The candidates, those that violate no budget first.
     fn candidates(
         &self,
-        applicant: Applicant<'_>,
+        incoming: IncomingPod<'_>,
         order: impl Iterator<Item = (usize, Reason)>,
         enough: usize,
         refusals: &mut Refusals,
         scratch: &mut Scratch,
     ) -> Vec<Candidate> {
-        let mut spanning = self.pre_filter(applicant.pod, applicant.profile);
+        let mut spanning = self.pre_filter(incoming.pod, incoming.profile);
         let (mut harmless, mut violating) = (Vec::new(), Vec::new());
         for (slot, reason) in order {
-            match self.try_node(applicant, (slot, reason), &mut spanning, scratch) {
+            match self.try_node(incoming, (slot, reason), &mut spanning, scratch) {
                 Ok(candidate) if candidate.violations == 0 => harmless.push(candidate),
                 Ok(candidate) if violating.len() < enough => violating.push(candidate),
                 Ok(_) => {}
@@ -116,12 +116,12 @@ impl Core {
     /// The victims on one node, or the reasons against it.
     fn try_node<'c>(
         &'c self,
-        applicant: Applicant<'_>,
+        incoming: IncomingPod<'_>,
         (slot, reason): (usize, Reason),
         spanning: &mut PreFilterState<'c>,
         scratch: &mut Scratch,
     ) -> Result<Candidate, Reasons> {
-        let pod = applicant.pod;
+        let pod = incoming.pod;
         let is_counted = |id: &PodId| self.pods.get(id).is_some_and(|entry| entry.charged.is_some());
         let lower: Vec<PodId> = self.lower(slot, pod.priority).collect();
         let views = lower.iter().filter(|id| is_counted(id)).filter_map(|id| Some((*id, self.view(*id)?)));
@@ -134,11 +134,11 @@ impl Core {
         }
         let Some(mut trial) = Trial::new(self, slot) else { return Err(Reasons::new()) };
         lower.iter().for_each(|id| trial.remove(*id, pod, spanning));
-        let found = match trial.check(applicant, spanning, scratch) {
-            Err(against) => Err(self.all_reasons(applicant, slot, against)),
+        let found = match trial.check(incoming, spanning, scratch) {
+            Err(against) => Err(self.all_reasons(incoming, slot, against)),
             Ok(()) => {
                 victims.sort_unstable_by_key(Victim::importance);
-                let (victims, violations) = self.spare(applicant, &victims, &mut trial, spanning, scratch);
+                let (victims, violations) = self.spare(incoming, &victims, &mut trial, spanning, scratch);
                 match victims.is_empty() {
                     // Only pods whose objects are gone are in the way.
                     true => Err(smallvec![Reason::NoVictims]),
@@ -154,7 +154,7 @@ impl Core {
     /// importance. Returns the others, and how many budgets forbid.
     fn spare<'c>(
         &'c self,
-        applicant: Applicant<'_>,
+        incoming: IncomingPod<'_>,
         victims: &[Victim],
         trial: &mut Trial<'c>,
         spanning: &mut PreFilterState<'c>,
@@ -165,12 +165,12 @@ impl Core {
         let (mut evicted, mut violations) = (Vec::new(), 0);
         let order: Vec<Victim> = violating.iter().chain(&others).copied().collect();
         let ids: Vec<PodId> = order.iter().map(|victim| victim.id).collect();
-        let mut ladder = trial.ladder(applicant, &ids, scratch);
+        let mut ladder = trial.ladder(incoming, &ids, scratch);
         for (at, victim) in order.iter().enumerate() {
             trial.prepare(ladder.pop());
-            trial.restore(victim.id, applicant.pod, spanning);
-            if trial.check(applicant, spanning, scratch).is_err() {
-                trial.remove(victim.id, applicant.pod, spanning);
+            trial.restore(victim.id, incoming.pod, spanning);
+            if trial.check(incoming, spanning, scratch).is_err() {
+                trial.remove(victim.id, incoming.pod, spanning);
                 evicted.push(*victim);
                 violations += usize::from(at < violating.len());
             }
@@ -182,7 +182,7 @@ impl Core {
     /// The reasons against a node, with each resource that is short, as kube-scheduler lists them.
     pub(super) fn all_reasons(
         &self,
-        applicant: Applicant<'_>,
+        incoming: IncomingPod<'_>,
         slot: usize,
         (reason, totals): (Reason, Option<Box<Node>>),
     ) -> Reasons {
@@ -190,8 +190,8 @@ impl Core {
         match (reason, &node.view) {
             (Reason::TooManyPods | Reason::Insufficient(_), Some(view)) => {
                 let totals = totals.as_deref().unwrap_or(node);
-                let plugins = &applicant.profile.plugins;
-                let short = cycle::shortages(totals, view, &applicant.pod.spec, plugins);
+                let plugins = &incoming.profile.plugins;
+                let short = cycle::shortages(totals, view, &incoming.pod.spec, plugins);
                 short.map(Reason::short_of).collect()
             }
             _ => smallvec![reason],
@@ -277,11 +277,11 @@ impl Core {
             if profile.plugins.preemption.is_none() || self.hold.keeps_off(slot, peer) {
                 continue;
             }
-            let applicant = Applicant { id: peer.pod, rank: Some(peer), pod, profile, now_ms };
+            let incoming = IncomingPod { id: peer.pod, rank: Some(peer), pod, profile, now_ms };
             let mut spanning = self.pre_filter(pod, profile);
             let Some(mut trial) = Trial::new(self, slot) else { continue };
             self.lower(slot, pod.priority).for_each(|id| trial.remove(id, pod, &mut spanning));
-            if trial.check(applicant, &spanning, scratch).is_ok() {
+            if trial.check(incoming, &spanning, scratch).is_ok() {
                 preemptors.push(peer.pod);
             }
         }

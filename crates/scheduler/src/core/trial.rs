@@ -28,7 +28,7 @@ use crate::reason::Reason;
 
 /// A pod to be placed.
 #[derive(Clone, Copy)]
-pub(super) struct Applicant<'c> {
+pub(super) struct IncomingPod<'c> {
     pub(super) id: PodId,
     /// Its place in the queue.
     pub(super) rank: Option<Rank>,
@@ -89,11 +89,11 @@ impl<'c> Trial<'c> {
     /// Whether the pod fits.
     pub(super) fn check(
         &self,
-        applicant: Applicant<'_>,
+        incoming: IncomingPod<'_>,
         spanning: &PreFilterState<'c>,
         scratch: &mut Scratch,
     ) -> Result<(), Against> {
-        let Applicant { id, pod, profile, now_ms, .. } = applicant;
+        let IncomingPod { id, pod, profile, now_ms, .. } = incoming;
         let (spec, plugins) = (&*pod.spec, &*profile.plugins);
         let expected = self.core.expected_before(id, pod.priority, &self.node.name);
         if !expected.is_empty() {
@@ -110,16 +110,16 @@ impl<'c> Trial<'c> {
         if let Err(reason) = cycle::filter_node(&self.totals, self.view, spec, spanning, plugins) {
             return Err((reason, Some(Box::new(self.totals.totals()))));
         }
-        let ledger = self.ledger(applicant, scratch);
+        let ledger = self.ledger(incoming, scratch);
         let zones = (&*ledger, &self.node.over_reserve);
         cycle::filter_zones(zones, self.view, (spec, pod.created_s), profile, now_ms, scratch)
-            .and_then(|()| self.keeps_zones(&ledger, applicant, &expected, scratch))
+            .and_then(|()| self.keeps_zones(&ledger, incoming, &expected, scratch))
             .map_err(|reason| (reason, None))
     }
 
     /// Whether the verdict about a pod depends on the ledger.
-    fn asks_ledger(&self, applicant: Applicant<'_>) -> bool {
-        let Applicant { pod, profile, .. } = applicant;
+    fn asks_ledger(&self, incoming: IncomingPod<'_>) -> bool {
+        let IncomingPod { pod, profile, .. } = incoming;
         pod.spec.needs.may_align() && (filters_exactly(profile) || !self.core.nominations.is_empty())
     }
 
@@ -129,8 +129,8 @@ impl<'c> Trial<'c> {
     }
 
     /// The ledger without the pods that have left.
-    fn ledger(&self, applicant: Applicant<'_>, scratch: &mut Scratch) -> Cow<'_, Ledger> {
-        if !self.asks_ledger(applicant) {
+    fn ledger(&self, incoming: IncomingPod<'_>, scratch: &mut Scratch) -> Cow<'_, Ledger> {
+        if !self.asks_ledger(incoming) {
             return Cow::Borrowed(&self.node.ledger);
         }
         let prepared = self.prepared.as_ref().filter(|(_, without)| without.is_subset(&self.left));
@@ -147,11 +147,11 @@ impl<'c> Trial<'c> {
     /// them each verdict costs the releases of the victims alone, instead of those of all pods.
     pub(super) fn ladder(
         &self,
-        applicant: Applicant<'_>,
+        incoming: IncomingPod<'_>,
         order: &[PodId],
         scratch: &mut Scratch,
     ) -> Vec<Prepared> {
-        let Some(later) = order.get(1..).filter(|_| self.asks_ledger(applicant)) else { return Vec::new() };
+        let Some(later) = order.get(1..).filter(|_| self.asks_ledger(incoming)) else { return Vec::new() };
         let mut without: BTreeSet<PodId> =
             self.left.difference(&order.iter().copied().collect()).copied().collect();
         let others = without.iter().copied().filter(|id| self.aligns(*id));
@@ -177,7 +177,7 @@ impl<'c> Trial<'c> {
     fn keeps_zones(
         &self,
         ledger: &Ledger,
-        applicant: Applicant<'_>,
+        incoming: IncomingPod<'_>,
         expected: &[(PodId, &PodView)],
         scratch: &mut Scratch,
     ) -> Result<(), Reason> {
@@ -185,12 +185,12 @@ impl<'c> Trial<'c> {
             .iter()
             .filter(|(id, view)| view.spec.needs.may_align() && self.core.aligns_exactly(*id))
             .collect();
-        if aligned.is_empty() || !applicant.pod.spec.needs.may_align() {
+        if aligned.is_empty() || !incoming.pod.spec.needs.may_align() {
             return Ok(());
         }
         let evicted: Vec<PodId> = self.core.evicted_from(self.node).collect();
         let mut with = ledger.clone();
-        with.bound(&BoundPod::of(applicant.id, applicant.pod), scratch);
+        with.bound(&BoundPod::of(incoming.id, incoming.pod), scratch);
         let mut with = with.without(evicted.iter().copied(), scratch);
         let mut free = ledger.without(evicted, scratch);
         for (id, view) in aligned {
