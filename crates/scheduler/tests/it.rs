@@ -14,6 +14,8 @@ mod garbage;
 mod in_its_place;
 #[path = "it/model.rs"]
 mod model;
+#[path = "it/preemption.rs"]
+mod preemption;
 #[path = "it/tenant.rs"]
 mod tenant;
 #[path = "it/whole_loop.rs"]

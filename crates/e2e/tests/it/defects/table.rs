@@ -257,10 +257,10 @@ pub(super) const DEFECTS: &[Defect] = &[
     Defect {
         name: "wrong-reason",
         program: Scheduler,
-        file: "crates/scheduler/src/cycle.rs",
-        find: "Refusal::Misfit(misfit) => Reason::misaligned(&misfit),",
-        replace: "Refusal::Misfit(_) if DEFECT_IS_ON => Reason::StaleTopology,\n\
-                  Refusal::Misfit(misfit) => Reason::misaligned(&misfit),",
+        file: "crates/scheduler/src/reason.rs",
+        find: "Refusal::Misfit(misfit) => Self::misaligned(&misfit),",
+        replace: "Refusal::Misfit(_) if DEFECT_IS_ON => Self::StaleTopology,\n\
+                  Refusal::Misfit(misfit) => Self::misaligned(&misfit),",
         specs: &["47617"],
     },
     Defect {
