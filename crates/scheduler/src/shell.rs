@@ -2,8 +2,8 @@
 //!
 //! In: flags, a configuration file, an API server. Out: the tasks of the process. Never: a decision of its own.
 //!
-//! One task owns the core and all its decisions (`event_loop`); API calls run beside it (`outbox`). A node gets one
-//! binding at a time, so that the kubelet sees pods in the order in which the ledger placed them. The permissions that
+//! One thread owns the core and all its decisions (`event_loop`); watches decode and API calls run beside it, on the
+//! runtime's threads (`intake`, `outbox`). A node gets one binding at a time, so that the kubelet sees pods in the order in which the ledger placed them. The permissions that
 //! this takes are in [`crate::rbac`].
 
 use std::convert::Infallible;
@@ -18,9 +18,10 @@ use kube::runtime::watcher;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
 use runtime::http::{Endpoints, Probe};
+use runtime::ready::Gate;
 use runtime::shutdown::Tasks;
 use runtime::{events, host, lease, log, process_metrics, ready, tls, watch};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Args, Serving};
@@ -34,7 +35,7 @@ mod outbox;
 mod status_dump;
 mod wire_pod;
 
-use event_loop::EventLoop;
+use event_loop::{EventLoop, Input};
 use intake::{ReportReader, Source};
 use outbox::Outbox;
 use wire_pod::{Warnings, WirePod};
@@ -75,8 +76,8 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let synced = readiness.gate("watches");
 
     let mut tasks = Tasks::new(token.clone());
-    let (sender, receiver) = mpsc::unbounded_channel();
-    spawn_watches(&mut tasks, &connection, &watch_metrics, &metrics, &sender)?;
+    let (inputs, receiver) = std::sync::mpsc::channel();
+    spawn_watches(&mut tasks, &connection, &watch_metrics, &metrics, &inputs)?;
     let release = CancellationToken::new();
     let leadership = join_election(&mut tasks, (&args, &file), &connection, &mut registry, &release)?;
     tasks.spawn_draining("events", writer.run(token.clone()));
@@ -86,7 +87,8 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
         tasks.spawn_draining("status dumps", writer.run());
     }
     let outbox = Outbox::new(connection.client_with_timeout(WRITE_TIMEOUT)?, recorder);
-    let mut event_loop = EventLoop::new(Core::new(settings), outbox, metrics, dumper);
+    let (outputs, decisions) = mpsc::unbounded_channel();
+    let event_loop = EventLoop::new(Core::new(settings), outputs, metrics, dumper);
     let health = leadership.clone();
     let gates = readiness.clone();
     let surface = Endpoints::new(registry)
@@ -96,15 +98,59 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
         })
         .check(Probe::Ready, "sched-handler-sync", move || gates.check());
     serve(&mut tasks, &args, surface).await?;
-    tasks.spawn_draining("scheduling", async move {
+    spawn_waker(&mut tasks, leadership.clone(), inputs.clone());
+    let ended = spawn_thread(event_loop, receiver, leadership, synced, token.clone())?;
+    tasks.spawn_draining("core", ended);
+    tasks.spawn_draining("calls", async move {
+        let results = |result| drop(inputs.send(Input::Result(result)));
         // With a binding in flight the lease is kept until it expires: the next leader has to see that binding.
-        if event_loop.run(receiver, leadership, synced, token).await {
+        if outbox.run(decisions, results, token).await {
             release.cancel();
         }
         Ok::<_, Infallible>(())
     });
     tasks.run(GRACE).await?;
     Ok(())
+}
+
+/// Runs the event loop on a thread of its own. The future ends with it.
+fn spawn_thread(
+    event_loop: EventLoop,
+    inputs: std::sync::mpsc::Receiver<Input>,
+    leadership: Leadership,
+    synced: Gate,
+    token: CancellationToken,
+) -> std::io::Result<impl Future<Output = Result<(), &'static str>>> {
+    let (sender, ended) = oneshot::channel();
+    std::thread::Builder::new().name("core".to_owned()).spawn(move || {
+        event_loop.run(&inputs, &leadership, &synced, &token);
+        sender.send(())
+    })?;
+    Ok(async { ended.await.map_err(|_| "the thread panicked") })
+}
+
+/// Wakes the event loop when the leadership changes, and at the end.
+fn spawn_waker(tasks: &mut Tasks, mut leadership: Leadership, inputs: std::sync::mpsc::Sender<Input>) {
+    let token = tasks.token().clone();
+    tasks.spawn_draining("waker", async move {
+        while !token.is_cancelled() {
+            tokio::select! {
+                () = token.cancelled() => {}
+                () = changed(&mut leadership) => {}
+            }
+            let _ = inputs.send(Input::Wake);
+        }
+    });
+}
+
+async fn changed(leadership: &mut Leadership) {
+    let gone = match leadership {
+        Some(status) => status.changed().await.is_err(),
+        None => true,
+    };
+    if gone {
+        std::future::pending().await
+    }
 }
 
 /// Serves health checks and metrics, as the flags say.
@@ -133,7 +179,7 @@ fn spawn_watches(
     connection: &Connection,
     watch_metrics: &watch::Metrics,
     metrics: &Metrics,
-    sender: &mpsc::UnboundedSender<intake::Change>,
+    sender: &std::sync::mpsc::Sender<Input>,
 ) -> anyhow::Result<()> {
     // All pods, finished ones too, although those hold nothing. With a selection of unfinished pods the server
     // announces an end as a deletion that shows the state *before*, which looks like a forced deletion.
@@ -141,7 +187,7 @@ fn spawn_watches(
     let pods: Api<WirePod> = Api::all(connection.watch_client()?);
     let mut warnings = Warnings::default();
     tasks.spawn("watch pods", async move {
-        let forward = |event| drop(out.send((Source::Pods, intake::pod(event))));
+        let forward = |event| drop(out.send(Input::Change((Source::Pods, intake::pod(event)))));
         let view = |pod: WirePod| Ok(warnings.view(pod));
         let config = watcher::Config::default();
         Ok::<_, Infallible>(watch::run_mapped(pods, "pods", config, &m, view, forward).await)
@@ -149,13 +195,13 @@ fn spawn_watches(
     let (out, m) = (sender.clone(), watch_metrics.clone());
     let nodes: Api<Node> = Api::all(connection.watch_client()?);
     tasks.spawn("watch nodes", async move {
-        let forward = |event| drop(out.send((Source::Nodes, intake::node(event))));
+        let forward = |event| drop(out.send(Input::Change((Source::Nodes, intake::node(event)))));
         Ok::<_, Infallible>(watch::run(nodes, watcher::Config::default(), &m, forward).await)
     });
     let (out, m) = (sender.clone(), watch_metrics.clone());
     let budgets = Api::all(connection.watch_client()?);
     tasks.spawn("watch poddisruptionbudgets", async move {
-        let forward = |event| drop(out.send((Source::Budgets, intake::budget(event))));
+        let forward = |event| drop(out.send(Input::Change((Source::Budgets, intake::budget(event)))));
         let config = watcher::Config::default();
         Ok::<_, Infallible>(watch::run_guarded::<PodDisruptionBudget>(budgets, config, &m, forward).await)
     });
@@ -163,7 +209,7 @@ fn spawn_watches(
     let reports = Api::all(connection.watch_client()?);
     let mut reader = ReportReader::new(metrics.clone());
     tasks.spawn("watch noderesourcetopologies", async move {
-        let forward = |event| drop(out.send((Source::Reports, reader.take(event))));
+        let forward = |event| drop(out.send(Input::Change((Source::Reports, reader.take(event)))));
         let config = watcher::Config::default();
         Ok::<_, Infallible>(watch::run_guarded::<NodeResourceTopology>(reports, config, &m, forward).await)
     });

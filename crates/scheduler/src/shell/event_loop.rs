@@ -1,18 +1,19 @@
-//! The task that owns the core: takes changes in, lets the core decide, hands decisions to the outbox.
+//! The thread that owns the core: takes inputs in, lets the core decide, hands decisions to the outbox.
 //!
-//! In: changes from the watches, results of API calls, the time. Out: calls in the outbox, gauges. Never: a wait for an
-//! API call.
+//! In: changes from the watches, results of API calls, the time. Out: decisions, gauges. Never: a wait for an API call,
+//! or a thread of the runtime that a long decision keeps from its connections.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use runtime::ready;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use super::Leadership;
-use super::intake::{Change, Intake};
-use super::outbox::{CallResult, Outbox};
+use super::intake::{Burst, Change, Intake};
+use super::outbox::{CallResult, MAX_OPEN};
 use super::status_dump::Dumper;
 use crate::core::{Core, Decision, Event, Refused};
 use crate::ledger::PodId;
@@ -20,16 +21,36 @@ use crate::metrics::Metrics;
 
 /// Time between two updates of the gauges.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long bindings in flight are waited for at the end: one call, and a look at its pod.
-const DRAIN: Duration = Duration::from_secs(8);
-/// The most decisions before events, results of calls, a shutdown and a lost lease are looked at again.
+/// The most decisions before inputs, a shutdown and a lost lease are looked at again.
 const BATCH: usize = 64;
+/// The most inputs before decisions are made again.
+const MAX_INPUTS: usize = 4_096;
 
-/// The state of the scheduling task.
+/// An input of the thread.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// Objects have changed.
+    Change(Change),
+    /// An API call has ended.
+    Result(CallResult),
+    /// The leadership has changed, or the process ends.
+    Wake,
+}
+
+/// An output of the thread.
+#[derive(Debug)]
+pub(super) enum Output {
+    /// A decision to carry out.
+    Decision(Decision),
+    /// The object of the pod with this uid is gone; what waits to be written about it is void.
+    PodGone(Arc<str>),
+}
+
+/// The state of the thread.
 pub(super) struct EventLoop {
     core: Core,
     intake: Intake,
-    outbox: Outbox,
+    outputs: UnboundedSender<Output>,
     metrics: Metrics,
     dumper: Option<Dumper>,
     /// Seconds that the decisions took whose bindings have not ended.
@@ -42,51 +63,81 @@ pub(super) struct EventLoop {
 }
 
 impl EventLoop {
-    pub(super) fn new(core: Core, outbox: Outbox, metrics: Metrics, dumper: Option<Dumper>) -> Self {
+    pub(super) fn new(
+        core: Core,
+        outputs: UnboundedSender<Output>,
+        metrics: Metrics,
+        dumper: Option<Dumper>,
+    ) -> Self {
         let started_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
         let (intake, started) = (Intake::default(), Instant::now());
         let (decided, held) = (BTreeMap::new(), None);
-        Self { core, intake, outbox, metrics, dumper, decided, held, started, started_ms }
+        Self { core, intake, outputs, metrics, dumper, decided, held, started, started_ms }
     }
 
-    /// Runs until `token` is cancelled: decides while this process leads, and opens `synced` once all watches have
-    /// delivered their first lists. Returns whether no binding is in flight any more, so that another process may lead.
-    pub(super) async fn run(
-        &mut self,
-        mut changes: mpsc::UnboundedReceiver<Change>,
-        mut leadership: Leadership,
-        synced: ready::Gate,
-        token: CancellationToken,
-    ) -> bool {
-        let mut gauges = tokio::time::interval(GAUGE_INTERVAL);
-        loop {
+    /// Runs until `token` is cancelled and an input comes: decides while this process leads, and opens `synced` once
+    /// all watches have delivered their first lists.
+    pub(super) fn run(
+        mut self,
+        inputs: &mpsc::Receiver<Input>,
+        leadership: &Leadership,
+        synced: &ready::Gate,
+        token: &CancellationToken,
+    ) {
+        let mut observes = Instant::now();
+        while !token.is_cancelled() {
+            // The whole burst comes first, so that decisions rest on all of it.
+            self.take_all(inputs.try_iter());
             if self.intake.is_synced() {
                 synced.open();
             }
+            if observes <= Instant::now() {
+                self.observe();
+                observes = Instant::now() + GAUGE_INTERVAL;
+            }
             let leads = leadership.as_ref().is_none_or(|status| status.borrow().leads());
             let may_decide = self.intake.is_synced() && leads;
-            let has_more = may_decide && self.decide();
+            if may_decide && self.decide() {
+                continue;
+            }
             // Only decisions make the time due pass: without any, waiting for it would not end.
-            let due = self.core.due().filter(|_| may_decide && !self.outbox.is_full());
-            let due = due.map(|due| self.instant(due));
-            tokio::select! {
-                biased;
-                () = token.cancelled() => return self.outbox.stop(DRAIN).await,
-                Some(result) = self.outbox.next_result() => self.complete(result),
-                Some(change) = changes.recv() => {
-                    self.take(change);
-                    // The whole burst comes first, so that decisions rest on all of it.
-                    for _ in 0..changes.len() {
-                        let Ok(change) = changes.try_recv() else { break };
-                        self.take(change);
-                    }
-                }
-                () = sleep_until(due) => {}
-                _ = gauges.tick() => self.observe(),
-                () = changed(&mut leadership) => {}
-                () = std::future::ready(()), if has_more => {}
+            let due = self.core.due().filter(|_| may_decide && !self.is_full());
+            let due = due.map_or(observes, |due| self.instant(due).min(observes));
+            match inputs.recv_timeout(due.saturating_duration_since(Instant::now())) {
+                Ok(input) => self.take_all(std::iter::once(input).chain(inputs.try_iter())),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// Takes inputs, at most [`MAX_INPUTS`].
+    fn take_all(&mut self, inputs: impl Iterator<Item = Input>) {
+        let mut burst = Burst::default();
+        for input in inputs.take(MAX_INPUTS) {
+            match input {
+                Input::Change(change) => burst.extend(self.intake.take(change)),
+                Input::Result(result) => self.complete(result),
+                Input::Wake => {}
+            }
+        }
+        let now = self.now_ms();
+        for event in burst.into_events() {
+            if let Event::PodGone(pod) = &event {
+                self.put(Output::PodGone(Arc::clone(&pod.uid)));
+            }
+            self.core.handle(event, now);
+        }
+    }
+
+    /// Hands an output over. At the end of the process none is taken any more.
+    fn put(&self, output: Output) {
+        let _ = self.outputs.send(output);
+    }
+
+    /// Whether so many bindings have not ended that decisions should pause.
+    fn is_full(&self) -> bool {
+        self.decided.len() >= MAX_OPEN
     }
 
     /// Updates gauges and status files.
@@ -105,21 +156,11 @@ impl EventLoop {
         }
     }
 
-    fn take(&mut self, change: Change) {
-        let now = self.now_ms();
-        for event in self.intake.take(change) {
-            if let Event::PodGone(pod) = &event {
-                self.outbox.drop_pod(&pod.uid);
-            }
-            self.core.handle(event, now);
-        }
-    }
-
     /// Decides about at most [`BATCH`] pods, and about none while too many bindings wait. Returns whether more can be
     /// decided at once.
     fn decide(&mut self) -> bool {
         for _ in 0..BATCH {
-            if self.outbox.is_full() {
+            if self.is_full() {
                 return false;
             }
             let began = Instant::now();
@@ -129,12 +170,12 @@ impl EventLoop {
                 Decision::Bind(binding) => {
                     self.decided.insert(binding.id, seconds);
                     tracing::debug!(pod = binding.pod.key(), node = %binding.node, "binding");
-                    self.outbox.bind(binding);
+                    self.put(Output::Decision(Decision::Bind(binding)));
                 }
                 Decision::Refuse(refused) => {
                     self.count(&refused, seconds);
                     tracing::debug!(pod = refused.pod.key(), reason = refused.message, "no fit; waiting");
-                    self.outbox.refuse(refused);
+                    self.put(Output::Decision(Decision::Refuse(refused)));
                 }
                 Decision::Preempt(preemption) => {
                     self.count(&preemption.refused, seconds);
@@ -143,7 +184,7 @@ impl EventLoop {
                         self.metrics.preempted(victims);
                     }
                     tracing::info!(pod, node = %preemption.node, victims, "evicting less important pods");
-                    self.outbox.preempt(preemption);
+                    self.put(Output::Decision(Decision::Preempt(preemption)));
                 }
             }
         }
@@ -184,23 +225,6 @@ impl EventLoop {
 
     fn instant(&self, ms: u64) -> Instant {
         self.started + Duration::from_millis(ms.saturating_sub(self.started_ms))
-    }
-}
-
-async fn sleep_until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due.into()).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn changed(leadership: &mut Leadership) {
-    let gone = match leadership {
-        Some(status) => status.changed().await.is_err(),
-        None => true,
-    };
-    if gone {
-        std::future::pending().await
     }
 }
 

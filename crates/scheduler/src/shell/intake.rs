@@ -38,6 +38,16 @@ pub(super) struct Intake {
     synced: bool,
 }
 
+/// Events that came together, in their order. Of the reports of a node only the newest is left: it holds all that the
+/// others said, as after a watch that was interrupted. Cost: log(nodes) for each report.
+#[derive(Debug, Default)]
+pub(super) struct Burst {
+    /// `None`: a report that a newer one has replaced.
+    events: Vec<Option<Event>>,
+    /// The place of each node's report.
+    reports: BTreeMap<Arc<str>, usize>,
+}
+
 /// Reads reports, and logs a warning about each that cannot be read.
 #[derive(Debug)]
 pub(super) struct ReportReader {
@@ -66,6 +76,25 @@ impl Intake {
         }
         self.synced = true;
         std::mem::take(&mut self.waiting).into_values().flatten().collect()
+    }
+}
+
+impl Burst {
+    /// Adds events.
+    pub(super) fn extend(&mut self, events: Vec<Event>) {
+        for event in events {
+            if let Event::Report(node, _) = &event
+                && let Some(older) = self.reports.insert(Arc::clone(node), self.events.len())
+                && let Some(replaced) = self.events.get_mut(older)
+            {
+                *replaced = None;
+            }
+            self.events.push(Some(event));
+        }
+    }
+
+    pub(super) fn into_events(self) -> impl Iterator<Item = Event> {
+        self.events.into_iter().flatten()
     }
 }
 
@@ -171,5 +200,27 @@ pub(super) fn budget(event: watch::Event<PodDisruptionBudget>) -> Vec<Event> {
             tracing::warn!(budget = %key, reason, "budget cannot be read");
             vec![]
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use topology::zone::NodeTopology;
+
+    use super::*;
+
+    #[test]
+    fn of_a_burst_the_newest_report_of_each_node_is_left() {
+        let report = |node: &str| Event::Report(node.into(), Arc::new(NodeTopology::default()));
+        let gone = |node: &str| Event::ReportGone(node.into());
+        let mut burst = Burst::default();
+        burst.extend(vec![report("a"), gone("b"), report("b")]);
+        burst.extend(vec![report("a"), gone("a"), report("a"), gone("b")]);
+        let left = burst.into_events().map(|event| match event {
+            Event::Report(node, _) => format!("report {node}"),
+            Event::ReportGone(node) => format!("gone {node}"),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(left.collect::<Vec<_>>(), ["gone b", "report b", "gone a", "report a", "gone b"]);
     }
 }

@@ -19,9 +19,11 @@ use runtime::backoff::Backoff;
 use runtime::client;
 use runtime::events::{self, Recorder, Severity, Subject};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Binding, Preemption, Refused};
+use super::event_loop::Output;
+use crate::core::{Binding, Decision, Preemption, Refused};
 use crate::ledger::PodId;
 use crate::pod::PodView;
 
@@ -29,12 +31,15 @@ mod bind_queue;
 mod eviction;
 
 use bind_queue::BindQueue;
+pub(super) use bind_queue::MAX_OPEN;
 use eviction::Evicted;
 
 /// Most condition writes in flight; only people read conditions, so they may be late.
 const MAX_CONDITIONS: usize = 8;
 /// Most decisions to preempt that are carried out at a time.
 const MAX_EVICTIONS: usize = 8;
+/// How long bindings in flight are waited for at the end: one call, and a look at its pod.
+const DRAIN: Duration = Duration::from_secs(8);
 /// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
 const MAX_ANSWERS: u32 = 5;
 
@@ -103,9 +108,37 @@ impl Outbox {
         }
     }
 
+    /// Carries outputs of the core out until `token` is cancelled, and hands the results of calls to `results`. Returns
+    /// whether no binding is in flight any more, so that another process may lead.
+    pub(super) async fn run(
+        mut self,
+        mut outputs: UnboundedReceiver<Output>,
+        results: impl Fn(CallResult),
+        token: CancellationToken,
+    ) -> bool {
+        loop {
+            tokio::select! {
+                biased;
+                () = token.cancelled() => return self.stop(DRAIN).await,
+                Some(result) = self.next_result() => results(result),
+                Some(output) = outputs.recv() => self.take(output),
+            }
+        }
+    }
+
+    fn take(&mut self, output: Output) {
+        match output {
+            Output::Decision(Decision::Bind(binding)) => self.bind(binding),
+            Output::Decision(Decision::Refuse(refused)) => self.refuse(refused),
+            Output::Decision(Decision::Preempt(preemption)) => self.preempt(preemption),
+            // The pending status of a pod that is gone.
+            Output::PodGone(uid) => drop(self.statuses.remove(&uid)),
+        }
+    }
+
     /// Drops what was not sent yet, and waits until the bindings in flight have ended, at most for `limit`. Returns
     /// whether they have.
-    pub(super) async fn stop(&mut self, limit: Duration) -> bool {
+    async fn stop(&mut self, limit: Duration) -> bool {
         self.stopped.cancel();
         self.binds.drop_waiting();
         self.statuses.clear();
@@ -115,7 +148,7 @@ impl Outbox {
     }
 
     /// Binds a pod, after all earlier bindings to the same node.
-    pub(super) fn bind(&mut self, binding: Binding) {
+    fn bind(&mut self, binding: Binding) {
         self.statuses.remove(&binding.pod.uid);
         self.binds.push(binding);
         self.start();
@@ -123,7 +156,7 @@ impl Outbox {
 
     /// Reports that a pod fits no node: an event, and the condition `PodScheduled` if its message changed, with the
     /// nominated node if that has changed.
-    pub(super) fn refuse(&mut self, refused: Refused) {
+    fn refuse(&mut self, refused: Refused) {
         self.record(
             &refused.pod,
             Severity::Warning,
@@ -144,7 +177,7 @@ impl Outbox {
 
     /// Reports that a pod fits no node, and evicts others so that it will. Less important pods lose the nomination for
     /// the node.
-    pub(super) fn preempt(&mut self, preemption: Preemption) {
+    fn preempt(&mut self, preemption: Preemption) {
         self.refuse(preemption.refused.clone());
         for pod in preemption.displaced.clone() {
             let write = StatusWrite { pod, message: None, nominated: None };
@@ -154,18 +187,8 @@ impl Outbox {
         self.start();
     }
 
-    /// Whether so many bindings wait that decisions should pause until the next call ends.
-    pub(super) fn is_full(&self) -> bool {
-        self.binds.is_full()
-    }
-
-    /// Drops the pending status of a pod that is gone.
-    pub(super) fn drop_pod(&mut self, uid: &Arc<str>) {
-        self.statuses.remove(uid);
-    }
-
     /// Waits for the next call to end; `None` when none is in flight.
-    pub(super) async fn next_result(&mut self) -> Option<CallResult> {
+    async fn next_result(&mut self) -> Option<CallResult> {
         let completed = self.in_flight.next().await?;
         let result = match completed {
             Completed::Bind(binding, Ok(())) => {

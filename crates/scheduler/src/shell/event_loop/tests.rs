@@ -1,15 +1,16 @@
-//! Turns of the loop, without a server: calls are started and get their answers from here.
+//! Turns of the loop, without an outbox: decisions are counted, and calls get their answers from here.
 
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as wire;
 use prometheus_client::registry::Registry;
-use runtime::events;
 use serde_json::json;
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::super::intake::Source;
 use super::*;
-use crate::core::{Profile, Settings};
+use crate::core::{Binding, Profile, Settings};
 use crate::node::NodeView;
 use crate::pod::PodView;
 use crate::queue::BackoffLimits;
@@ -42,18 +43,36 @@ fn node(pods: &str) -> NodeView {
     NodeView::read(&serde_json::from_value::<wire::Node>(object).unwrap())
 }
 
-/// The loop with these pods waiting, and a node with room for so many; and its metrics.
-fn event_loop(pods: usize, room: &str) -> (EventLoop, Registry) {
+/// A loop with these pods waiting, and a node with room for so many.
+struct Turns {
+    event_loop: EventLoop,
+    outputs: UnboundedReceiver<Output>,
+    registry: Registry,
+}
+
+fn turns(pods: usize, room: &str) -> Turns {
     let mut registry = Registry::default();
-    let client = kube::Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
-    let (recorder, _) = events::channel(client.clone(), "scheduler", &mut registry);
     let metrics = Metrics::register(&mut registry);
-    let mut event_loop = EventLoop::new(Core::new(settings()), Outbox::new(client, recorder), metrics, None);
-    event_loop.take((Source::Nodes, vec![Event::Node(node(room))]));
-    event_loop.take((Source::Pods, (0..pods).map(|number| Event::Pod(pod(number))).collect()));
-    event_loop.take((Source::Budgets, vec![]));
-    event_loop.take((Source::Reports, vec![]));
-    (event_loop, registry)
+    let (sender, outputs) = unbounded_channel();
+    let mut event_loop = EventLoop::new(Core::new(settings()), sender, metrics, None);
+    let changes = [
+        (Source::Nodes, vec![Event::Node(node(room))]),
+        (Source::Pods, (0..pods).map(|number| Event::Pod(pod(number))).collect()),
+        (Source::Budgets, vec![]),
+        (Source::Reports, vec![]),
+    ];
+    event_loop.take_all(changes.into_iter().map(Input::Change));
+    Turns { event_loop, outputs, registry }
+}
+
+/// The bindings among the outputs so far.
+fn bindings(outputs: &mut UnboundedReceiver<Output>) -> Vec<Box<Binding>> {
+    let all = std::iter::from_fn(|| outputs.try_recv().ok());
+    let binding = |output| match output {
+        Output::Decision(Decision::Bind(binding)) => Some(Box::new(binding)),
+        _ => None,
+    };
+    all.filter_map(binding).collect()
 }
 
 /// The values of a metric, by its labels.
@@ -63,37 +82,61 @@ fn values(registry: &Registry, name: &str) -> Vec<String> {
     text.lines().filter_map(|line| line.strip_prefix(name)).map(str::to_owned).collect()
 }
 
-#[tokio::test]
-async fn a_turn_decides_about_a_batch_whether_pods_fit_or_not() {
+#[test]
+fn a_turn_decides_about_a_batch_whether_pods_fit_or_not() {
     for (room, result) in [("1000", None), ("0", Some("unschedulable"))] {
-        let (mut event_loop, registry) = event_loop(PODS, room);
+        let Turns { mut event_loop, mut outputs, registry } = turns(PODS, room);
         for turn in 1..=3 {
             assert!(event_loop.decide(), "there may be more");
             let attempts = values(&registry, "scheduler_schedule_attempts_total");
             let counted = result
                 .map(|result| vec![format!("{{result=\"{result}\",profile=\"blind\"}} {}", turn * BATCH)]);
             assert_eq!(attempts, counted.unwrap_or_default(), "bindings count when they have ended");
-            assert_eq!(event_loop.decided.len(), if result.is_some() { 0 } else { turn * BATCH });
+            assert_eq!(bindings(&mut outputs).len(), if result.is_some() { 0 } else { BATCH });
         }
         assert!(!event_loop.decide());
     }
 }
 
-#[tokio::test]
-async fn a_shutdown_is_seen_after_one_turn() {
-    let (mut event_loop, _registry) = event_loop(PODS, "1000");
-    let token = CancellationToken::new();
-    token.cancel();
-    let (_sender, changes) = mpsc::unbounded_channel();
-    let gate = ready::Readiness::default().gate("watches");
-    // Bindings in flight are waited for; nothing answers them.
-    assert!(futures::poll!(Box::pin(event_loop.run(changes, None, gate, token))).is_pending());
-    assert_eq!(event_loop.decided.len(), BATCH);
+#[test]
+fn decisions_pause_while_too_many_bindings_are_open() {
+    let Turns { mut event_loop, mut outputs, .. } = turns(MAX_OPEN + 2, "1000");
+    while event_loop.decide() {}
+    let mut open = bindings(&mut outputs);
+    assert_eq!(open.len(), MAX_OPEN);
+    for _ in 0..2 {
+        event_loop.take_all(open.pop().map(|binding| Input::Result(CallResult::Bound(binding))).into_iter());
+        while event_loop.decide() {}
+        assert_eq!(bindings(&mut outputs).len(), 1, "one has ended, one is decided");
+    }
 }
 
-#[tokio::test]
-async fn a_failed_binding_counts_once_and_not_as_scheduled() {
-    let (mut event_loop, registry) = event_loop(1, "1");
+/// The thread decides by itself, and ends with the process.
+#[test]
+fn the_thread_takes_inputs_and_ends() {
+    let Turns { event_loop, mut outputs, .. } = turns(1, "2");
+    let (inputs, receiver) = mpsc::channel();
+    let token = CancellationToken::new();
+    let (gate, is_over) = (ready::Readiness::default().gate("watches"), token.clone());
+    let thread = std::thread::spawn(move || event_loop.run(&receiver, &None, &gate, &is_over));
+    inputs.send(Input::Change((Source::Pods, vec![Event::Pod(pod(7))]))).unwrap();
+    inputs.send(Input::Change((Source::Pods, vec![Event::PodGone(pod(9))]))).unwrap();
+    let (mut bound, mut gone) = (0, 0);
+    while (bound, gone) != (2, 1) {
+        match outputs.blocking_recv().unwrap() {
+            Output::Decision(Decision::Bind(_)) => bound += 1,
+            Output::PodGone(uid) => gone += usize::from(*uid == *"u9"),
+            Output::Decision(other) => panic!("{other:?}"),
+        }
+    }
+    token.cancel();
+    inputs.send(Input::Wake).unwrap();
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_failed_binding_counts_once_and_not_as_scheduled() {
+    let Turns { mut event_loop, registry, .. } = turns(1, "1");
     let decide = |event_loop: &mut EventLoop| loop {
         let now = event_loop.now_ms() + 1_000;
         if let Some(Decision::Bind(binding)) = event_loop.core.next(now) {

@@ -3,8 +3,8 @@
 //! In: bindings in the order of decisions. Out: the next one to send. Never: two to one node at a time, or another
 //! order on a node than that of the decisions, which its kubelet has to follow.
 //!
-//! Among nodes the highest priority comes first, then the oldest decision. Cost: waiting bindings, which
-//! [`MAX_WAITING`] bounds.
+//! Among nodes the highest priority comes first, then the oldest decision. Cost: waiting bindings, which [`MAX_OPEN`]
+//! bounds.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,8 +14,9 @@ use crate::core::Binding;
 
 /// The most bindings in flight over all nodes; each has a connection of its own.
 pub(super) const MAX_BINDS: usize = 32;
-/// The most waiting bindings before decisions pause: a later pod of high priority would wait behind all of them.
-pub(super) const MAX_WAITING: usize = 256;
+/// The most bindings that wait or are in flight before decisions pause: a later pod of high priority would wait behind
+/// all of them.
+pub(crate) const MAX_OPEN: usize = MAX_BINDS + 256;
 
 /// Waiting bindings, and the nodes with one in flight.
 #[derive(Debug, Default)]
@@ -67,11 +68,6 @@ impl BindQueue {
     pub(super) fn is_busy(&self) -> bool {
         !self.busy.is_empty()
     }
-
-    /// Whether decisions should pause.
-    pub(super) fn is_full(&self) -> bool {
-        self.waiting.values().map(VecDeque::len).sum::<usize>() >= MAX_WAITING
-    }
 }
 
 #[cfg(test)]
@@ -103,12 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn flights_and_waiting_are_bounded() {
+    fn flights_are_bounded() {
         let mut queue = BindQueue::default();
         for id in 0..300 {
             queue.push(binding(id, &format!("n{id}"), 0));
         }
         assert_eq!(std::iter::from_fn(|| queue.next()).count(), MAX_BINDS);
-        assert!(queue.is_full());
     }
 }
