@@ -26,7 +26,7 @@ use serde_json::json;
 use series::{Outcome, SeriesStore, Write};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -41,6 +41,8 @@ const QUEUE: usize = 1024;
 /// Writes without a pause after a quiet time, and the time after which one more may be sent.
 const BURST: u32 = 500;
 const REFILL: Duration = Duration::from_millis(10);
+/// Tokens of one write while the server has more urgent requests to answer.
+const YIELDING_TOKENS: u32 = 10;
 /// Concurrent writes, each on a connection of its own.
 const CONCURRENCY: usize = 4;
 /// Timeout of one write.
@@ -191,6 +193,8 @@ pub struct Writer {
     client: Client,
     series: SeriesStore,
     bucket: TokenBucket,
+    /// Whether more urgent requests wait.
+    urgent: watch::Receiver<bool>,
     backoff: Backoff,
     /// No write before this time, because the server did not answer.
     blocked_until: Instant,
@@ -209,6 +213,7 @@ pub fn channel(client: Client, controller: &str, registry: &mut Registry) -> (Re
         client,
         series: SeriesStore::default(),
         bucket: TokenBucket::new(BURST, REFILL, Instant::now().into_std()),
+        urgent: watch::channel(false).1,
         backoff: Backoff::new(Duration::from_millis(200), Duration::from_secs(10)),
         blocked_until: Instant::now(),
         metrics,
@@ -217,6 +222,13 @@ pub fn channel(client: Client, controller: &str, registry: &mut Registry) -> (Re
 }
 
 impl Writer {
+    /// The same writer, which writes a tenth as often while `urgent` is true: while other requests of this process wait
+    /// for the server. Events come later then, and none is lost sooner.
+    #[must_use]
+    pub fn yielding_to(self, urgent: watch::Receiver<bool>) -> Self {
+        Self { urgent, ..self }
+    }
+
     /// Writes recorded events until `token` is cancelled, then for at most two seconds the ones still queued.
     pub async fn run(mut self, token: CancellationToken) {
         let mut under_way = FuturesUnordered::new();
@@ -226,7 +238,8 @@ impl Writer {
             let now = Instant::now();
             while under_way.len() < CONCURRENCY && now >= self.next_write() {
                 let Some(write) = self.series.next_write() else { break };
-                self.bucket.take(now.into_std());
+                let tokens = if *self.urgent.borrow() { YIELDING_TOKENS } else { 1 };
+                (0..tokens).for_each(|_| self.bucket.take(now.into_std()));
                 under_way.push(perform(self.client.clone(), write));
             }
             let finished =

@@ -70,7 +70,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     registry.register_collector(Box::new(process_metrics::ProcessCollector));
     let metrics = Metrics::register(&mut registry);
     let watch_metrics = watch::Metrics::register(&mut registry);
-    let (recorder, writer) =
+    let (recorder, event_writer) =
         events::channel(connection.client_with_timeout(WRITE_TIMEOUT)?, "scheduler", &mut registry);
     let readiness = ready::Readiness::default();
     let synced = readiness.gate("watches");
@@ -80,13 +80,12 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     spawn_watches(&mut tasks, &connection, &watch_metrics, &metrics, &inputs)?;
     let release = CancellationToken::new();
     let leadership = join_election(&mut tasks, (&args, &file), &connection, &mut registry, &release)?;
-    tasks.spawn_draining("events", writer.run(token.clone()));
-
     let (dumper, writer) = status_dump::channel(args.pods_fingerprint_status_dir.as_deref()).unzip();
     if let Some(writer) = writer {
         tasks.spawn_draining("status dumps", writer.run());
     }
     let outbox = Outbox::new(connection.client_with_timeout(WRITE_TIMEOUT)?, recorder);
+    tasks.spawn_draining("events", event_writer.yielding_to(outbox.urgent()).run(token.clone()));
     let (outputs, decisions) = mpsc::unbounded_channel();
     let event_loop = EventLoop::new(Core::new(settings), outputs, metrics, dumper);
     let health = leadership.clone();

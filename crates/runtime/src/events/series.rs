@@ -19,7 +19,7 @@ const FINISH: Duration = Duration::from_secs(6 * 60);
 /// Number of series remembered for repetitions.
 const REMEMBERED: usize = 4096;
 /// Number of events that may wait for a write.
-const WAITING: usize = 4096;
+const WAITING: usize = 16_384;
 /// Attempts to write one event before it is dropped: client-go's number.
 const TRIES: u32 = 12;
 /// Kubernetes' limit for object names.

@@ -20,6 +20,7 @@ use runtime::client;
 use runtime::events::{self, Recorder, Severity, Subject};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::event_loop::Output;
@@ -84,6 +85,8 @@ pub(super) struct Outbox {
     recorder: Recorder,
     in_flight: FuturesUnordered<BoxFuture<'static, Completed>>,
     binds: BindQueue,
+    /// Whether bindings wait: what people only read may be late then.
+    urgent: watch::Sender<bool>,
     statuses: BTreeMap<Arc<str>, StatusWrite>,
     busy_pods: BTreeSet<Arc<str>>,
     evictions: VecDeque<Preemption>,
@@ -100,12 +103,18 @@ impl Outbox {
             recorder,
             in_flight: FuturesUnordered::new(),
             binds: BindQueue::default(),
+            urgent: watch::Sender::new(false),
             statuses: BTreeMap::new(),
             busy_pods: BTreeSet::new(),
             evictions: VecDeque::new(),
             evicting: 0,
             stopped: CancellationToken::new(),
         }
+    }
+
+    /// Whether bindings wait to be sent, from now on.
+    pub(super) fn urgent(&self) -> watch::Receiver<bool> {
+        self.urgent.subscribe()
     }
 
     /// Carries outputs of the core out until `token` is cancelled, and hands the results of calls to `results`. Returns
@@ -223,6 +232,8 @@ impl Outbox {
         while let Some(binding) = self.binds.next() {
             self.in_flight.push(Box::pin(bind(self.client.clone(), binding, self.stopped.clone())));
         }
+        let waiting = self.binds.is_waiting();
+        self.urgent.send_if_modified(|urgent| std::mem::replace(urgent, waiting) != waiting);
         while self.busy_pods.len() < MAX_CONDITIONS {
             let next = self.statuses.keys().find(|uid| !self.busy_pods.contains(*uid)).cloned();
             let Some(write) = next.and_then(|uid| self.statuses.remove(&uid)) else { break };

@@ -64,6 +64,11 @@ impl BindQueue {
         self.waiting.clear();
     }
 
+    /// Whether any binding waits to be sent.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Whether any binding is in flight.
     pub(super) fn is_busy(&self) -> bool {
         !self.busy.is_empty()
