@@ -26,14 +26,18 @@ use crate::selection::Selections;
 
 mod accounting;
 mod decision;
+mod equivalence_cache;
 mod hold;
+mod nodes;
 mod nomination;
 mod preemption;
 mod resync;
 mod trial;
 
 pub use decision::{Binding, Decision, Refused};
+use equivalence_cache::EquivalenceCache;
 use hold::Hold;
+use nodes::Nodes;
 use nomination::Nominations;
 pub use preemption::Preemption;
 
@@ -151,7 +155,7 @@ pub struct Core {
     pods: BTreeMap<PodId, Entry>,
     ids: HashMap<Arc<str>, PodId>,
     next_id: u64,
-    nodes: Vec<Node>,
+    nodes: Nodes,
     slots: HashMap<Arc<str>, usize>,
     free_slots: Vec<usize>,
     /// Slots of existing nodes, in the order of their arrival.
@@ -165,6 +169,7 @@ pub struct Core {
     /// The images on existing nodes.
     images: Images,
     queue: Queue,
+    equivalence: EquivalenceCache,
     hold: Hold,
     nominations: Nominations,
     /// Pods that are being evicted, each with the pod that needs its room.
@@ -202,7 +207,8 @@ impl Core {
             pods: BTreeMap::new(),
             ids: HashMap::new(),
             next_id: 0,
-            nodes: Vec::new(),
+            nodes: Nodes::default(),
+            equivalence: EquivalenceCache::default(),
             slots: HashMap::new(),
             free_slots: Vec::new(),
             node_order: Vec::new(),

@@ -57,7 +57,7 @@ pub enum Accounting {
 pub const UNREPORTED_GRACE_MS: u64 = 60_000;
 
 /// Scores of the nodes that passed, before they are put on a common scale.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawScore {
     aversions: i64,
     preference: i64,
@@ -129,6 +129,12 @@ impl<'a> PreFilterState<'a> {
             self.spread.shift(&pod.spec, view, &other, more);
             self.affinity.shift(&view.labels, &other, more);
         }
+    }
+
+    /// Whether it allows every node, so that a verdict depends on nothing but the node and the spec.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.spread.is_empty() && self.affinity.is_empty() && self.existing.is_empty()
     }
 
     /// Whether the pod may be on a node with these labels.

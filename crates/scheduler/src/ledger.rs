@@ -187,7 +187,7 @@ impl Ledger {
     }
 
     /// Whether the kubelet may not have seen a pod yet. Costs the rows once for each event, and nothing else.
-    fn has_unseen(&self) -> bool {
+    pub(crate) fn has_unseen(&self) -> bool {
         match self.unseen.get() {
             Some((revision, known)) if revision == self.revision => known,
             _ => {

@@ -173,6 +173,13 @@ impl Queue {
         self.entries.get(&pod).map(|entry| entry.class)
     }
 
+    /// The class of a pod, if there are others of it.
+    #[must_use]
+    pub fn shared_class(&self, pod: PodId) -> Option<Class> {
+        let entry = self.entries.get(&pod)?;
+        self.classes.get(&entry.key).filter(|(_, pods)| *pods > 1).map(|(class, _)| *class)
+    }
+
     /// Waiting pods of the class of this one, in order of attempts.
     pub fn peers(&self, pod: PodId) -> impl Iterator<Item = Rank> + '_ {
         let class = self.entries.get(&pod).and_then(|entry| self.waiting.get(&entry.class));

@@ -30,10 +30,7 @@ impl Core {
                 self.nodes[slot] = node;
                 slot
             }
-            None => {
-                self.nodes.push(node);
-                self.nodes.len() - 1
-            }
+            None => self.nodes.push(node),
         };
         self.slots.insert(Arc::clone(name), slot);
         slot

@@ -279,7 +279,11 @@ impl Core {
         let count = self.node_order.len();
         let enough =
             if profile.scores() { cycle::feasible_nodes_to_find(count, profile.percentage) } else { 1 };
-        let prepared = PreScoreState::new(spec, profile, self.images.wanted(&pod.images, count));
+        let images = self.images.wanted(&pod.images, count);
+        let mut cache = std::mem::take(&mut self.equivalence);
+        let class = self.queue.shared_class(id).filter(|_| spanning.is_empty() && !self.hold.is_active());
+        let mut table = class.and_then(|class| cache.table(class, &images));
+        let prepared = PreScoreState::new(spec, profile, images);
         let mut refusals = Refusals::default();
         self.feasible.clear();
         self.curable.clear();
@@ -289,7 +293,7 @@ impl Core {
         let incoming = IncomingPod { id, rank: self.queue.rank(id), pod, profile, now_ms };
         let mut is_fine = |slot: &usize| self.judge(incoming, *slot, &spanning, &mut scratch).is_ok();
         if let Some(slot) = self.nominated_slot(id).filter(|slot| is_fine(slot)) {
-            self.scratch = scratch;
+            (self.scratch, self.equivalence) = (scratch, cache);
             return Ok(slot);
         }
         let mut seen = 0;
@@ -298,20 +302,36 @@ impl Core {
             seen += 1;
             let node = &self.nodes[slot];
             let Some(view) = &node.view else { continue };
-            match self.judge(incoming, slot, &spanning, &mut scratch) {
-                Ok(()) => {
-                    self.feasible.push(slot);
-                    self.raw.push(prepared.raw_score(node, view));
+            // A node that is nominated for others is judged with them there.
+            let mut table = table.as_deref_mut().filter(|_| !self.nominations.expects(&node.name));
+            let revision = self.nodes.revision(slot);
+            let created = (pod.created_s, node.ledger.has_unseen());
+            let known = table.as_deref().and_then(|table| table.get(slot, revision, created));
+            let judged = match known {
+                Some(_) => None,
+                None => {
+                    let verdict = self.judge(incoming, slot, &spanning, &mut scratch);
+                    Some(verdict.map(|()| prepared.raw_score(node, view)))
                 }
-                Err(reasons) => {
-                    if preempts && self.may_be_cured(incoming, (slot, view), &reasons) {
+            };
+            match known.or(judged.as_ref()) {
+                Some(Ok(score)) => {
+                    self.feasible.push(slot);
+                    self.raw.push(*score);
+                }
+                Some(Err(reasons)) => {
+                    if preempts && self.may_be_cured(incoming, (slot, view), reasons) {
                         self.curable.extend(reasons.first().map(|reason| (slot, *reason)));
                     }
-                    reasons.into_iter().for_each(|reason| refusals.add(reason));
+                    reasons.iter().for_each(|reason| refusals.add(*reason));
                 }
+                None => {}
+            }
+            if let (Some(table), Some(verdict)) = (&mut table, judged) {
+                table.put(slot, revision, pod.created_s, verdict);
             }
         }
-        self.scratch = scratch;
+        (self.scratch, self.equivalence) = (scratch, cache);
         self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
         let weights = &profile.plugins.scores;
         cycle::totals(&self.raw, weights, &mut self.totals);
@@ -385,6 +405,7 @@ impl Core {
                     self.drop_pod(id);
                 }
                 Timer::Unreported(slot) => {
+                    self.nodes.touch(slot);
                     self.changed.insert(slot);
                 }
                 Timer::Resync => self.resync(now_ms),

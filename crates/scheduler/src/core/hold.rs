@@ -54,6 +54,11 @@ struct Held {
 }
 
 impl Hold {
+    /// Whether a node is held.
+    pub(super) fn is_active(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Whether the node in this slot is held for a pod before this one.
     pub(super) fn keeps_off(&self, slot: usize, rank: Rank) -> bool {
         self.held.as_ref().is_some_and(|held| held.slot == slot && rank > held.rank)

@@ -16,6 +16,7 @@ use super::*;
 
 mod anti_affinity;
 mod charged;
+mod equivalence_cache;
 mod hold;
 mod knowledge;
 mod plugins;

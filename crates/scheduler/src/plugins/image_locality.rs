@@ -46,7 +46,7 @@ struct Image {
 }
 
 /// What each image of a pod adds to the sum of a node that has it. Made once for a pod and cycle.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     images: SmallVec<[(ImageName, i64); 4]>,
     containers: i64,

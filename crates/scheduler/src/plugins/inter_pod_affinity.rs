@@ -288,6 +288,11 @@ impl<'a> Affinity<'a> {
         read
     }
 
+    /// Whether no term can refuse a node.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.near.is_empty() && self.apart.is_empty()
+    }
+
     fn find_first(&mut self) {
         let is_selected = self.near.iter().any(|(_, values)| values.values().any(|count| *count > 0));
         self.is_first = self.stated.is_some_and(|stated| stated.counts_itself) && !is_selected;
@@ -368,6 +373,11 @@ pub fn scores(
 }
 
 impl Domains {
+    /// Whether no node is in any of the domains.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a node with these labels is in one of the domains.
     #[must_use]
     pub fn contain(&self, labels: &Labels) -> bool {

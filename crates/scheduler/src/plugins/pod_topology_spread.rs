@@ -135,6 +135,11 @@ impl<'a> Spread<'a> {
         Self(all)
     }
 
+    /// Whether no constraint can refuse a node.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Counts that a pod comes to a node (1), or leaves it (-1). Cost: the domains of the constraints that look at it.
     pub(crate) fn shift(&mut self, spec: &Spec, view: &NodeView, pod: &Selectable, more: i64) {
         if !has_keys(self.0.iter().map(|domains| domains.constraint), &view.labels) {
