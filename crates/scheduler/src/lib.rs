@@ -12,6 +12,7 @@ pub mod core;
 pub mod cycle;
 pub mod ledger;
 pub mod metrics;
+pub mod namespace;
 pub mod node;
 pub mod over_reserve;
 pub mod plugins;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use api::nrt::NodeResourceTopology;
 use api::schedulerconfig::SchedulerConfig;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::Api;
 use kube::runtime::watcher;
@@ -151,6 +151,12 @@ fn spawn_watches(
     tasks.spawn("watch nodes", async move {
         let forward = |event| drop(out.send((Source::Nodes, intake::node(event))));
         Ok::<_, Infallible>(watch::run(nodes, watcher::Config::default(), &m, forward).await)
+    });
+    let (out, m) = (sender.clone(), watch_metrics.clone());
+    let namespaces: Api<Namespace> = Api::all(connection.watch_client()?);
+    tasks.spawn("watch namespaces", async move {
+        let forward = |event| drop(out.send((Source::Namespaces, intake::namespace(event))));
+        Ok::<_, Infallible>(watch::run(namespaces, watcher::Config::default(), &m, forward).await)
     });
     let (out, m) = (sender.clone(), watch_metrics.clone());
     let budgets = Api::all(connection.watch_client()?);

@@ -8,6 +8,7 @@ use super::{Core, Lifecycle, Timer};
 use crate::ledger::{BoundPod, PodId};
 use crate::node::Node;
 use crate::pod::Spec;
+use crate::selection::PodSelector;
 
 impl Core {
     pub(super) fn id(&mut self, uid: &Arc<str>) -> PodId {
@@ -152,7 +153,9 @@ impl Core {
         let now = view.selectable();
         let slot = entry.lifecycle.slot().filter(|_| entry.charged.is_some());
         let Some(before) = self.selections.set(id, slot.map(|slot| (slot, now.clone()))) else { return };
-        let looks = |spec: &Spec| spec.selectors().any(|pods| pods.selects(&before) || pods.selects(&now));
+        let namespaces = self.selections.namespaces();
+        let selects = |pods: &PodSelector| [&before, &now].iter().any(|pod| pods.selects(pod, namespaces));
+        let looks = |spec: &Spec| spec.selectors().any(|pods| selects(pods));
         self.retried.extend(self.queue.spanning().filter(|(_, spec)| looks(spec)).map(|(class, _)| class));
     }
 

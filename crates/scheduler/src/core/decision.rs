@@ -12,6 +12,7 @@ use smallvec::{SmallVec, smallvec};
 use super::preemption::Outcome;
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Lifecycle, Preemption, Profile, Timer};
+use crate::affinity::Labels;
 use crate::cycle::{self, PreFilterState, PreScoreState};
 use crate::ledger::{PodId, Scratch};
 use crate::node::NodeView;
@@ -260,7 +261,7 @@ impl Core {
             };
             !self.hold.keeps_off(slot, *peer)
                 && kept_away.insert((namespace, labels))
-                && !self.existing_terms.domains(namespace, labels, &self.nodes).contain(&view.labels)
+                && !self.existing_domains((namespace, labels)).contain(&view.labels)
         })
     }
 
@@ -272,7 +273,7 @@ impl Core {
         now_ms: u64,
     ) -> Result<usize, Refusals> {
         let spec = &pod.spec;
-        let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
+        let existing = self.existing_domains((&pod.namespace, &pod.labels));
         spec.selectors().for_each(|pods| self.selections.follow(pods));
         let filters = profile.plugins.filters;
         let spanning = PreFilterState::new(spec, existing, filters, &self.nodes, &self.selections);
@@ -324,9 +325,15 @@ impl Core {
         winner.map(|(at, _)| self.feasible[at]).ok_or_else(Refusals::default)
     }
 
+    /// The domains that pods on nodes keep a pod of this namespace with these labels away from.
+    pub(super) fn existing_domains(&self, (namespace, labels): (&str, &Labels)) -> Domains {
+        let target = self.selections.namespaces().target(namespace, labels);
+        self.existing_terms.domains(target, &self.nodes)
+    }
+
     /// What the constraints of a pod look at, on all nodes. Selections must follow its selectors.
     pub(super) fn pre_filter<'c>(&'c self, pod: &'c PodView, profile: &Profile) -> PreFilterState<'c> {
-        let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
+        let existing = self.existing_domains((&pod.namespace, &pod.labels));
         let filters = profile.plugins.filters;
         PreFilterState::new(&pod.spec, existing, filters, &self.nodes, &self.selections)
     }

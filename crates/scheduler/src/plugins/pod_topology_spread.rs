@@ -11,6 +11,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as wire;
 
 use crate::affinity::{self, Labels};
+use crate::namespace::{NamespaceSelection, Namespaces};
 use crate::node::{Node, NodeView};
 use crate::pod::Spec;
 use crate::reason::Reason;
@@ -74,8 +75,7 @@ impl SpreadConstraint {
             }
         }
         let is_empty = selector.as_ref().is_none_or(selection::selects_all);
-        let namespaces = Some([namespace.to_owned()].into());
-        let pods = PodSelector::new(false).and(namespaces, selector.as_ref())?;
+        let pods = PodSelector::new(false).and(NamespaceSelection::one(namespace), selector.as_ref())?;
         let is = |policy: &Option<String>, text: &str, or: bool| policy.as_ref().map_or(or, |p| p == text);
         Ok(Self {
             topology_key: wire.topology_key.clone(),
@@ -84,7 +84,7 @@ impl SpreadConstraint {
             is_required: wire.when_unsatisfiable == "DoNotSchedule",
             honors_affinity: is(&wire.node_affinity_policy, "Honor", true),
             honors_taints: is(&wire.node_taints_policy, "Honor", false),
-            counts_itself: pods.matches(namespace, labels),
+            counts_itself: pods.matches(labels),
             // An empty selector counts no pod, though it selects the pod itself (kube-scheduler 1.36
             // `countPodsMatchSelector`).
             selector: (!is_empty).then(|| Arc::new(pods)),
@@ -136,13 +136,20 @@ impl<'a> Spread<'a> {
     }
 
     /// Counts that a pod comes to a node (1), or leaves it (-1). Cost: the domains of the constraints that look at it.
-    pub(crate) fn shift(&mut self, spec: &Spec, view: &NodeView, pod: &Selectable, more: i64) {
+    pub(crate) fn shift(
+        &mut self,
+        spec: &Spec,
+        view: &NodeView,
+        (pod, namespaces): (&Selectable, &Namespaces),
+        more: i64,
+    ) {
         if !has_keys(self.0.iter().map(|domains| domains.constraint), &view.labels) {
             return;
         }
         for domains in &mut self.0 {
             let constraint = domains.constraint;
-            let looks = constraint.selector.as_ref().is_some_and(|selector| selector.selects(pod));
+            let looks =
+                constraint.selector.as_ref().is_some_and(|selector| selector.selects(pod, namespaces));
             if !looks || !constraint.includes(spec, view) {
                 continue;
             }
