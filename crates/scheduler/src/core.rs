@@ -15,6 +15,7 @@ use topology::zone::NodeTopology;
 use crate::affinity::Labels;
 use crate::budget::BudgetView;
 use crate::cycle::{Accounting, Numa, RawScore, UNREPORTED_GRACE_MS};
+use crate::default_selector::{DefaultSelectors, SelectingKey, SelectingView};
 use crate::ledger::{PodId, Scratch};
 use crate::namespace::NamespaceView;
 use crate::node::{Node, NodeView};
@@ -28,6 +29,7 @@ use crate::selection::Selections;
 
 mod accounting;
 mod decision;
+mod default_spread;
 mod hold;
 mod nomination;
 mod preemption;
@@ -100,6 +102,10 @@ pub enum Event {
     Namespace(NamespaceView),
     /// The namespace with this name is gone.
     NamespaceGone(Arc<str>),
+    /// An object that selects pods is new or has changed.
+    Selecting(SelectingView),
+    /// An object that selects pods is gone.
+    SelectingGone(SelectingKey),
     /// A budget is new or has changed.
     Budget(BudgetView),
     /// The budget with this namespace and name is gone.
@@ -170,6 +176,7 @@ pub struct Core {
     selections: Selections,
     /// The images on existing nodes.
     images: Images,
+    default_selectors: DefaultSelectors,
     queue: Queue,
     hold: Hold,
     nominations: Nominations,
@@ -216,6 +223,7 @@ impl Core {
             existing_terms: ExistingTerms::default(),
             selections: Selections::default(),
             images: Images::default(),
+            default_selectors: DefaultSelectors::default(),
             queue: Queue::default(),
             hold: Hold::default(),
             nominations: Nominations::default(),
@@ -277,6 +285,8 @@ impl Core {
             Event::PreemptFailed(id) => self.preempt_failed(id, now_ms),
             Event::Namespace(view) => self.namespace(view.name, Some(view.labels)),
             Event::NamespaceGone(name) => self.namespace(name, None),
+            Event::Selecting(view) => self.selecting(view),
+            Event::SelectingGone(key) => self.selecting_gone(&key),
             Event::Budget(budget) => {
                 let key = (Arc::clone(&budget.namespace), Arc::clone(&budget.name));
                 self.budgets.insert(key, budget);
@@ -287,7 +297,7 @@ impl Core {
         }
     }
 
-    fn pod(&mut self, view: PodView) {
+    fn pod(&mut self, mut view: PodView) {
         let id = self.id(&view.uid);
         let terminal = view.progress.terminal;
         let bound_to = view.node.clone();
@@ -296,6 +306,9 @@ impl Core {
         if known.is_none() && terminal {
             self.ids.remove(&view.uid);
             return;
+        }
+        if let Some(known) = known {
+            view.keep_default_spread(&known.view);
         }
         let respecified =
             known.is_none_or(|entry| entry.view.spec != view.spec || entry.view.priority != view.priority);

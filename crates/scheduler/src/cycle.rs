@@ -342,10 +342,10 @@ pub fn add_spanning(
     (pod, existing): (&PodView, &ExistingTerms),
     (feasible, nodes): (&[usize], &[Node]),
     selections: &Selections,
-    weights: &Scores,
+    plugins: &Plugins,
     totals: &mut [i64],
 ) {
-    let spec = &*pod.spec;
+    let (spec, weights) = (&*pod.spec, plugins.scores);
     let mut add = |weight: i64, scores: Option<Vec<i64>>| {
         for (total, score) in totals.iter_mut().zip(scores.into_iter().flatten()) {
             *total += weight * score;
@@ -357,7 +357,8 @@ pub fn add_spanning(
     }
     if weights.inter_pod_affinity > 0 {
         let wishes = (&spec.pod_affinity, selections.namespaces().target(&pod.namespace, &pod.labels));
-        let scores = inter_pod_affinity::scores(wishes, existing, feasible, nodes, selections);
+        let scores =
+            inter_pod_affinity::scores(plugins.pod_affinity, wishes, existing, feasible, nodes, selections);
         add(weights.inter_pod_affinity, scores);
     }
 }

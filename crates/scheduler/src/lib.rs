@@ -10,6 +10,7 @@ pub mod compat;
 pub mod config;
 pub mod core;
 pub mod cycle;
+pub mod default_selector;
 pub mod ledger;
 pub mod metrics;
 pub mod namespace;

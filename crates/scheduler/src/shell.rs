@@ -9,12 +9,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use api::nrt::NodeResourceTopology;
 use api::schedulerconfig::SchedulerConfig;
-use k8s_openapi::api::core::v1::{Namespace, Node};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::Api;
-use kube::runtime::watcher;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
 use runtime::http::{Endpoints, Probe};
@@ -32,12 +27,12 @@ mod event_loop;
 mod intake;
 mod outbox;
 mod status_dump;
+mod watches;
 mod wire_pod;
+mod wire_selecting;
 
 use event_loop::EventLoop;
-use intake::{ReportReader, Source};
 use outbox::Outbox;
-use wire_pod::{Warnings, WirePod};
 
 /// How long a binding or condition write may take before its result is looked up.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -76,7 +71,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
 
     let mut tasks = Tasks::new(token.clone());
     let (sender, receiver) = mpsc::unbounded_channel();
-    spawn_watches(&mut tasks, &connection, &watch_metrics, &metrics, &sender)?;
+    watches::spawn(&mut tasks, &connection, &watch_metrics, &metrics, &sender)?;
     let release = CancellationToken::new();
     let leadership = join_election(&mut tasks, (&args, &file), &connection, &mut registry, &release)?;
     tasks.spawn_draining("events", writer.run(token.clone()));
@@ -125,54 +120,6 @@ async fn serve(tasks: &mut Tasks, args: &Args, surface: Endpoints) -> anyhow::Re
             tasks.spawn_draining("http", runtime::http::serve(listener, routers.all, token));
         }
     }
-    Ok(())
-}
-
-fn spawn_watches(
-    tasks: &mut Tasks,
-    connection: &Connection,
-    watch_metrics: &watch::Metrics,
-    metrics: &Metrics,
-    sender: &mpsc::UnboundedSender<intake::Change>,
-) -> anyhow::Result<()> {
-    // All pods, finished ones too, although those hold nothing. With a selection of unfinished pods the server
-    // announces an end as a deletion that shows the state *before*, which looks like a forced deletion.
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let pods: Api<WirePod> = Api::all(connection.watch_client()?);
-    let mut warnings = Warnings::default();
-    tasks.spawn("watch pods", async move {
-        let forward = |event| drop(out.send((Source::Pods, intake::pod(event))));
-        let view = |pod: WirePod| Ok(warnings.view(pod));
-        let config = watcher::Config::default();
-        Ok::<_, Infallible>(watch::run_mapped(pods, "pods", config, &m, view, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let nodes: Api<Node> = Api::all(connection.watch_client()?);
-    tasks.spawn("watch nodes", async move {
-        let forward = |event| drop(out.send((Source::Nodes, intake::node(event))));
-        Ok::<_, Infallible>(watch::run(nodes, watcher::Config::default(), &m, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let namespaces: Api<Namespace> = Api::all(connection.watch_client()?);
-    tasks.spawn("watch namespaces", async move {
-        let forward = |event| drop(out.send((Source::Namespaces, intake::namespace(event))));
-        Ok::<_, Infallible>(watch::run(namespaces, watcher::Config::default(), &m, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let budgets = Api::all(connection.watch_client()?);
-    tasks.spawn("watch poddisruptionbudgets", async move {
-        let forward = |event| drop(out.send((Source::Budgets, intake::budget(event))));
-        let config = watcher::Config::default();
-        Ok::<_, Infallible>(watch::run_guarded::<PodDisruptionBudget>(budgets, config, &m, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let reports = Api::all(connection.watch_client()?);
-    let mut reader = ReportReader::new(metrics.clone());
-    tasks.spawn("watch noderesourcetopologies", async move {
-        let forward = |event| drop(out.send((Source::Reports, reader.take(event))));
-        let config = watcher::Config::default();
-        Ok::<_, Infallible>(watch::run_guarded::<NodeResourceTopology>(reports, config, &m, forward).await)
-    });
     Ok(())
 }
 

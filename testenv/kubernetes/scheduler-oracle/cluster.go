@@ -32,12 +32,14 @@ import (
 
 // request is a line of input: a cluster, and a pod to place.
 type request struct {
-	Nodes       []*v1.Node                      `json:"nodes"`
-	Pods        []*v1.Pod                       `json:"pods"`
-	Namespaces  []*v1.Namespace                 `json:"namespaces"`
-	Services    []*v1.Service                   `json:"services"`
-	ReplicaSets []*appsv1.ReplicaSet            `json:"replicaSets"`
-	Budgets     []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
+	Nodes                  []*v1.Node                      `json:"nodes"`
+	Pods                   []*v1.Pod                       `json:"pods"`
+	Namespaces             []*v1.Namespace                 `json:"namespaces"`
+	Services               []*v1.Service                   `json:"services"`
+	ReplicationControllers []*v1.ReplicationController     `json:"replicationControllers"`
+	ReplicaSets            []*appsv1.ReplicaSet            `json:"replicaSets"`
+	StatefulSets           []*appsv1.StatefulSet           `json:"statefulSets"`
+	Budgets                []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
 	// A KubeSchedulerConfiguration; without it that of a kube-scheduler without a file.
 	Configuration json.RawMessage `json:"configuration"`
 	Pod           *v1.Pod         `json:"pod"`
@@ -161,7 +163,9 @@ func fill(factory informers.SharedInformerFactory, asked *request) error {
 		add(core.Pods().Informer(), asked.Pod),
 		add(core.Namespaces().Informer(), asked.Namespaces...),
 		add(core.Services().Informer(), asked.Services...),
+		add(core.ReplicationControllers().Informer(), asked.ReplicationControllers...),
 		add(factory.Apps().V1().ReplicaSets().Informer(), asked.ReplicaSets...),
+		add(factory.Apps().V1().StatefulSets().Informer(), asked.StatefulSets...),
 		add(factory.Policy().V1().PodDisruptionBudgets().Informer(), asked.Budgets...),
 	)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{Core, Lifecycle, Timer};
 use crate::ledger::{BoundPod, PodId};
 use crate::node::Node;
+use crate::plugins::inter_pod_affinity::TermEffect;
 use crate::pod::Spec;
 use crate::selection::PodSelector;
 
@@ -137,7 +138,7 @@ impl Core {
             self.nodes[slot].ports.remove(&entry.view.spec.host_ports);
             let terms = &entry.view.terms;
             self.existing_terms.remove(terms, slot);
-            if terms.iter().any(|(_, weight)| *weight == 0) {
+            if terms.iter().any(|(_, effect)| *effect == TermEffect::KeepsAway) {
                 // Its domain may be many nodes.
                 self.changed.extend(&self.node_order);
             }

@@ -73,11 +73,13 @@ impl Core {
         self.wake(now_ms);
         let id = self.queue.pop()?;
         let entry = self.pods.get(&id)?;
-        let (pod, spec) = (entry.view.clone(), Arc::clone(&entry.view.spec));
+        let mut pod = entry.view.clone();
         let Some(profile) = self.settings.profiles.iter().find(|p| p.name == pod.scheduler).cloned() else {
             self.queue.forget(id);
             return self.next(now_ms);
         };
+        self.spread_by_default(id, &mut pod, &profile);
+        let spec = Arc::clone(&pod.spec);
         let nodes = self.node_order.len();
         if let Some(message) = unsupported(&spec, nodes) {
             self.queue.wait(id, now_ms);
@@ -314,15 +316,21 @@ impl Core {
         }
         self.scratch = scratch;
         self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
-        let weights = &profile.plugins.scores;
-        cycle::totals(&self.raw, weights, &mut self.totals);
+        let plugins = &*profile.plugins;
+        cycle::totals(&self.raw, &plugins.scores, &mut self.totals);
         let found = (&*self.feasible, &*self.nodes);
-        cycle::add_spanning((pod, &self.existing_terms), found, &self.selections, weights, &mut self.totals);
+        cycle::add_spanning((pod, &self.existing_terms), found, &self.selections, plugins, &mut self.totals);
         let best = self.totals.iter().max().copied().ok_or(refusals)?;
         let ties = self.totals.iter().filter(|total| **total == best).count();
         let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
         let winner = self.totals.iter().enumerate().filter(|(_, total)| **total == best).nth(pick);
         winner.map(|(at, _)| self.feasible[at]).ok_or_else(Refusals::default)
+    }
+
+    /// The nodes that the last attempt found to fit, with their total scores; none if it took the nominated node.
+    pub fn last_scores(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
+        let nodes = self.feasible.iter().map(|slot| &self.nodes[*slot].name);
+        nodes.zip(self.totals.iter().copied())
     }
 
     /// The domains that pods on nodes keep a pod of this namespace with these labels away from.

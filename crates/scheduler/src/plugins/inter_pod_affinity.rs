@@ -55,19 +55,42 @@ pub struct Term {
     selector: Option<Selector>,
 }
 
-/// A term with its weight in scores; 0: it keeps pods away.
-pub type WeightedTerm = (Arc<Term>, i64);
+/// The effect of a term of a pod on a node on pods that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TermEffect {
+    /// Required anti-affinity: it keeps them away.
+    KeepsAway,
+    /// Required affinity: it counts in scores, with the weight of the profile.
+    Attracts,
+    /// A preference: it counts in scores, with this weight, which is negative where it keeps away.
+    Weighs(i64),
+}
+
+/// A term of a pod, with its effect on others.
+pub type PodTerm = (Arc<Term>, TermEffect);
 
 /// The terms of pods on nodes, with the number of pods that have each, by the slot of their node.
 #[derive(Debug, Default)]
-pub struct ExistingTerms(BTreeMap<WeightedTerm, Counts>);
+pub struct ExistingTerms(BTreeMap<PodTerm, Counts>);
 
-/// The weight of a required affinity term of a pod on a node (kube-scheduler's default `hardPodAffinityWeight`).
-const REQUIRED_WEIGHT: i64 = 1;
+/// `InterPodAffinityArgs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Args {
+    /// The weight of required affinity of pods on nodes.
+    pub hard_pod_affinity_weight: i64,
+    /// Whether pods without preferred terms are scored without regard to terms of pods on nodes.
+    pub ignore_preferred_terms_of_existing_pods: bool,
+}
 
 /// Values of node labels that keep a pod away: of each label, by its key, with the number of pods there that do.
 #[derive(Clone, Debug, Default)]
 pub struct Domains(BTreeMap<String, BTreeMap<String, i64>>);
+
+impl Default for Args {
+    fn default() -> Self {
+        Self { hard_pod_affinity_weight: 1, ignore_preferred_terms_of_existing_pods: false }
+    }
+}
 
 impl PodAffinity {
     /// Reads the terms of a pod.
@@ -167,13 +190,14 @@ impl<'a> StatedTerms<'a> {
 impl Term {
     /// The terms of a pod that count for others.
     #[must_use]
-    pub fn read(pod: &wire::Pod) -> Vec<WeightedTerm> {
+    pub fn read(pod: &wire::Pod) -> Vec<PodTerm> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let StatedTerms { near, apart, preferred } = StatedTerms::of(pod);
-        let required =
-            apart.iter().map(|term| (term, 0)).chain(near.iter().map(|term| (term, REQUIRED_WEIGHT)));
-        let terms = required.chain(preferred);
-        terms.filter_map(|(term, weight)| Some((Arc::new(Self::of(term, namespace)?), weight))).collect()
+        let apart = apart.iter().map(|term| (term, TermEffect::KeepsAway));
+        let near = near.iter().map(|term| (term, TermEffect::Attracts));
+        let preferred = preferred.into_iter().map(|(term, weight)| (term, TermEffect::Weighs(weight)));
+        let terms = apart.chain(near).chain(preferred);
+        terms.filter_map(|(term, effect)| Some((Arc::new(Self::of(term, namespace)?), effect))).collect()
     }
 
     /// `None` for a term without a selector, which selects nothing.
@@ -215,14 +239,14 @@ impl Ord for Term {
 
 impl ExistingTerms {
     /// Adds the terms of a pod that is on a node now.
-    pub fn add(&mut self, terms: &[WeightedTerm], slot: usize) {
+    pub fn add(&mut self, terms: &[PodTerm], slot: usize) {
         for term in terms {
             selection::shift(self.0.entry(term.clone()).or_default(), slot, 1);
         }
     }
 
     /// Removes the terms of a pod that left a node.
-    pub fn remove(&mut self, terms: &[WeightedTerm], slot: usize) {
+    pub fn remove(&mut self, terms: &[PodTerm], slot: usize) {
         for term in terms {
             let Some(pods) = self.0.get_mut(term).filter(|pods| pods.contains_key(&slot)) else { continue };
             selection::shift(pods, slot, -1);
@@ -242,16 +266,19 @@ impl ExistingTerms {
     fn about<'a>(
         &'a self,
         target: Target<'a>,
-        keeps_away: bool,
-    ) -> impl Iterator<Item = (&'a Term, i64, &'a Counts)> {
-        let all = self.0.iter().map(|((term, weight), pods)| (&**term, *weight, pods));
-        all.filter(move |(term, weight, _)| (*weight == 0) == keeps_away && term.matches(target))
+        keep_away: bool,
+    ) -> impl Iterator<Item = (&'a Term, TermEffect, &'a Counts)> {
+        let all = self.0.iter().map(|((term, effect), pods)| (&**term, *effect, pods));
+        all.filter(move |(term, effect, _)| {
+            (*effect == TermEffect::KeepsAway) == keep_away && term.matches(target)
+        })
     }
 
     /// Whether a change of a namespace may turn a term that keeps pods away.
     #[must_use]
     pub fn are_turned_by(&self, change: &NamespaceChange) -> bool {
-        self.0.keys().any(|(term, weight)| *weight == 0 && term.namespaces.is_turned_by(change))
+        let keep_away = self.0.keys().filter(|(_, effect)| *effect == TermEffect::KeepsAway);
+        keep_away.map(|(term, _)| term).any(|term| term.namespaces.is_turned_by(change))
     }
 
     /// The domains that pods there keep a pod away from.
@@ -349,12 +376,16 @@ impl<'a> Affinity<'a> {
 /// Compares the nodes that passed by the wishes of the pod and of the pods there: 0 to 100 each, `None` without any.
 #[must_use]
 pub fn scores(
+    args: Args,
     (affinity, target): (&PodAffinity, Target<'_>),
     existing: &ExistingTerms,
     feasible: &[usize],
     nodes: &[Node],
     selections: &Selections,
 ) -> Option<Vec<i64>> {
+    if args.ignore_preferred_terms_of_existing_pods && affinity.preferred.is_empty() {
+        return None;
+    }
     let view = |slot: usize| nodes.get(slot)?.view.as_ref();
     let mut sums: BTreeMap<&str, HashMap<&str, i64>> = BTreeMap::new();
     let mut add = |key, weight: i64, pods: &Counts| {
@@ -367,7 +398,12 @@ pub fn scores(
     for (weight, key, pods) in &affinity.preferred {
         selections.counts(pods).into_iter().for_each(|pods| add(key, *weight, pods));
     }
-    for (term, weight, pods) in existing.about(target, false) {
+    for (term, effect, pods) in existing.about(target, false) {
+        let weight = match effect {
+            TermEffect::Weighs(weight) => weight,
+            TermEffect::Attracts => args.hard_pod_affinity_weight,
+            TermEffect::KeepsAway => 0,
+        };
         add(&term.topology_key, weight, pods);
     }
     if sums.is_empty() {
@@ -403,15 +439,9 @@ impl Domains {
 
     /// Counts that a pod with these terms comes to a node with these labels (1), or leaves it (-1). `target`: the pod
     /// that may be kept away.
-    pub(crate) fn shift_all(
-        &mut self,
-        target: Target<'_>,
-        labels: &Labels,
-        terms: &[WeightedTerm],
-        more: i64,
-    ) {
-        for (term, weight) in terms {
-            if *weight == 0 && term.matches(target) {
+    pub(crate) fn shift_all(&mut self, target: Target<'_>, labels: &Labels, terms: &[PodTerm], more: i64) {
+        for (term, effect) in terms {
+            if *effect == TermEffect::KeepsAway && term.matches(target) {
                 self.shift(term, labels, more);
             }
         }

@@ -13,6 +13,7 @@ use runtime::watch::{self, Key};
 
 use crate::budget::BudgetView;
 use crate::core::Event;
+use crate::default_selector::{SelectingKey, SelectingKind, SelectingView};
 use crate::metrics::Metrics;
 use crate::namespace::NamespaceView;
 use crate::node::NodeView;
@@ -24,6 +25,10 @@ pub(super) enum Source {
     // The first lists are delivered in this order: reports last, because the ledger explains them by the pods.
     Nodes,
     Namespaces,
+    Services,
+    ReplicationControllers,
+    ReplicaSets,
+    StatefulSets,
     Pods,
     Budgets,
     Reports,
@@ -49,7 +54,7 @@ pub(super) struct ReportReader {
 }
 
 /// The number of watches.
-const SOURCES: usize = 5;
+const SOURCES: usize = 9;
 
 impl Intake {
     /// Whether all first lists have been delivered.
@@ -173,6 +178,23 @@ pub(super) fn namespace(event: watch::Event<Namespace>) -> Vec<Event> {
             tracing::warn!(namespace = %key, reason, "namespace cannot be read");
             vec![]
         }
+    }
+}
+
+/// Core events of the watch of a kind of objects that select pods.
+pub(super) fn selecting(kind: SelectingKind, event: watch::Event<SelectingView>) -> Vec<Event> {
+    let gone = |key: Key| {
+        let (namespace, name) = (key.namespace.as_ref().into(), key.name.as_ref().into());
+        Event::SelectingGone(SelectingKey { kind, namespace, name })
+    };
+    match event {
+        watch::Event::Reset { objects, vanished } => {
+            vanished.into_iter().map(gone).chain(objects.into_iter().map(Event::Selecting)).collect()
+        }
+        watch::Event::Applied(view) => vec![Event::Selecting(view)],
+        watch::Event::Deleted(view) => vec![Event::SelectingGone(view.key)],
+        // Each object is read as far as it can be.
+        watch::Event::Unreadable { .. } => vec![],
     }
 }
 

@@ -51,8 +51,16 @@ fn event_loop(pods: usize, room: &str) -> (EventLoop, Registry) {
     let mut event_loop = EventLoop::new(Core::new(settings()), Outbox::new(client, recorder), metrics, None);
     event_loop.take((Source::Nodes, vec![Event::Node(node(room))]));
     event_loop.take((Source::Pods, (0..pods).map(|number| Event::Pod(pod(number))).collect()));
-    event_loop.take((Source::Namespaces, vec![]));
-    event_loop.take((Source::Budgets, vec![]));
+    for source in [
+        Source::Namespaces,
+        Source::Services,
+        Source::ReplicationControllers,
+        Source::ReplicaSets,
+        Source::StatefulSets,
+        Source::Budgets,
+    ] {
+        event_loop.take((source, vec![]));
+    }
     event_loop.take((Source::Reports, vec![]));
     (event_loop, registry)
 }
