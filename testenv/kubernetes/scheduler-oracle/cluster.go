@@ -68,7 +68,7 @@ func newCycle(ctx context.Context, asked *request) (*cycle, error) {
 		return nil, err
 	}
 	var onNodes []*v1.Pod
-	nominator := queue.NewSchedulingQueue(nil, factory)
+	pending := queue.NewSchedulingQueue(byName, factory)
 	for _, pod := range asked.Pods {
 		if pod.Spec.NodeName != "" {
 			onNodes = append(onNodes, pod)
@@ -84,7 +84,7 @@ func newCycle(ctx context.Context, asked *request) (*cycle, error) {
 		frameworkruntime.WithEventRecorder(events.NewFakeRecorder(maxEvents)),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
-		frameworkruntime.WithPodNominator(nominator),
+		frameworkruntime.WithPodNominator(pending),
 		frameworkruntime.WithSharedDRAManager(claims),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
@@ -95,14 +95,15 @@ func newCycle(ctx context.Context, asked *request) (*cycle, error) {
 	}
 	for _, pod := range asked.Pods {
 		if pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" {
-			nominated, err := framework.NewPodInfo(pod)
-			if err != nil {
-				return nil, err
-			}
-			nominator.AddNominatedPod(klog.Background(), nominated, nil)
+			pending.Add(ctx, pod)
 		}
 	}
 	return &cycle{pod: asked.Pod, snapshot: snapshot, framework: handle, client: client}, nil
+}
+
+// byName orders pods that nobody takes from the queue.
+func byName(one, other fwk.QueuedPodInfo) bool {
+	return one.GetPodInfo().GetPod().Name < other.GetPodInfo().GetPod().Name
 }
 
 // claimManager knows the claims and devices of the caches: none yet.

@@ -76,7 +76,7 @@ fn parts(object: &Value, fields: &[&str]) -> Vec<String> {
 }
 
 /// What no object is without.
-const NEEDED: [&str; 10] = [
+const NEEDED: [&str; 14] = [
     "/name",
     "/image",
     "/nodeName",
@@ -86,6 +86,10 @@ const NEEDED: [&str; 10] = [
     "/namespace",
     "/uid",
     "/topologyKey",
+    "/whenUnsatisfiable",
+    "/maxSkew",
+    "/operator",
+    "/key",
     "/profiles/0",
 ];
 
