@@ -94,7 +94,7 @@ pub struct PreFilterState<'a> {
     existing: Domains,
     /// `None`: nothing is made ready.
     namespaces: Option<&'a Namespaces>,
-    /// Whether terms of pods on nodes count.
+    /// Whether terms of pods that come or leave count.
     counts_terms: bool,
 }
 
@@ -115,8 +115,9 @@ impl<'a> PreFilterState<'a> {
         }
         if filters.inter_pod_affinity {
             spanning.affinity = Affinity::new(&spec.pod_affinity, nodes, selections);
+            // Else kube-scheduler 1.36 skips the plugin for this pod, and the terms of nominated pods do not count.
+            spanning.counts_terms = !existing.is_empty() || spec.pod_affinity.is_required();
             spanning.existing = existing;
-            spanning.counts_terms = true;
         }
         spanning
     }

@@ -423,6 +423,12 @@ pub fn scores(
 }
 
 impl Domains {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a node with these labels is in one of the domains.
     #[must_use]
     pub fn contain(&self, labels: &Labels) -> bool {
