@@ -105,7 +105,7 @@ impl PodAffinity {
         let mut read = Self::default();
         let mut pods = PodSelector::new(true);
         for term in stated.near {
-            pods = pods.and(namespaces(term, namespace)?, term.label_selector.as_ref())?;
+            pods = pods.and(selected_namespaces(term, namespace)?, term.label_selector.as_ref())?;
             read.near.push(term.topology_key.clone());
         }
         if !read.near.is_empty() {
@@ -147,8 +147,20 @@ impl PodAffinity {
 }
 
 fn selector(term: &wire::PodAffinityTerm, namespace: &str) -> Result<Arc<PodSelector>, String> {
-    let namespaces = namespaces(term, namespace)?;
+    let namespaces = selected_namespaces(term, namespace)?;
     Ok(Arc::new(PodSelector::new(true).and(namespaces, term.label_selector.as_ref())?))
+}
+
+/// The namespaces in which a pod to place looks for others. kube-scheduler 1.36 lists those that the selector matches, and
+/// still holds the selector against no labels (`mergeAffinityTermNamespacesIfNotEmpty`): one that these match selects
+/// all.
+fn selected_namespaces(term: &wire::PodAffinityTerm, own: &str) -> Result<NamespaceSelection, String> {
+    Ok(match namespaces(term, own)? {
+        NamespaceSelection::Some { labelled: Some(selector), .. } if selector.matches(&Labels::new()) => {
+            NamespaceSelection::All
+        }
+        namespaces => namespaces,
+    })
 }
 
 /// The namespaces of a term of a pod in the namespace `own` (kube-scheduler 1.36 `newAffinityTerm`).
