@@ -3,8 +3,8 @@
 //! In: Services, ReplicationControllers, ReplicaSets and StatefulSets. Out: the selector by which a pod without spread
 //! constraints of its own is spread. Never: a count of pods.
 //!
-//! Source: kube-scheduler 1.36 `helper.DefaultSelector`. Cost of a pod: a comparison with each Service of its namespace;
-//! without any, and without such a controller, nothing.
+//! Source: kube-scheduler 1.36 `helper.DefaultSelector`. Cost of a pod: a comparison with each Service of its
+//! namespace; without any, and without such a controller, nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
