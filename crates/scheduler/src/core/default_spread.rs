@@ -4,8 +4,8 @@
 //! that a pod states.
 //!
 //! Source: kube-scheduler 1.36 `podtopologyspread` `buildDefaultConstraints`. A pod's selector is looked up when the
-//! pod is tried. Where constraints are required, a pod keeps them while it waits, since its verdict depends on them, and a
-//! change of what selects it wakes it.
+//! pod is tried. Where constraints are required, a pod keeps them while it waits, since its verdict depends on them,
+//! and a change of what selects it wakes it.
 
 use std::sync::Arc;
 

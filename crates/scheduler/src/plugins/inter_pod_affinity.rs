@@ -152,8 +152,8 @@ fn selector(term: &wire::PodAffinityTerm, namespace: &str) -> Result<Arc<PodSele
 }
 
 /// The namespaces in which a pod to place looks for others. kube-scheduler 1.36 lists those that the selector matches,
-/// and still holds the selector against no labels (`mergeAffinityTermNamespacesIfNotEmpty`): one that these match selects
-/// all.
+/// and still holds the selector against no labels (`mergeAffinityTermNamespacesIfNotEmpty`): one that these match
+/// selects all.
 fn selected_namespaces(term: &wire::PodAffinityTerm, own: &str) -> Result<NamespaceSelection, String> {
     Ok(match namespaces(term, own)? {
         NamespaceSelection::Some { labelled: Some(selector), .. } if selector.matches(&Labels::new()) => {

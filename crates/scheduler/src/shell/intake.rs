@@ -1,7 +1,7 @@
 //! Core events from watch events.
 //!
-//! In: events of the watches. Out: [`Event`]s in an order that the ledger can follow. Never: an event before all watches
-//! have delivered their first lists.
+//! In: events of the watches. Out: [`Event`]s in an order that the ledger can follow. Never: an event before all
+//! watches have delivered their first lists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
