@@ -20,8 +20,8 @@ mod in_tree;
 mod numa;
 
 pub use in_tree::{
-    FitStrategyType, InTreeArgs, NodeAffinityArgs, NodeResourcesBalancedAllocationArgs, NodeResourcesFitArgs,
-    ShapePoint,
+    FitStrategyType, InTreeArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesBalancedAllocationArgs,
+    NodeResourcesFitArgs, PodTopologySpreadArgs, ShapePoint,
 };
 pub use numa::{
     CacheArgs, ForeignPodsDetect, InformerMode, NodeResourceTopologyMatchArgs, PreemptionMode,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::policy::v1 as wire;
 
+use crate::namespace::NamespaceSelection;
 use crate::pod::PodView;
 use crate::selection::{self, PodSelector};
 
@@ -36,8 +37,7 @@ impl BudgetView {
         let namespace = text(budget.metadata.namespace.as_ref());
         let stated = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
         let selector = stated.filter(|selector| !selection::selects_all(selector)).and_then(|selector| {
-            let namespaces = Some([namespace.to_string()].into());
-            PodSelector::new(true).and(namespaces, Some(selector)).ok()
+            PodSelector::new(true).and(NamespaceSelection::one(&namespace), Some(selector)).ok()
         });
         let status = budget.status.as_ref();
         let disrupted = status.and_then(|status| status.disrupted_pods.as_ref());
@@ -61,7 +61,8 @@ impl BudgetView {
     pub fn covers(&self, pod: &PodView) -> bool {
         !pod.labels.is_empty()
             && !self.disrupted.contains(&*pod.name)
-            && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.namespace, &pod.labels))
+            && pod.namespace == self.namespace
+            && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
     }
 }
 

@@ -12,20 +12,24 @@ use topology::fingerprint::status::Status;
 use topology::request::PodNeeds;
 use topology::zone::NodeTopology;
 
+use crate::affinity::Labels;
 use crate::budget::BudgetView;
 use crate::cycle::{Accounting, Numa, RawScore, UNREPORTED_GRACE_MS};
+use crate::default_selector::{DefaultSelectors, SelectingKey, SelectingView};
 use crate::ledger::{PodId, Scratch};
+use crate::namespace::NamespaceView;
 use crate::node::{Node, NodeView};
 use crate::plugins::Plugins;
 use crate::plugins::image_locality::Images;
 use crate::plugins::inter_pod_affinity::ExistingTerms;
-use crate::pod::PodView;
+use crate::pod::{PodView, Spec};
 use crate::queue::{BackoffLimits, Class, Queue};
 use crate::reason::Reason;
 use crate::selection::Selections;
 
 mod accounting;
 mod decision;
+mod default_spread;
 mod equivalence_cache;
 mod hold;
 mod nodes;
@@ -98,6 +102,14 @@ pub enum Event {
     ReportGone(Arc<str>),
     /// A node's report cannot be read.
     ReportUnreadable(Arc<str>),
+    /// A namespace is new or has changed.
+    Namespace(NamespaceView),
+    /// The namespace with this name is gone.
+    NamespaceGone(Arc<str>),
+    /// An object that selects pods is new or has changed.
+    Selecting(SelectingView),
+    /// An object that selects pods is gone.
+    SelectingGone(SelectingKey),
     /// A budget is new or has changed.
     Budget(BudgetView),
     /// The budget with this namespace and name is gone.
@@ -168,6 +180,7 @@ pub struct Core {
     selections: Selections,
     /// The images on existing nodes.
     images: Images,
+    default_selectors: DefaultSelectors,
     queue: Queue,
     equivalence: EquivalenceCache,
     hold: Hold,
@@ -216,6 +229,7 @@ impl Core {
             existing_terms: ExistingTerms::default(),
             selections: Selections::default(),
             images: Images::default(),
+            default_selectors: DefaultSelectors::default(),
             queue: Queue::default(),
             hold: Hold::default(),
             nominations: Nominations::default(),
@@ -275,6 +289,10 @@ impl Core {
             }
             Event::BindFailed(id) => self.bind_failed(id, now_ms),
             Event::PreemptFailed(id) => self.preempt_failed(id, now_ms),
+            Event::Namespace(view) => self.namespace(view.name, Some(view.labels)),
+            Event::NamespaceGone(name) => self.namespace(name, None),
+            Event::Selecting(view) => self.selecting(view),
+            Event::SelectingGone(key) => self.selecting_gone(&key),
             Event::Budget(budget) => {
                 let key = (Arc::clone(&budget.namespace), Arc::clone(&budget.name));
                 self.budgets.insert(key, budget);
@@ -285,7 +303,7 @@ impl Core {
         }
     }
 
-    fn pod(&mut self, view: PodView) {
+    fn pod(&mut self, mut view: PodView) {
         let id = self.id(&view.uid);
         let terminal = view.progress.terminal;
         let bound_to = view.node.clone();
@@ -294,6 +312,9 @@ impl Core {
         if known.is_none() && terminal {
             self.ids.remove(&view.uid);
             return;
+        }
+        if let Some(known) = known {
+            view.keep_default_spread(&known.view);
         }
         let respecified =
             known.is_none_or(|entry| entry.view.spec != view.spec || entry.view.priority != view.priority);
@@ -427,6 +448,18 @@ impl Core {
         self.nominations.on(name).for_each(|pod| self.queue.wake(pod));
         self.retried.extend(self.queue.spanning().map(|(class, _)| class));
         self.reclaim(slot);
+    }
+
+    /// A namespace has these labels from now on, or is gone. Waiting pods whose terms tell it by its labels may fit by
+    /// now, and those that terms of others kept away. Cost: the selectors in use.
+    fn namespace(&mut self, name: Arc<str>, labels: Option<Arc<Labels>>) {
+        let Some(change) = self.selections.set_namespace(name, labels) else { return };
+        let looks = |spec: &Spec| spec.selectors().any(|pods| pods.is_turned_by(&change));
+        self.retried.extend(self.queue.spanning().filter(|(_, spec)| looks(spec)).map(|(class, _)| class));
+        if self.existing_terms.are_turned_by(&change) {
+            self.changed.extend(&self.node_order);
+            self.freed.extend(&self.node_order);
+        }
     }
 
     fn bind_failed(&mut self, id: PodId, now_ms: u64) {

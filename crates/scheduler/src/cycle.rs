@@ -13,6 +13,7 @@ use topology::score::{Strategy, Weights};
 use crate::affinity::{self, Labels, NodeAffinity};
 use crate::core::Profile;
 use crate::ledger::{Ledger, Scratch};
+use crate::namespace::Namespaces;
 use crate::node::{Node, NodeView};
 use crate::over_reserve::OverReserve;
 use crate::plugins::image_locality::Wanted;
@@ -91,7 +92,9 @@ pub struct PreFilterState<'a> {
     affinity: Affinity<'a>,
     /// The domains that pods on nodes keep the pod away from.
     existing: Domains,
-    /// Whether terms of pods on nodes count.
+    /// `None`: nothing is made ready.
+    namespaces: Option<&'a Namespaces>,
+    /// Whether terms of pods that come or leave count.
     counts_terms: bool,
 }
 
@@ -104,29 +107,31 @@ impl<'a> PreFilterState<'a> {
         existing: Domains,
         filters: Filters,
         nodes: &'a [Node],
-        selections: &Selections,
+        selections: &'a Selections,
     ) -> Self {
-        let mut spanning = Self::default();
+        let mut spanning = Self { namespaces: Some(selections.namespaces()), ..Self::default() };
         if filters.pod_topology_spread {
             spanning.spread = Spread::new(spec, nodes, selections);
         }
         if filters.inter_pod_affinity {
             spanning.affinity = Affinity::new(&spec.pod_affinity, nodes, selections);
+            // Else kube-scheduler 1.36 skips the plugin for this pod, and the terms of nominated pods do not count.
+            spanning.counts_terms = !existing.is_empty() || spec.pod_affinity.is_required();
             spanning.existing = existing;
-            spanning.counts_terms = true;
         }
         spanning
     }
 
     /// Counts that another pod comes to a node (1), or leaves it (-1). `pod`: the one that is placed.
     pub(crate) fn shift(&mut self, pod: &PodView, view: &'a NodeView, other: &PodView, more: i64) {
-        if self.counts_terms {
-            let labels = (&*pod.namespace, &*pod.labels);
-            self.existing.shift_all(labels, &view.labels, &other.terms, more);
+        let Some(namespaces) = self.namespaces else { return };
+        if self.counts_terms && !other.terms.is_empty() {
+            let target = namespaces.target(&pod.namespace, &pod.labels);
+            self.existing.shift_all(target, &view.labels, &other.terms, more);
         }
         if pod.spec.spans_nodes() {
             let other = other.selectable();
-            self.spread.shift(&pod.spec, view, &other, more);
+            self.spread.shift(&pod.spec, view, (&other, namespaces), more);
             self.affinity.shift(&view.labels, &other, more);
         }
     }
@@ -344,10 +349,10 @@ pub fn add_spanning(
     (pod, existing): (&PodView, &ExistingTerms),
     (feasible, nodes): (&[usize], &[Node]),
     selections: &Selections,
-    weights: &Scores,
+    plugins: &Plugins,
     totals: &mut [i64],
 ) {
-    let spec = &*pod.spec;
+    let (spec, weights) = (&*pod.spec, plugins.scores);
     let mut add = |weight: i64, scores: Option<Vec<i64>>| {
         for (total, score) in totals.iter_mut().zip(scores.into_iter().flatten()) {
             *total += weight * score;
@@ -358,8 +363,9 @@ pub fn add_spanning(
         add(weights.pod_topology_spread, scores);
     }
     if weights.inter_pod_affinity > 0 {
-        let wishes = (&spec.pod_affinity, &*pod.namespace, &*pod.labels);
-        let scores = inter_pod_affinity::scores(wishes, existing, feasible, nodes, selections);
+        let wishes = (&spec.pod_affinity, selections.namespaces().target(&pod.namespace, &pod.labels));
+        let scores =
+            inter_pod_affinity::scores(plugins.pod_affinity, wishes, existing, feasible, nodes, selections);
         add(weights.inter_pod_affinity, scores);
     }
 }

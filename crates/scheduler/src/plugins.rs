@@ -28,6 +28,10 @@ pub struct Plugins {
     pub added_affinity: NodeAffinity,
     /// `NodeResourcesFitArgs`.
     pub fit: node_resources_fit::Args,
+    /// `InterPodAffinityArgs`.
+    pub pod_affinity: inter_pod_affinity::Args,
+    /// `PodTopologySpreadArgs`.
+    pub spread: pod_topology_spread::Args,
     /// `NodeResourcesBalancedAllocationArgs`.
     pub balanced: balanced_allocation::Args,
     /// `DefaultPreemptionArgs`; `None`: nothing is evicted.
@@ -84,6 +88,8 @@ impl Default for Plugins {
             added_affinity: NodeAffinity::default(),
             fit: node_resources_fit::Args::default(),
             balanced: balanced_allocation::Args::default(),
+            pod_affinity: inter_pod_affinity::Args::default(),
+            spread: pod_topology_spread::Args::default(),
             preemption: Some(default_preemption::Args::default()),
             claims: true,
         }

@@ -10,8 +10,9 @@ use topology::fingerprint::PodHash;
 use topology::request::{PodNeeds, PodRequest};
 
 use crate::affinity::{Labels, NodeAffinity, Toleration};
+use crate::default_selector::Controller;
 use crate::plugins::image_locality::PodImages;
-use crate::plugins::inter_pod_affinity::{PodAffinity, Term, WeightedTerm};
+use crate::plugins::inter_pod_affinity::{PodAffinity, PodTerm, Term};
 use crate::plugins::node_ports::HostPort;
 use crate::plugins::pod_topology_spread::SpreadConstraint;
 use crate::selection::{PodSelector, Selectable};
@@ -27,7 +28,7 @@ pub struct Spec {
     pub tolerations: Vec<Toleration>,
     /// Ports that the pod takes of its host.
     pub host_ports: Vec<HostPort>,
-    /// `topologySpreadConstraints`.
+    /// `topologySpreadConstraints`, or those that the profile gives to a pod without any.
     pub spread: Vec<SpreadConstraint>,
     /// Pod affinity and anti-affinity.
     pub pod_affinity: PodAffinity,
@@ -105,8 +106,10 @@ pub struct PodView {
     pub labels: Arc<Labels>,
     /// Its images, while it is on no node.
     pub images: PodImages,
+    /// Its controller, while it is on no node.
+    pub controller: Option<Controller>,
     /// Its terms about other pods, which count for those while it is on a node.
-    pub terms: Vec<WeightedTerm>,
+    pub terms: Vec<PodTerm>,
     /// Whether it stays as long as its node: a pod of a DaemonSet, or a static one.
     pub stays: bool,
     /// The progress of the pod.
@@ -152,6 +155,7 @@ impl PodView {
             priority: spec.and_then(|s| s.priority).unwrap_or(0),
             labels: Arc::new(meta.labels.clone().unwrap_or_default()),
             images: spec.filter(|_| node.is_none()).map(PodImages::read).unwrap_or_default(),
+            controller: Controller::of(pod).filter(|_| node.is_none()),
             terms: Term::read(pod),
             stays: meta.owner_references.iter().flatten().any(|owner| {
                 owner.controller == Some(true) && matches!(owner.kind.as_str(), "DaemonSet" | "Node")
@@ -174,6 +178,15 @@ impl PodView {
     pub fn with_unreadable_field(mut self, reason: String) -> Self {
         Arc::make_mut(&mut self.spec).unsupported.push(Unsupported::Unreadable(reason));
         self
+    }
+
+    /// Takes over the default spread constraints that the pod had when it was last tried, if it still has them.
+    pub(crate) fn keep_default_spread(&mut self, before: &Self) {
+        let is_given = !before.spec.spread.is_empty() && before.spec.has_default_spread();
+        let is_same = self.labels == before.labels && self.controller == before.controller;
+        if is_given && is_same && self.spec.spread.is_empty() {
+            Arc::make_mut(&mut self.spec).spread.clone_from(&before.spec.spread);
+        }
     }
 
     /// The pod as selectors see it.
@@ -221,6 +234,12 @@ impl Spec {
     #[must_use]
     pub fn spans_nodes(&self) -> bool {
         self.pod_affinity.is_required() || self.spread.iter().any(|constraint| constraint.is_required)
+    }
+
+    /// Whether the pod states no spread constraints.
+    #[must_use]
+    pub fn has_default_spread(&self) -> bool {
+        self.spread.iter().all(SpreadConstraint::is_default)
     }
 
     /// The pods whose numbers its constraints look at.

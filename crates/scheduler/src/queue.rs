@@ -212,6 +212,25 @@ impl Queue {
         })
     }
 
+    /// A pod that is being tried has another spec from now on.
+    pub fn respecify(&mut self, pod: PodId, spec: &Arc<Spec>) {
+        let Some(entry) = self.entries.get(&pod).filter(|entry| entry.state == QueueState::Popped) else {
+            return;
+        };
+        let before = entry.key.clone();
+        let key = (Arc::clone(&before.0), Arc::clone(spec));
+        let class = self.class_of(&key);
+        self.leave_class(&before);
+        if let Some(entry) = self.entries.get_mut(&pod) {
+            (entry.key, entry.class) = (key, class);
+        }
+    }
+
+    /// The pods that wait for nodes to change.
+    pub fn waiting(&self) -> impl Iterator<Item = PodId> + '_ {
+        self.waiting.values().flatten().map(|rank| rank.pod)
+    }
+
     /// Whether the pod waits for nodes to change.
     #[must_use]
     pub fn is_waiting(&self, pod: PodId) -> bool {
@@ -306,13 +325,17 @@ impl Queue {
         let entry = self.entries.remove(&pod)?;
         self.remove_from(entry.state, entry.rank, entry.class);
         self.refused.remove(&(entry.refused_ms.unwrap_or(0), pod));
-        if let Some((_, members)) = self.classes.get_mut(&entry.key) {
+        self.leave_class(&entry.key);
+        Some(entry)
+    }
+
+    fn leave_class(&mut self, key: &ClassKey) {
+        if let Some((_, members)) = self.classes.get_mut(key) {
             *members -= 1;
             if *members == 0 {
-                self.classes.remove(&entry.key);
+                self.classes.remove(key);
             }
         }
-        Some(entry)
     }
 
     fn class_of(&mut self, key: &ClassKey) -> Class {

@@ -15,6 +15,8 @@ pub fn cluster() -> Vec<PolicyRule> {
     vec![
         rule("", &["nodes", "pods"], &watch),
         rule(nrt::GROUP, &[nrt::PLURAL], &watch),
+        rule("", &["namespaces", "services", "replicationcontrollers"], &["list", "watch"]),
+        rule("apps", &["replicasets", "statefulsets"], &["list", "watch"]),
         rule("policy", &["poddisruptionbudgets"], &["list", "watch"]),
         rule("", &["pods"], &["delete"]),
         rule("", &["pods/binding"], &["create"]),
@@ -38,8 +40,9 @@ mod tests {
     fn rules_are_those_that_the_shell_needs() {
         assert_eq!(
             api::rbac::show(&cluster()),
-            "nodes pods: get list watch; noderesourcetopologies: get list watch; poddisruptionbudgets: list watch; \
-             pods: delete; pods/binding: create; pods/status: patch; events: create patch"
+            "nodes pods: get list watch; noderesourcetopologies: get list watch; namespaces services replicationcontrollers: list watch; replicasets statefulsets: list watch; \
+             poddisruptionbudgets: list watch; pods: delete; pods/binding: create; pods/status: patch; \
+             events: create patch"
         );
         assert_eq!(api::rbac::show(&lease("mine")), "leases: create; leases[mine]: get update");
     }

@@ -3,18 +3,13 @@
 //! In: flags, a configuration file, an API server. Out: the tasks of the process. Never: a decision of its own.
 //!
 //! One thread owns the core and all its decisions (`event_loop`); watches decode and API calls run beside it, on the
-//! runtime's threads (`intake`, `outbox`). A node gets one binding at a time, so that the kubelet sees pods in the order in which the ledger placed them. The permissions that
-//! this takes are in [`crate::rbac`].
+//! runtime's threads (`watches`, `intake`, `outbox`). A node gets one binding at a time, so that the kubelet sees pods
+//! in the order in which the ledger placed them. The permissions that this takes are in [`crate::rbac`].
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-use api::nrt::NodeResourceTopology;
 use api::schedulerconfig::SchedulerConfig;
-use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::Api;
-use kube::runtime::watcher;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
 use runtime::http::{Endpoints, Probe};
@@ -33,12 +28,12 @@ mod event_loop;
 mod intake;
 mod outbox;
 mod status_dump;
+mod watches;
 mod wire_pod;
+mod wire_selecting;
 
 use event_loop::{EventLoop, Input};
-use intake::{ReportReader, Source};
 use outbox::Outbox;
-use wire_pod::{Warnings, WirePod};
 
 /// How long a binding or condition write may take before its result is looked up.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -77,7 +72,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
 
     let mut tasks = Tasks::new(token.clone());
     let (inputs, receiver) = std::sync::mpsc::channel();
-    spawn_watches(&mut tasks, &connection, &watch_metrics, &metrics, &inputs)?;
+    watches::spawn(&mut tasks, &connection, &watch_metrics, &metrics, &inputs)?;
     let release = CancellationToken::new();
     let leadership = join_election(&mut tasks, (&args, &file), &connection, &mut registry, &release)?;
     let (dumper, writer) = status_dump::channel(args.pods_fingerprint_status_dir.as_deref()).unzip();
@@ -170,48 +165,6 @@ async fn serve(tasks: &mut Tasks, args: &Args, surface: Endpoints) -> anyhow::Re
             tasks.spawn_draining("http", runtime::http::serve(listener, routers.all, token));
         }
     }
-    Ok(())
-}
-
-fn spawn_watches(
-    tasks: &mut Tasks,
-    connection: &Connection,
-    watch_metrics: &watch::Metrics,
-    metrics: &Metrics,
-    sender: &std::sync::mpsc::Sender<Input>,
-) -> anyhow::Result<()> {
-    // All pods, finished ones too, although those hold nothing. With a selection of unfinished pods the server
-    // announces an end as a deletion that shows the state *before*, which looks like a forced deletion.
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let pods: Api<WirePod> = Api::all(connection.watch_client()?);
-    let mut warnings = Warnings::default();
-    tasks.spawn("watch pods", async move {
-        let forward = |event| drop(out.send(Input::Change((Source::Pods, intake::pod(event)))));
-        let view = |pod: WirePod| Ok(warnings.view(pod));
-        let config = watcher::Config::default();
-        Ok::<_, Infallible>(watch::run_mapped(pods, "pods", config, &m, view, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let nodes: Api<Node> = Api::all(connection.watch_client()?);
-    tasks.spawn("watch nodes", async move {
-        let forward = |event| drop(out.send(Input::Change((Source::Nodes, intake::node(event)))));
-        Ok::<_, Infallible>(watch::run(nodes, watcher::Config::default(), &m, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let budgets = Api::all(connection.watch_client()?);
-    tasks.spawn("watch poddisruptionbudgets", async move {
-        let forward = |event| drop(out.send(Input::Change((Source::Budgets, intake::budget(event)))));
-        let config = watcher::Config::default();
-        Ok::<_, Infallible>(watch::run_guarded::<PodDisruptionBudget>(budgets, config, &m, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let reports = Api::all(connection.watch_client()?);
-    let mut reader = ReportReader::new(metrics.clone());
-    tasks.spawn("watch noderesourcetopologies", async move {
-        let forward = |event| drop(out.send(Input::Change((Source::Reports, reader.take(event)))));
-        let config = watcher::Config::default();
-        Ok::<_, Infallible>(watch::run_guarded::<NodeResourceTopology>(reports, config, &m, forward).await)
-    });
     Ok(())
 }
 

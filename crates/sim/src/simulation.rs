@@ -439,6 +439,7 @@ impl<'a> Simulation<'a> {
             labels: Arc::default(),
             terms: Vec::new(),
             images: PodImages::default(),
+            controller: None,
             stays: false,
             progress: Progress::default(),
             unschedulable: None,

@@ -32,12 +32,14 @@ import (
 
 // request is a line of input: a cluster, and a pod to place.
 type request struct {
-	Nodes       []*v1.Node                      `json:"nodes"`
-	Pods        []*v1.Pod                       `json:"pods"`
-	Namespaces  []*v1.Namespace                 `json:"namespaces"`
-	Services    []*v1.Service                   `json:"services"`
-	ReplicaSets []*appsv1.ReplicaSet            `json:"replicaSets"`
-	Budgets     []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
+	Nodes                  []*v1.Node                      `json:"nodes"`
+	Pods                   []*v1.Pod                       `json:"pods"`
+	Namespaces             []*v1.Namespace                 `json:"namespaces"`
+	Services               []*v1.Service                   `json:"services"`
+	ReplicationControllers []*v1.ReplicationController     `json:"replicationControllers"`
+	ReplicaSets            []*appsv1.ReplicaSet            `json:"replicaSets"`
+	StatefulSets           []*appsv1.StatefulSet           `json:"statefulSets"`
+	Budgets                []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
 	// A KubeSchedulerConfiguration; without it that of a kube-scheduler without a file.
 	Configuration json.RawMessage `json:"configuration"`
 	Pod           *v1.Pod         `json:"pod"`
@@ -66,7 +68,7 @@ func newCycle(ctx context.Context, asked *request) (*cycle, error) {
 		return nil, err
 	}
 	var onNodes []*v1.Pod
-	nominator := queue.NewSchedulingQueue(nil, factory)
+	pending := queue.NewSchedulingQueue(byName, factory)
 	for _, pod := range asked.Pods {
 		if pod.Spec.NodeName != "" {
 			onNodes = append(onNodes, pod)
@@ -82,7 +84,7 @@ func newCycle(ctx context.Context, asked *request) (*cycle, error) {
 		frameworkruntime.WithEventRecorder(events.NewFakeRecorder(maxEvents)),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
-		frameworkruntime.WithPodNominator(nominator),
+		frameworkruntime.WithPodNominator(pending),
 		frameworkruntime.WithSharedDRAManager(claims),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
@@ -93,14 +95,15 @@ func newCycle(ctx context.Context, asked *request) (*cycle, error) {
 	}
 	for _, pod := range asked.Pods {
 		if pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" {
-			nominated, err := framework.NewPodInfo(pod)
-			if err != nil {
-				return nil, err
-			}
-			nominator.AddNominatedPod(klog.Background(), nominated, nil)
+			pending.Add(ctx, pod)
 		}
 	}
 	return &cycle{pod: asked.Pod, snapshot: snapshot, framework: handle, client: client}, nil
+}
+
+// byName orders pods that nobody takes from the queue.
+func byName(one, other fwk.QueuedPodInfo) bool {
+	return one.GetPodInfo().GetPod().Name < other.GetPodInfo().GetPod().Name
 }
 
 // claimManager knows the claims and devices of the caches: none yet.
@@ -161,7 +164,9 @@ func fill(factory informers.SharedInformerFactory, asked *request) error {
 		add(core.Pods().Informer(), asked.Pod),
 		add(core.Namespaces().Informer(), asked.Namespaces...),
 		add(core.Services().Informer(), asked.Services...),
+		add(core.ReplicationControllers().Informer(), asked.ReplicationControllers...),
 		add(factory.Apps().V1().ReplicaSets().Informer(), asked.ReplicaSets...),
+		add(factory.Apps().V1().StatefulSets().Informer(), asked.StatefulSets...),
 		add(factory.Policy().V1().PodDisruptionBudgets().Informer(), asked.Budgets...),
 	)
 }

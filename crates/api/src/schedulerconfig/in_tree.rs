@@ -1,5 +1,5 @@
-//! Arguments of kube-scheduler's own plugins: `NodeResourcesFitArgs`, `NodeResourcesBalancedAllocationArgs` and
-//! `NodeAffinityArgs`.
+//! Arguments of kube-scheduler's own plugins: `NodeResourcesFitArgs`, `NodeResourcesBalancedAllocationArgs`,
+//! `NodeAffinityArgs`, and those about other pods (`in_tree::pods`).
 //!
 //! In: the `args` mapping of a plugin. Out: all fields, checked, with kube-scheduler's defaults. Never: a field that is
 //! passed over. Source: kube-scheduler 1.36 `validation_pluginargs.go`, whose texts errors have; component-helpers
@@ -13,6 +13,10 @@ use serde_json::Value;
 use super::decode::{Errors, Fields, Position};
 use super::{ResourceWeight, Word};
 
+mod pods;
+
+pub use pods::{InterPodAffinityArgs, PodTopologySpreadArgs};
+
 /// Arguments of kube-scheduler's own plugins.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InTreeArgs {
@@ -22,6 +26,10 @@ pub struct InTreeArgs {
     pub balanced: NodeResourcesBalancedAllocationArgs,
     /// Those of NodeAffinity.
     pub affinity: NodeAffinityArgs,
+    /// Those of InterPodAffinity.
+    pub pod_affinity: InterPodAffinityArgs,
+    /// Those of PodTopologySpread.
+    pub spread: PodTopologySpreadArgs,
 }
 
 /// `NodeResourcesFitArgs`.
@@ -131,6 +139,16 @@ impl InTreeArgs {
                 let at = fields.at.field("addedAffinity");
                 self.affinity.added_affinity =
                     added.map(|value| affinity(Fields::of(value, at, errors), errors));
+                (fields, errors)
+            }
+            "InterPodAffinity" => {
+                let mut fields = open(value);
+                self.pod_affinity = pods::affinity(&mut fields, errors);
+                (fields, errors)
+            }
+            "PodTopologySpread" => {
+                let mut fields = open(value);
+                self.spread = pods::spread(&mut fields, errors);
                 (fields, errors)
             }
             _ => return Err(value),
@@ -255,27 +273,30 @@ fn balanced(fields: &mut Fields, errors: &mut Errors) -> NodeResourcesBalancedAl
 
 /// `ValidateLabelName` of apimachinery: `name` or `domain/name`.
 fn check_labels(names: &[String], at: &Position, errors: &mut Errors) {
+    for (i, name) in names.iter().enumerate() {
+        check_label(name, &at.index(i), errors);
+    }
+}
+
+fn check_label(text: &str, at: &Position, errors: &mut Errors) {
     let plain = |c: char| c.is_ascii_alphanumeric();
     let is_part = |text: &str, others: &str| {
         text.starts_with(plain)
             && text.ends_with(plain)
             && text.chars().all(|c| plain(c) || others.contains(c))
     };
-    for (i, text) in names.iter().enumerate() {
-        let (domain, name) =
-            text.split_once('/').map_or((None, text.as_str()), |(domain, name)| (Some(domain), name));
-        let problem = if name.len() > 63 {
-            "name part must be no more than 63 bytes"
-        } else if !is_part(name, "-_.") {
-            "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
-             alphanumeric character"
-        } else if domain.is_some_and(|domain| domain.len() > 253 || !is_part(domain, "-.")) {
-            "prefix part must be a DNS subdomain of at most 253 bytes"
-        } else {
-            continue;
-        };
-        errors.invalid(&at.index(i), format!("Invalid value: {text:?}: {problem}"));
-    }
+    let (domain, name) = text.split_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
+    let problem = if name.len() > 63 {
+        "name part must be no more than 63 bytes"
+    } else if !is_part(name, "-_.") {
+        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+         alphanumeric character"
+    } else if domain.is_some_and(|domain| domain.len() > 253 || !is_part(domain, "-.")) {
+        "prefix part must be a DNS subdomain of at most 253 bytes"
+    } else {
+        return;
+    };
+    errors.invalid(at, format!("Invalid value: {text:?}: {problem}"));
 }
 
 fn affinity(mut fields: Fields, errors: &mut Errors) -> NodeAffinity {

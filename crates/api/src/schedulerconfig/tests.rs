@@ -59,6 +59,8 @@ profiles:
     args: {scoringStrategy: {type: MostAllocated}}
   - name: InterPodAffinity
     args: {hardPodAffinityWeight: 2}
+  - name: DefaultPreemption
+    args: {minCandidateNodesAbsolute: 7}
 - schedulerName: b
 ",
     )
@@ -106,11 +108,15 @@ profiles:
                             kind: FitStrategyType::MostAllocated,
                             ..NodeResourcesFitArgs::default()
                         },
+                        pod_affinity: InterPodAffinityArgs {
+                            hard_pod_affinity_weight: 2,
+                            ..InterPodAffinityArgs::default()
+                        },
                         ..InTreeArgs::default()
                     },
                     other_args: BTreeMap::from([(
-                        "InterPodAffinity".to_owned(),
-                        json!({"hardPodAffinityWeight": 2}),
+                        "DefaultPreemption".to_owned(),
+                        json!({"minCandidateNodesAbsolute": 7}),
                     )]),
                 },
                 Profile { scheduler_name: "b".to_owned(), ..Profile::default() },

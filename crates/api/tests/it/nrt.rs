@@ -187,7 +187,7 @@ fn the_stock_schedulers_defaults_are_ours(plane: &ControlPlane) {
     assert_eq!(config.percentage_of_nodes_to_score.take(), Some(0));
     let profile = &mut config.profiles[0];
     assert!(
-        profile.plugins.enables("NodeResourcesFit") && profile.other_args.contains_key("InterPodAffinity")
+        profile.plugins.enables("NodeResourcesFit") && profile.other_args.contains_key("DefaultPreemption")
     );
     (profile.plugins, profile.other_args) = Default::default();
     assert_eq!(config, defaults);

@@ -11,10 +11,22 @@ use serde_json::Value;
 pub struct Case {
     /// Nodes.
     pub nodes: Vec<Value>,
-    /// Pods on nodes.
+    /// Pods on nodes, and pods that wait for a nominated node.
     pub pods: Vec<Value>,
     /// Namespaces.
     pub namespaces: Vec<Value>,
+    /// Services.
+    #[serde(default)]
+    pub services: Vec<Value>,
+    /// ReplicationControllers.
+    #[serde(default)]
+    pub replication_controllers: Vec<Value>,
+    /// ReplicaSets.
+    #[serde(default)]
+    pub replica_sets: Vec<Value>,
+    /// StatefulSets.
+    #[serde(default)]
+    pub stateful_sets: Vec<Value>,
     /// Budgets.
     #[serde(default)]
     pub pod_disruption_budgets: Vec<Value>,
@@ -66,6 +78,12 @@ impl Answer {
         let most = self.scores.values().map(|score| score.total).max();
         let is_best = |name: &&String| most.is_none_or(|most| self.total(name) == Some(most));
         self.fits.iter().filter(is_best).map(String::as_str).collect()
+    }
+
+    /// The scores of all nodes.
+    #[must_use]
+    pub fn totals(&self) -> BTreeMap<String, i64> {
+        self.scores.iter().map(|(name, score)| (name.clone(), score.total)).collect()
     }
 
     /// The score of a node.

@@ -72,12 +72,15 @@ pub fn ask(oracle: &mut Oracle, case: &Case) -> anyhow::Result<Answer> {
     Answer::deserialize(&answer).with_context(|| answer.to_string())
 }
 
-/// Whether our placement is none that kube-scheduler could choose, or the messages are not the same.
+/// Whether our placement is none that kube-scheduler could choose, or the scores or messages are not the same.
 #[must_use]
 pub fn difference(stock: &Answer, ours: &Placement) -> Option<Difference> {
     let best = stock.best();
     let agrees = match ours {
-        Placement::Node(node) => best.contains(&node.as_str()),
+        // kube-scheduler scores where several nodes fit.
+        Placement::Node(node, totals) => {
+            best.contains(&node.as_str()) && (stock.scores.is_empty() || *totals == stock.totals())
+        }
         Placement::Refused(message, eviction) => {
             let (node, victims) = eviction.as_ref().map_or(("", &[][..]), |e| (&e.node, &e.victims));
             stock.fits.is_empty()
@@ -89,12 +92,13 @@ pub fn difference(stock: &Answer, ours: &Placement) -> Option<Difference> {
         stock: if best.is_empty() {
             format!("{} {:?} {:?}", stock.message, stock.nominated, stock.victims)
         } else {
-            scores(stock, &best)
+            let all: Vec<&str> = stock.fits.iter().map(String::as_str).collect();
+            format!("{best:?} of {}", scores(stock, &all))
         },
         ours: match ours {
-            Placement::Node(node) => match stock.refused.get(node) {
+            Placement::Node(node, totals) => match stock.refused.get(node) {
                 Some(refusal) => format!("{node}, which {} refuses", refusal.plugin),
-                None => format!("{node} {}", scores(stock, &[node])),
+                None => format!("{node} {totals:?}"),
             },
             Placement::Refused(message, eviction) => format!("{message} {eviction:?}"),
         },

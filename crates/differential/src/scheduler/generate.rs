@@ -7,6 +7,7 @@ mod configuration;
 mod constraints;
 mod nodes;
 mod pods;
+mod selecting;
 
 use runtime::random::Random;
 use serde_json::{Value, json};
@@ -17,8 +18,10 @@ use crate::scheduler::case::Case;
 /// The name of the profile.
 pub const SCHEDULER: &str = "default-scheduler";
 
-/// Namespaces, with their labels.
-const NAMESPACES: [(&str, &str); 3] = [("default", "a"), ("team", "b"), ("other", "b")];
+/// Namespaces.
+const NAMESPACES: [&str; 3] = ["default", "team", "other"];
+/// Values of their label `team`.
+const TEAMS: [&str; 2] = ["a", "b"];
 
 /// The case of a seed and a number.
 #[must_use]
@@ -26,14 +29,33 @@ pub fn case(seed: u64, number: u64) -> Case {
     let mut start = Random::seeded(seed);
     let mut dice = Dice::new(start.bits() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let nodes = nodes::nodes(&mut dice);
-    let pods = pods::on_nodes(&mut dice, nodes.len() as u64);
+    let mut pods = pods::on_nodes(&mut dice, nodes.len() as u64);
     let pod = pods::to_place(&mut dice, nodes.len() as u64);
-    let namespaces = NAMESPACES.map(|(name, team)| namespace(name, team)).to_vec();
+    let namespaces = NAMESPACES.map(|name| namespace(&mut dice, name)).to_vec();
     let configuration = configuration::configuration(&mut dice);
+    if configuration::keeps_nominations(&configuration) && dice.percent(25) {
+        pods.extend((0..dice.between(1, 2)).map(|at| pods::nominated(&mut dice, at, nodes.len() as u64)));
+    }
     let pod_disruption_budgets = pods::budgets(&mut dice);
-    Case { nodes, pods, namespaces, pod_disruption_budgets, configuration, pod }
+    let [replication_controllers, replica_sets, stateful_sets] = selecting::controllers(&mut dice);
+    Case {
+        services: selecting::services(&mut dice),
+        replication_controllers,
+        replica_sets,
+        stateful_sets,
+        nodes,
+        pods,
+        namespaces,
+        pod_disruption_budgets,
+        configuration,
+        pod,
+    }
 }
 
-fn namespace(name: &str, team: &str) -> Value {
-    json!({ "metadata": { "name": name, "labels": { "kubernetes.io/metadata.name": name, "team": team } } })
+fn namespace(dice: &mut Dice, name: &str) -> Value {
+    let mut labels = json!({ "kubernetes.io/metadata.name": name });
+    if dice.percent(75) {
+        labels["team"] = dice.pick(&TEAMS).into();
+    }
+    json!({ "metadata": { "name": name, "labels": labels } })
 }

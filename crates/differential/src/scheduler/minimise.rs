@@ -23,6 +23,23 @@ fn candidates(case: &Case) -> Vec<Case> {
     for at in 0..case.pods.len() {
         with(&|case| drop(case.pods.remove(at)));
     }
+    let lists: [fn(&mut Case) -> &mut Vec<Value>; 5] = [
+        |case| &mut case.services,
+        |case| &mut case.replication_controllers,
+        |case| &mut case.replica_sets,
+        |case| &mut case.stateful_sets,
+        |case| &mut case.pod_disruption_budgets,
+    ];
+    for list in lists {
+        for at in 0..list(&mut case.clone()).len() {
+            with(&|case| drop(list(case).remove(at)));
+        }
+    }
+    for (at, namespace) in case.namespaces.iter().enumerate() {
+        for path in parts(namespace, &["metadata"]) {
+            with(&|case| remove(&mut case.namespaces[at], &path));
+        }
+    }
     for at in 0..case.nodes.len() {
         with(&|case| {
             let node = case.nodes.remove(at);
@@ -59,7 +76,7 @@ fn parts(object: &Value, fields: &[&str]) -> Vec<String> {
 }
 
 /// What no object is without.
-const NEEDED: [&str; 10] = [
+const NEEDED: [&str; 14] = [
     "/name",
     "/image",
     "/nodeName",
@@ -69,6 +86,10 @@ const NEEDED: [&str; 10] = [
     "/namespace",
     "/uid",
     "/topologyKey",
+    "/whenUnsatisfiable",
+    "/maxSkew",
+    "/operator",
+    "/key",
     "/profiles/0",
 ];
 

@@ -1,12 +1,17 @@
 //! Our answer to a case: the core with the same objects.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, bail};
 use api::schedulerconfig::SchedulerConfig;
 use k8s_openapi::api::core::v1 as wire;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use scheduler::budget::BudgetView;
 use scheduler::config;
 use scheduler::core::{Core, Decision, Event};
+use scheduler::default_selector::{SelectingKey, SelectingKind, SelectingView};
+use scheduler::namespace::NamespaceView;
 use scheduler::node::NodeView;
 use scheduler::pod::PodView;
 use serde_json::Value;
@@ -16,8 +21,8 @@ use crate::scheduler::case::Case;
 /// What our core does with the pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// It goes to this node.
-    Node(String),
+    /// It goes to this node, by these total scores of the nodes that fit.
+    Node(String, BTreeMap<String, i64>),
     /// It fits no node, with the message; and perhaps preemption frees one.
     Refused(String, Option<Eviction>),
 }
@@ -46,6 +51,20 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
         let node: wire::Node = read(node).context("node")?;
         core.handle(Event::Node(NodeView::read(&node)), NOW_MS);
     }
+    for namespace in &case.namespaces {
+        let namespace: wire::Namespace = read(namespace).context("namespace")?;
+        core.handle(Event::Namespace(NamespaceView::read(&namespace)), NOW_MS);
+    }
+    for (kind, objects) in [
+        (SelectingKind::Service, &case.services),
+        (SelectingKind::ReplicationController, &case.replication_controllers),
+        (SelectingKind::ReplicaSet, &case.replica_sets),
+        (SelectingKind::StatefulSet, &case.stateful_sets),
+    ] {
+        for object in objects {
+            core.handle(Event::Selecting(selecting(kind, object)?), NOW_MS);
+        }
+    }
     for budget in &case.pod_disruption_budgets {
         let budget: PodDisruptionBudget = read(budget).context("podDisruptionBudget")?;
         core.handle(Event::Budget(BudgetView::read(&budget)), NOW_MS);
@@ -54,18 +73,48 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
         let pod: wire::Pod = read(pod).context("pod")?;
         core.handle(Event::Pod(PodView::read(&pod)), NOW_MS);
     }
-    match core.next(NOW_MS) {
-        Some(Decision::Bind(binding)) => Ok(Placement::Node(binding.node.to_string())),
-        Some(Decision::Refuse(refused)) => Ok(Placement::Refused(refused.message, None)),
-        Some(Decision::Preempt(preemption)) => {
+    let uid = case.pod["metadata"]["uid"].as_str().unwrap_or_default();
+    let mut decision = core.next(NOW_MS);
+    // Others that wait for a nominated node are refused first, and go on waiting for it.
+    while let Some(Decision::Refuse(refused)) = &decision
+        && &*refused.pod.uid != uid
+        && refused.nominated.is_some()
+    {
+        decision = core.next(NOW_MS);
+    }
+    match decision {
+        Some(Decision::Bind(binding)) if &*binding.pod.uid == uid => {
+            let scores = core.last_scores().map(|(node, score)| (node.to_string(), score)).collect();
+            Ok(Placement::Node(binding.node.to_string(), scores))
+        }
+        Some(Decision::Refuse(refused)) if &*refused.pod.uid == uid => {
+            Ok(Placement::Refused(refused.message, None))
+        }
+        Some(Decision::Preempt(preemption)) if &*preemption.refused.pod.uid == uid => {
             let victims = preemption.victims.iter().filter(|pod| !pod.progress.deleting);
             let mut victims: Vec<String> = victims.map(PodView::key).collect();
             victims.sort();
             let eviction = Eviction { node: preemption.node.to_string(), victims };
             Ok(Placement::Refused(preemption.refused.message, Some(eviction)))
         }
-        None => bail!("no decision about the pod"),
+        other => bail!("no decision about the pod: {other:?}"),
     }
+}
+
+/// An object that selects pods.
+fn selecting(kind: SelectingKind, object: &Value) -> anyhow::Result<SelectingView> {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().into();
+    let key = SelectingKey { kind, namespace: text("namespace"), name: text("name") };
+    let stated = &object["spec"]["selector"];
+    let selector = match kind {
+        SelectingKind::Service | SelectingKind::ReplicationController => {
+            let match_labels: Option<BTreeMap<String, String>> = read(stated).context("selector")?;
+            match_labels
+                .map(|labels| LabelSelector { match_labels: Some(labels), ..LabelSelector::default() })
+        }
+        SelectingKind::ReplicaSet | SelectingKind::StatefulSet => read(stated).context("selector")?,
+    };
+    Ok(SelectingView::new(key, selector))
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value) -> anyhow::Result<T> {

@@ -69,7 +69,7 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
 }
 
 /// Rights of exporters and scheduler that need no use here, and the tests that use them: crate, module, function.
-const USED_ELSEWHERE: [(&str, &str); 13] = [
+const USED_ELSEWHERE: [(&str, &str); 18] = [
     (
         "topology.node.k8s.io/noderesourcetopologies[]: get",
         "exporter faults/apiserver answer_lost_after_the_object_was_changed",
@@ -85,6 +85,15 @@ const USED_ELSEWHERE: [(&str, &str); 13] = [
     ("/pods[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
     ("/pods/status[]: update", "operator upgrade running_go_exporters_write_until_they_are_replaced"),
     ("events.k8s.io/events[]: patch", "runtime events repeated_events_are_one_object_with_a_count"),
+    // Namespaces, and objects that select pods.
+    ("/namespaces[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    ("/services[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    (
+        "/replicationcontrollers[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    ("apps/replicasets[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    ("apps/statefulsets[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
     // Preemption.
     ("/pods[]: delete", "scheduler preemption a_zone_is_freed_by_evicting_the_pod_that_no_budget_keeps"),
     (

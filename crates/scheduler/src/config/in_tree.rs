@@ -89,10 +89,6 @@ impl InTree {
 fn defaults(plugin: &str) -> Map<String, Value> {
     let defaults = match plugin {
         "DynamicResources" => json!({ "filterTimeout": "10s", "bindingTimeout": "10m0s" }),
-        "InterPodAffinity" => {
-            json!({ "hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": false })
-        }
-        "PodTopologySpread" => json!({ "defaultConstraints": null, "defaultingType": "System" }),
         "VolumeBinding" => json!({ "bindTimeoutSeconds": 600, "shape": null }),
         _ => json!({}),
     };

@@ -11,7 +11,10 @@ use topology::resource::ResourceName;
 
 use super::{ConfigError, in_tree};
 use crate::affinity::NodeAffinity;
-use crate::plugins::{Filters, Plugins, Scores, balanced_allocation, default_preemption, node_resources_fit};
+use crate::plugins::{
+    Filters, Plugins, Scores, balanced_allocation, default_preemption, inter_pod_affinity,
+    node_resources_fit, pod_topology_spread,
+};
 
 /// The plugins of the profile with this index.
 pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, ConfigError> {
@@ -46,6 +49,14 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             .map(NodeAffinity::of)
             .unwrap_or_default(),
         fit: fit(profile, &wire.in_tree)?,
+        pod_affinity: inter_pod_affinity::Args {
+            hard_pod_affinity_weight: wire.in_tree.pod_affinity.hard_pod_affinity_weight.into(),
+            ignore_preferred_terms_of_existing_pods: wire
+                .in_tree
+                .pod_affinity
+                .ignore_preferred_terms_of_existing_pods,
+        },
+        spread: spread(wire),
         balanced: balanced_allocation::Args {
             resources: names(profile, "NodeResourcesBalancedAllocation", &wire.in_tree.balanced.resources)?,
         },
@@ -160,6 +171,16 @@ fn fit(profile: usize, args: &InTreeArgs) -> Result<node_resources_fit::Args, Co
     })
 }
 
+/// The arguments of PodTopologySpread where it acts. Where it does not, no constraint is looked up for a pod.
+fn spread(wire: &WireProfile) -> pod_topology_spread::Args {
+    let acts = |point| weight(wire, "PodTopologySpread", point).is_some();
+    match &wire.in_tree.spread.default_constraints {
+        _ if !acts(Point::Filter) && !acts(Point::Score) => pod_topology_spread::Args::list(&[]),
+        Some(list) => pod_topology_spread::Args::list(list),
+        None => pod_topology_spread::Args::default(),
+    }
+}
+
 /// The arguments of DefaultPreemption where it acts. They are checked in any case.
 fn preemption(profile: usize, wire: &WireProfile) -> Result<Option<default_preemption::Args>, ConfigError> {
     const PLUGIN: &str = "DefaultPreemption";
@@ -207,6 +228,8 @@ pub fn without_effect(wire: &WireProfile) -> Vec<String> {
         ("NodeAffinity", args.affinity != default.affinity, &[Point::Filter, Point::Score][..]),
         ("NodeResourcesFit", args.fit != default.fit, &[Point::Filter, Point::Score]),
         ("NodeResourcesBalancedAllocation", args.balanced != default.balanced, &[Point::Score]),
+        ("InterPodAffinity", args.pod_affinity != default.pod_affinity, &[Point::Score]),
+        ("PodTopologySpread", args.spread != default.spread, &[Point::Filter, Point::Score]),
         ("DefaultPreemption", preemption != default_preemption::Args::default(), &[Point::PostFilter]),
     ] {
         if has_args && !runs(plugin, points) {
@@ -395,6 +418,16 @@ mod tests {
                 "the arguments of DefaultPreemption, which is disabled",
             ),
             (
+                "{score: {disabled: [{name: InterPodAffinity}]}}",
+                "[{name: InterPodAffinity, args: {hardPodAffinityWeight: 0}}]",
+                "the arguments of InterPodAffinity, which is disabled",
+            ),
+            (
+                "{multiPoint: {disabled: [{name: PodTopologySpread}]}}",
+                "[{name: PodTopologySpread, args: {defaultingType: List}}]",
+                "the arguments of PodTopologySpread, which is disabled",
+            ),
+            (
                 "{multiPoint: {disabled: [{name: NodeResourcesFit}]}}",
                 "[{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]",
                 "the arguments of NodeResourcesFit, which is disabled",
@@ -463,7 +496,10 @@ mod tests {
             requestedToCapacityRatio: {shape: [{utilization: 0, score: 2}, {utilization: 90, score: 10}]}}}}, \
             {name: NodeResourcesBalancedAllocation, args: {resources: [{name: cpu}, {name: a.io/y, weight: 1}]}}, \
             {name: NodeAffinity, args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: \
-            {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: Exists}]}]}}}}]";
+            {nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: Exists}]}]}}}}, \
+            {name: InterPodAffinity, args: {hardPodAffinityWeight: 7, ignorePreferredTermsOfExistingPods: true}}, \
+            {name: PodTopologySpread, args: {defaultingType: List, defaultConstraints: \
+            [{maxSkew: 2, topologyKey: rack, whenUnsatisfiable: DoNotSchedule}]}}]";
         let (read, notes) = profile("{}", config).unwrap();
         let name = |text| ResourceName::new(text).unwrap();
         assert_eq!(notes, [""; 0]);
@@ -477,6 +513,15 @@ mod tests {
             }
         );
         assert_eq!(read.balanced.resources, [name("cpu"), name("a.io/y")]);
+        let affinity = inter_pod_affinity::Args {
+            hard_pod_affinity_weight: 7,
+            ignore_preferred_terms_of_existing_pods: true,
+        };
+        assert_eq!(read.pod_affinity, affinity);
+        assert!(read.spread.are_required());
+        assert_eq!(profile("{}", "[]").unwrap().0.spread, pod_topology_spread::Args::default());
+        let off = "{multiPoint: {disabled: [{name: PodTopologySpread}]}}";
+        assert_eq!(profile(off, "[]").unwrap().0.spread, pod_topology_spread::Args::list(&[]));
         let labels = |key: &str| [(key.to_owned(), String::new())].into();
         assert!(read.added_affinity.allows("n", &labels("pool")));
         assert!(!read.added_affinity.allows("n", &labels("other")));

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use super::{Core, Lifecycle, Timer};
 use crate::ledger::{BoundPod, PodId};
 use crate::node::Node;
+use crate::plugins::inter_pod_affinity::TermEffect;
 use crate::pod::Spec;
+use crate::selection::PodSelector;
 
 impl Core {
     pub(super) fn id(&mut self, uid: &Arc<str>) -> PodId {
@@ -133,7 +135,7 @@ impl Core {
             self.nodes[slot].ports.remove(&entry.view.spec.host_ports);
             let terms = &entry.view.terms;
             self.existing_terms.remove(terms, slot);
-            if terms.iter().any(|(_, weight)| *weight == 0) {
+            if terms.iter().any(|(_, effect)| *effect == TermEffect::KeepsAway) {
                 // Its domain may be many nodes.
                 self.changed.extend(&self.node_order);
             }
@@ -149,7 +151,9 @@ impl Core {
         let now = view.selectable();
         let slot = entry.lifecycle.slot().filter(|_| entry.charged.is_some());
         let Some(before) = self.selections.set(id, slot.map(|slot| (slot, now.clone()))) else { return };
-        let looks = |spec: &Spec| spec.selectors().any(|pods| pods.selects(&before) || pods.selects(&now));
+        let namespaces = self.selections.namespaces();
+        let selects = |pods: &PodSelector| [&before, &now].iter().any(|pod| pods.selects(pod, namespaces));
+        let looks = |spec: &Spec| spec.selectors().any(|pods| selects(pods));
         self.retried.extend(self.queue.spanning().filter(|(_, spec)| looks(spec)).map(|(class, _)| class));
     }
 

@@ -12,6 +12,7 @@ use smallvec::{SmallVec, smallvec};
 use super::preemption::Outcome;
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Lifecycle, Preemption, Profile, Timer};
+use crate::affinity::Labels;
 use crate::cycle::{self, PreFilterState, PreScoreState};
 use crate::ledger::{PodId, Scratch};
 use crate::node::NodeView;
@@ -72,11 +73,13 @@ impl Core {
         self.wake(now_ms);
         let id = self.queue.pop()?;
         let entry = self.pods.get(&id)?;
-        let (pod, spec) = (entry.view.clone(), Arc::clone(&entry.view.spec));
+        let mut pod = entry.view.clone();
         let Some(profile) = self.settings.profiles.iter().find(|p| p.name == pod.scheduler).cloned() else {
             self.queue.forget(id);
             return self.next(now_ms);
         };
+        self.spread_by_default(id, &mut pod, &profile);
+        let spec = Arc::clone(&pod.spec);
         let nodes = self.node_order.len();
         if let Some(message) = unsupported(&spec, nodes) {
             self.queue.wait(id, now_ms);
@@ -260,7 +263,7 @@ impl Core {
             };
             !self.hold.keeps_off(slot, *peer)
                 && kept_away.insert((namespace, labels))
-                && !self.existing_terms.domains(namespace, labels, &self.nodes).contain(&view.labels)
+                && !self.existing_domains((namespace, labels)).contain(&view.labels)
         })
     }
 
@@ -272,7 +275,7 @@ impl Core {
         now_ms: u64,
     ) -> Result<usize, Refusals> {
         let spec = &pod.spec;
-        let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
+        let existing = self.existing_domains((&pod.namespace, &pod.labels));
         spec.selectors().for_each(|pods| self.selections.follow(pods));
         let filters = profile.plugins.filters;
         let spanning = PreFilterState::new(spec, existing, filters, &self.nodes, &self.selections);
@@ -333,10 +336,10 @@ impl Core {
         }
         (self.scratch, self.equivalence) = (scratch, cache);
         self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
-        let weights = &profile.plugins.scores;
-        cycle::totals(&self.raw, weights, &mut self.totals);
+        let plugins = &*profile.plugins;
+        cycle::totals(&self.raw, &plugins.scores, &mut self.totals);
         let found = (&*self.feasible, &*self.nodes);
-        cycle::add_spanning((pod, &self.existing_terms), found, &self.selections, weights, &mut self.totals);
+        cycle::add_spanning((pod, &self.existing_terms), found, &self.selections, plugins, &mut self.totals);
         let best = self.totals.iter().max().copied().ok_or(refusals)?;
         let ties = self.totals.iter().filter(|total| **total == best).count();
         let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
@@ -344,9 +347,21 @@ impl Core {
         winner.map(|(at, _)| self.feasible[at]).ok_or_else(Refusals::default)
     }
 
+    /// The nodes that the last attempt found to fit, with their total scores; none if it took the nominated node.
+    pub fn last_scores(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
+        let nodes = self.feasible.iter().map(|slot| &self.nodes[*slot].name);
+        nodes.zip(self.totals.iter().copied())
+    }
+
+    /// The domains that pods on nodes keep a pod of this namespace with these labels away from.
+    pub(super) fn existing_domains(&self, (namespace, labels): (&str, &Labels)) -> Domains {
+        let target = self.selections.namespaces().target(namespace, labels);
+        self.existing_terms.domains(target, &self.nodes)
+    }
+
     /// What the constraints of a pod look at, on all nodes. Selections must follow its selectors.
     pub(super) fn pre_filter<'c>(&'c self, pod: &'c PodView, profile: &Profile) -> PreFilterState<'c> {
-        let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
+        let existing = self.existing_domains((&pod.namespace, &pod.labels));
         let filters = profile.plugins.filters;
         PreFilterState::new(&pod.spec, existing, filters, &self.nodes, &self.selections)
     }

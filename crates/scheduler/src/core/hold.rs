@@ -161,7 +161,7 @@ impl Core {
         let nothing = Node::default();
         let profile = self.profile_of(rank.pod)?.clone();
         let view = &self.pods.get(&rank.pod)?.view;
-        let existing = self.existing_terms.domains(&view.namespace, &view.labels, &self.nodes);
+        let existing = self.existing_domains((&view.namespace, &view.labels));
         spec.selectors().for_each(|pods| self.selections.follow(pods));
         let filters = profile.plugins.filters;
         let spanning = PreFilterState::new(spec, existing, filters, &self.nodes, &self.selections);

@@ -16,6 +16,7 @@ use super::*;
 
 mod anti_affinity;
 mod charged;
+mod default_spread;
 mod equivalence_cache;
 mod hold;
 mod knowledge;

@@ -1,8 +1,8 @@
 //! InterPodAffinity: pods that want to be near other pods, or away from them.
 //!
 //! In: terms of a pod to place and of pods on nodes, and the pods that they select. Out: whether a node may have the
-//! pod, and how nodes compare. Never: a node allowed by a term of a pod there that cannot be read, or that selects
-//! namespaces by labels, which are not watched: such a term counts for every namespace.
+//! pod, and how nodes compare. Never: a node allowed by a term of a pod there that cannot be read: of such a term each
+//! part that cannot be read counts for every pod.
 //!
 //! Source: kube-scheduler 1.36 `interpodaffinity`. Pods of one workload have equal terms, so the cost of a decision
 //! grows with the number of different terms and the nodes of those that match, and is nothing without terms.
@@ -15,6 +15,7 @@ use k8s_openapi::api::core::v1 as wire;
 use kube::core::{Selector, SelectorExt as _};
 
 use crate::affinity::Labels;
+use crate::namespace::{NamespaceChange, NamespaceSelection, Namespaces, Target};
 use crate::node::Node;
 use crate::reason::Reason;
 use crate::selection::{self, Counts, PodSelector, Selectable, Selections};
@@ -26,8 +27,8 @@ pub struct PodAffinity {
     near: Vec<String>,
     /// The pods that all required terms select; `None` without such terms.
     near_pods: Option<Arc<PodSelector>>,
-    /// Whether the pod itself is one of them.
-    counts_itself: bool,
+    /// The pod's namespace, if its labels are such that it may be one of them itself.
+    own_namespace: Option<String>,
     /// Required terms that keep it away.
     apart: Vec<(String, Arc<PodSelector>)>,
     /// Preferred terms with their weights, which are negative where they keep it away.
@@ -48,25 +49,48 @@ pub struct Term {
     text: Box<str>,
     /// The node label whose values are the domains.
     topology_key: String,
-    /// The namespaces of the pods that it keeps away; `None`: all.
-    namespaces: Option<BTreeSet<String>>,
+    /// The namespaces of the pods that it is about.
+    namespaces: NamespaceSelection,
     /// The labels of these pods; `None`: any, as the selector cannot be read.
     selector: Option<Selector>,
 }
 
-/// A term with its weight in scores; 0: it keeps pods away.
-pub type WeightedTerm = (Arc<Term>, i64);
+/// The effect of a term of a pod on a node on pods that it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TermEffect {
+    /// Required anti-affinity: it keeps them away.
+    KeepsAway,
+    /// Required affinity: it counts in scores, with the weight of the profile.
+    Attracts,
+    /// A preference: it counts in scores, with this weight, which is negative where it keeps away.
+    Weighs(i64),
+}
+
+/// A term of a pod, with its effect on others.
+pub type PodTerm = (Arc<Term>, TermEffect);
 
 /// The terms of pods on nodes, with the number of pods that have each, by the slot of their node.
 #[derive(Debug, Default)]
-pub struct ExistingTerms(BTreeMap<WeightedTerm, Counts>);
+pub struct ExistingTerms(BTreeMap<PodTerm, Counts>);
 
-/// The weight of a required affinity term of a pod on a node (kube-scheduler's default `hardPodAffinityWeight`).
-const REQUIRED_WEIGHT: i64 = 1;
+/// `InterPodAffinityArgs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Args {
+    /// The weight of required affinity of pods on nodes.
+    pub hard_pod_affinity_weight: i64,
+    /// Whether pods without preferred terms are scored without regard to terms of pods on nodes.
+    pub ignore_preferred_terms_of_existing_pods: bool,
+}
 
 /// Values of node labels that keep a pod away: of each label, by its key, with the number of pods there that do.
 #[derive(Clone, Debug, Default)]
 pub struct Domains(BTreeMap<String, BTreeMap<String, i64>>);
+
+impl Default for Args {
+    fn default() -> Self {
+        Self { hard_pod_affinity_weight: 1, ignore_preferred_terms_of_existing_pods: false }
+    }
+}
 
 impl PodAffinity {
     /// Reads the terms of a pod.
@@ -81,11 +105,11 @@ impl PodAffinity {
         let mut read = Self::default();
         let mut pods = PodSelector::new(true);
         for term in stated.near {
-            pods = pods.and(namespaces(term, namespace)?, term.label_selector.as_ref())?;
+            pods = pods.and(selected_namespaces(term, namespace)?, term.label_selector.as_ref())?;
             read.near.push(term.topology_key.clone());
         }
         if !read.near.is_empty() {
-            read.counts_itself = pods.matches(namespace, labels);
+            read.own_namespace = pods.matches(labels).then(|| namespace.to_owned());
             read.near_pods = Some(Arc::new(pods));
         }
         for term in stated.apart {
@@ -106,6 +130,15 @@ impl PodAffinity {
         !(self.near.is_empty() && self.apart.is_empty())
     }
 
+    /// Whether the pod itself is one that all required terms select.
+    fn counts_itself((affinity, namespaces): (&Self, &Namespaces)) -> bool {
+        affinity
+            .near_pods
+            .as_ref()
+            .zip(affinity.own_namespace.as_ref())
+            .is_some_and(|(pods, own)| pods.selects_in(own, namespaces))
+    }
+
     /// All that selections have to follow for it.
     pub(crate) fn selectors(&self) -> impl Iterator<Item = &Arc<PodSelector>> {
         let apart = self.apart.iter().map(|(_, pods)| pods);
@@ -114,19 +147,32 @@ impl PodAffinity {
 }
 
 fn selector(term: &wire::PodAffinityTerm, namespace: &str) -> Result<Arc<PodSelector>, String> {
-    let namespaces = namespaces(term, namespace)?;
+    let namespaces = selected_namespaces(term, namespace)?;
     Ok(Arc::new(PodSelector::new(true).and(namespaces, term.label_selector.as_ref())?))
 }
 
-/// The namespaces of a term; `None`: all.
-fn namespaces(term: &wire::PodAffinityTerm, own: &str) -> Result<Option<BTreeSet<String>>, String> {
-    let stated = term.namespaces.iter().flatten().cloned().collect::<BTreeSet<String>>();
-    match &term.namespace_selector {
-        None if stated.is_empty() => Ok(Some([own.to_owned()].into())),
-        None => Ok(Some(stated)),
-        Some(selector) if selection::selects_all(selector) => Ok(None),
-        Some(_) => Err("namespaceSelector with labels".to_owned()),
-    }
+/// The namespaces in which a pod to place looks for others. kube-scheduler 1.36 lists those that the selector matches,
+/// and still holds the selector against no labels (`mergeAffinityTermNamespacesIfNotEmpty`): one that these match
+/// selects all.
+fn selected_namespaces(term: &wire::PodAffinityTerm, own: &str) -> Result<NamespaceSelection, String> {
+    Ok(match namespaces(term, own)? {
+        NamespaceSelection::Some { labelled: Some(selector), .. } if selector.matches(&Labels::new()) => {
+            NamespaceSelection::All
+        }
+        namespaces => namespaces,
+    })
+}
+
+/// The namespaces of a term of a pod in the namespace `own` (kube-scheduler 1.36 `newAffinityTerm`).
+fn namespaces(term: &wire::PodAffinityTerm, own: &str) -> Result<NamespaceSelection, String> {
+    let names = term.namespaces.iter().flatten().cloned().collect::<BTreeSet<String>>();
+    let labelled = match &term.namespace_selector {
+        Some(selector) if selection::selects_all(selector) => return Ok(NamespaceSelection::All),
+        Some(selector) => Some(Selector::try_from(selector.clone()).map_err(|error| error.to_string())?),
+        None if names.is_empty() => return Ok(NamespaceSelection::one(own)),
+        None => None,
+    };
+    Ok(NamespaceSelection::Some { names, labelled })
 }
 
 impl<'a> StatedTerms<'a> {
@@ -156,13 +202,14 @@ impl<'a> StatedTerms<'a> {
 impl Term {
     /// The terms of a pod that count for others.
     #[must_use]
-    pub fn read(pod: &wire::Pod) -> Vec<WeightedTerm> {
+    pub fn read(pod: &wire::Pod) -> Vec<PodTerm> {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let StatedTerms { near, apart, preferred } = StatedTerms::of(pod);
-        let required =
-            apart.iter().map(|term| (term, 0)).chain(near.iter().map(|term| (term, REQUIRED_WEIGHT)));
-        let terms = required.chain(preferred);
-        terms.filter_map(|(term, weight)| Some((Arc::new(Self::of(term, namespace)?), weight))).collect()
+        let apart = apart.iter().map(|term| (term, TermEffect::KeepsAway));
+        let near = near.iter().map(|term| (term, TermEffect::Attracts));
+        let preferred = preferred.into_iter().map(|(term, weight)| (term, TermEffect::Weighs(weight)));
+        let terms = apart.chain(near).chain(preferred);
+        terms.filter_map(|(term, effect)| Some((Arc::new(Self::of(term, namespace)?), effect))).collect()
     }
 
     /// `None` for a term without a selector, which selects nothing.
@@ -171,14 +218,14 @@ impl Term {
         Some(Self {
             text: serde_json::json!([namespace, term]).to_string().into(),
             topology_key: term.topology_key.clone(),
-            namespaces: namespaces(term, namespace).unwrap_or(None),
+            namespaces: namespaces(term, namespace).unwrap_or(NamespaceSelection::All),
             selector: selector.try_into().ok(),
         })
     }
 
-    fn matches(&self, namespace: &str, labels: &Labels) -> bool {
-        self.namespaces.as_ref().is_none_or(|all| all.contains(namespace))
-            && self.selector.as_ref().is_none_or(|selector| selector.matches(labels))
+    fn matches(&self, target: Target<'_>) -> bool {
+        self.selector.as_ref().is_none_or(|selector| selector.matches(target.labels))
+            && self.namespaces.selects(target.namespace, || Some(target.namespace_labels))
     }
 }
 
@@ -204,14 +251,14 @@ impl Ord for Term {
 
 impl ExistingTerms {
     /// Adds the terms of a pod that is on a node now.
-    pub fn add(&mut self, terms: &[WeightedTerm], slot: usize) {
+    pub fn add(&mut self, terms: &[PodTerm], slot: usize) {
         for term in terms {
             selection::shift(self.0.entry(term.clone()).or_default(), slot, 1);
         }
     }
 
     /// Removes the terms of a pod that left a node.
-    pub fn remove(&mut self, terms: &[WeightedTerm], slot: usize) {
+    pub fn remove(&mut self, terms: &[PodTerm], slot: usize) {
         for term in terms {
             let Some(pods) = self.0.get_mut(term).filter(|pods| pods.contains_key(&slot)) else { continue };
             selection::shift(pods, slot, -1);
@@ -227,21 +274,30 @@ impl ExistingTerms {
         self.0.is_empty()
     }
 
-    /// Terms about pods with these labels: those that keep away, or those that count in scores.
-    fn about(
-        &self,
-        (namespace, labels): (&str, &Labels),
-        keeps_away: bool,
-    ) -> impl Iterator<Item = (&Term, i64, &Counts)> {
-        let all = self.0.iter().map(|((term, weight), pods)| (&**term, *weight, pods));
-        all.filter(move |(term, weight, _)| (*weight == 0) == keeps_away && term.matches(namespace, labels))
+    /// Terms about a pod: those that keep it away, or those that count in scores.
+    fn about<'a>(
+        &'a self,
+        target: Target<'a>,
+        keep_away: bool,
+    ) -> impl Iterator<Item = (&'a Term, TermEffect, &'a Counts)> {
+        let all = self.0.iter().map(|((term, effect), pods)| (&**term, *effect, pods));
+        all.filter(move |(term, effect, _)| {
+            (*effect == TermEffect::KeepsAway) == keep_away && term.matches(target)
+        })
     }
 
-    /// The domains that pods there keep a pod with these labels away from.
+    /// Whether a change of a namespace may turn a term that keeps pods away.
     #[must_use]
-    pub fn domains(&self, namespace: &str, labels: &Labels, nodes: &[Node]) -> Domains {
+    pub fn are_turned_by(&self, change: &NamespaceChange) -> bool {
+        let keep_away = self.0.keys().filter(|(_, effect)| *effect == TermEffect::KeepsAway);
+        keep_away.map(|(term, _)| term).any(|term| term.namespaces.is_turned_by(change))
+    }
+
+    /// The domains that pods there keep a pod away from.
+    #[must_use]
+    pub fn domains(&self, target: Target<'_>, nodes: &[Node]) -> Domains {
         let mut domains = Domains::default();
-        for (term, _, pods) in self.about((namespace, labels), true) {
+        for (term, _, pods) in self.about(target, true) {
             for (slot, count) in pods {
                 if let Some(view) = nodes.get(*slot).and_then(|node| node.view.as_ref()) {
                     domains.shift(term, &view.labels, *count);
@@ -255,7 +311,7 @@ impl ExistingTerms {
 /// A pod's own required terms, with the domains of the pods that they select and the numbers of these pods.
 #[derive(Clone, Debug, Default)]
 pub struct Affinity<'a> {
-    stated: Option<&'a PodAffinity>,
+    stated: Option<(&'a PodAffinity, &'a Namespaces)>,
     near: Vec<(&'a str, HashMap<&'a str, i64>)>,
     /// Nothing is selected yet, and the pod itself would be: it may be the first.
     is_first: bool,
@@ -265,7 +321,7 @@ pub struct Affinity<'a> {
 impl<'a> Affinity<'a> {
     /// Looks up the domains for required terms, which `selections` has to follow. Cost: terms x nodes with such pods.
     #[must_use]
-    pub fn new(affinity: &'a PodAffinity, nodes: &'a [Node], selections: &Selections) -> Self {
+    pub fn new(affinity: &'a PodAffinity, nodes: &'a [Node], selections: &'a Selections) -> Self {
         let values = |key: &str, pods: &PodSelector| -> HashMap<&'a str, i64> {
             let mut values = HashMap::new();
             for (slot, count) in selections.counts(pods).into_iter().flatten() {
@@ -283,7 +339,8 @@ impl<'a> Affinity<'a> {
             .map(|(key, pods)| (key.as_str(), values(key, pods)))
             .collect();
         let apart = affinity.apart.iter().map(|(key, pods)| (key.as_str(), values(key, pods))).collect();
-        let mut read = Self { stated: Some(affinity), near, is_first: false, apart };
+        let stated = Some((affinity, selections.namespaces()));
+        let mut read = Self { stated, near, is_first: false, apart };
         read.find_first();
         read
     }
@@ -295,15 +352,16 @@ impl<'a> Affinity<'a> {
 
     fn find_first(&mut self) {
         let is_selected = self.near.iter().any(|(_, values)| values.values().any(|count| *count > 0));
-        self.is_first = self.stated.is_some_and(|stated| stated.counts_itself) && !is_selected;
+        self.is_first = !is_selected && self.stated.is_some_and(PodAffinity::counts_itself);
     }
 
     /// Counts that a pod comes to a node with these labels (1), or leaves it (-1).
     pub(crate) fn shift(&mut self, labels: &'a Labels, pod: &Selectable, more: i64) {
-        let Some(stated) = self.stated else { return };
-        let near = stated.near_pods.iter().cycle().map(|pods| pods.selects(pod));
+        let Some((stated, namespaces)) = self.stated else { return };
+        let near = stated.near_pods.iter().cycle().map(|pods| pods.selects(pod, namespaces));
         let near = self.near.iter_mut().zip(near);
-        let apart = self.apart.iter_mut().zip(stated.apart.iter().map(|(_, pods)| pods.selects(pod)));
+        let apart = stated.apart.iter().map(|(_, pods)| pods.selects(pod, namespaces));
+        let apart = self.apart.iter_mut().zip(apart);
         for ((key, values), _) in near.chain(apart).filter(|(_, selects)| *selects) {
             if let Some(value) = labels.get(*key) {
                 *values.entry(value).or_default() += more;
@@ -335,12 +393,16 @@ impl<'a> Affinity<'a> {
 /// Compares the nodes that passed by the wishes of the pod and of the pods there: 0 to 100 each, `None` without any.
 #[must_use]
 pub fn scores(
-    (affinity, namespace, labels): (&PodAffinity, &str, &Labels),
+    args: Args,
+    (affinity, target): (&PodAffinity, Target<'_>),
     existing: &ExistingTerms,
     feasible: &[usize],
     nodes: &[Node],
     selections: &Selections,
 ) -> Option<Vec<i64>> {
+    if args.ignore_preferred_terms_of_existing_pods && affinity.preferred.is_empty() {
+        return None;
+    }
     let view = |slot: usize| nodes.get(slot)?.view.as_ref();
     let mut sums: BTreeMap<&str, HashMap<&str, i64>> = BTreeMap::new();
     let mut add = |key, weight: i64, pods: &Counts| {
@@ -353,7 +415,12 @@ pub fn scores(
     for (weight, key, pods) in &affinity.preferred {
         selections.counts(pods).into_iter().for_each(|pods| add(key, *weight, pods));
     }
-    for (term, weight, pods) in existing.about((namespace, labels), false) {
+    for (term, effect, pods) in existing.about(target, false) {
+        let weight = match effect {
+            TermEffect::Weighs(weight) => weight,
+            TermEffect::Attracts => args.hard_pod_affinity_weight,
+            TermEffect::KeepsAway => 0,
+        };
         add(&term.topology_key, weight, pods);
     }
     if sums.is_empty() {
@@ -373,8 +440,9 @@ pub fn scores(
 }
 
 impl Domains {
-    /// Whether no node is in any of the domains.
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -392,17 +460,11 @@ impl Domains {
         }
     }
 
-    /// Counts that a pod with these terms comes to a node with these labels (1), or leaves it (-1). `pod`:
-    /// namespace and labels of the pod that may be kept away.
-    pub(crate) fn shift_all(
-        &mut self,
-        pod: (&str, &Labels),
-        labels: &Labels,
-        terms: &[WeightedTerm],
-        more: i64,
-    ) {
-        for (term, weight) in terms {
-            if *weight == 0 && term.matches(pod.0, pod.1) {
+    /// Counts that a pod with these terms comes to a node with these labels (1), or leaves it (-1). `target`: the pod
+    /// that may be kept away.
+    pub(crate) fn shift_all(&mut self, target: Target<'_>, labels: &Labels, terms: &[PodTerm], more: i64) {
+        for (term, effect) in terms {
+            if *effect == TermEffect::KeepsAway && term.matches(target) {
                 self.shift(term, labels, more);
             }
         }

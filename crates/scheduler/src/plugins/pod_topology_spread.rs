@@ -1,7 +1,7 @@
 //! PodTopologySpread: pods of a kind spread evenly over the domains that a node label makes.
 //!
-//! In: constraints of a pod, nodes, the pods that the constraints select. Out: whether a node may have the pod, and how
-//! nodes compare. Never: the default constraints of a cluster, which need the pod's Service or ReplicaSet.
+//! In: constraints of a pod or of its profile, nodes, the pods that the constraints select. Out: whether a node may have
+//! the pod, and how nodes compare. Never: constraints of the profile beside those of a pod.
 //!
 //! Source: kube-scheduler 1.36 `podtopologyspread`. Cost of a pod with constraints: nodes x constraints.
 
@@ -11,13 +11,16 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as wire;
 
 use crate::affinity::{self, Labels};
+use crate::default_selector::DefaultSelectors;
+use crate::namespace::{NamespaceSelection, Namespaces};
 use crate::node::{Node, NodeView};
-use crate::pod::Spec;
+use crate::pod::{PodView, Spec};
 use crate::reason::Reason;
 use crate::selection::{self, PodSelector, Selectable, Selections};
 
 /// The label that is each node's own (kube-scheduler counts its domains in another way).
 const HOSTNAME: &str = "kubernetes.io/hostname";
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// One of a pod's `topologySpreadConstraints`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +41,23 @@ pub struct SpreadConstraint {
     pub(crate) selector: Option<Arc<PodSelector>>,
     /// Whether the pod itself will count.
     counts_itself: bool,
+    source: ConstraintSource,
 }
+
+/// The origin of a constraint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum ConstraintSource {
+    /// The pod.
+    Pod,
+    /// The list of the profile.
+    List,
+    /// kube-scheduler's own list. Nodes without some of its labels are compared by the others.
+    System,
+}
+
+/// `PodTopologySpreadArgs`: the constraints of pods that state none, without selectors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Args(Vec<SpreadConstraint>);
 
 /// The required constraints of one pod, with the pods of each domain.
 #[derive(Clone, Debug, Default)]
@@ -74,21 +93,35 @@ impl SpreadConstraint {
             }
         }
         let is_empty = selector.as_ref().is_none_or(selection::selects_all);
-        let namespaces = Some([namespace.to_owned()].into());
-        let pods = PodSelector::new(false).and(namespaces, selector.as_ref())?;
-        let is = |policy: &Option<String>, text: &str, or: bool| policy.as_ref().map_or(or, |p| p == text);
+        let pods = PodSelector::new(false).and(NamespaceSelection::one(namespace), selector.as_ref())?;
         Ok(Self {
+            counts_itself: pods.matches(labels),
+            // An empty selector counts no pod, though it selects the pod itself (kube-scheduler 1.36
+            // `countPodsMatchSelector`).
+            selector: (!is_empty).then(|| Arc::new(pods)),
+            ..Self::without_selector(wire, ConstraintSource::Pod)
+        })
+    }
+
+    fn without_selector(wire: &wire::TopologySpreadConstraint, source: ConstraintSource) -> Self {
+        let is = |policy: &Option<String>, text: &str, or: bool| policy.as_ref().map_or(or, |p| p == text);
+        Self {
             topology_key: wire.topology_key.clone(),
             max_skew: wire.max_skew.into(),
             min_domains: wire.min_domains.and_then(|count| count.try_into().ok()).unwrap_or(1),
             is_required: wire.when_unsatisfiable == "DoNotSchedule",
             honors_affinity: is(&wire.node_affinity_policy, "Honor", true),
             honors_taints: is(&wire.node_taints_policy, "Honor", false),
-            counts_itself: pods.matches(namespace, labels),
-            // An empty selector counts no pod, though it selects the pod itself (kube-scheduler 1.36
-            // `countPodsMatchSelector`).
-            selector: (!is_empty).then(|| Arc::new(pods)),
-        })
+            counts_itself: false,
+            selector: None,
+            source,
+        }
+    }
+
+    /// Whether it is the profile's, not the pod's.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.source != ConstraintSource::Pod
     }
 
     /// Whether the node is part of a domain (kube-scheduler 1.36 `matchNodeInclusionPolicies`).
@@ -96,6 +129,59 @@ impl SpreadConstraint {
         (!self.honors_affinity || spec.affinity.allows(&view.name, &view.labels))
             && (!self.honors_taints || affinity::tolerates(&spec.tolerations, &view.taints))
     }
+}
+
+impl Default for Args {
+    /// `defaultingType: System` (kube-scheduler 1.36 `systemDefaultConstraints`).
+    fn default() -> Self {
+        let constraint = |(key, max_skew): (&str, i32)| {
+            let wire = wire::TopologySpreadConstraint {
+                topology_key: key.to_owned(),
+                max_skew,
+                when_unsatisfiable: "ScheduleAnyway".to_owned(),
+                ..wire::TopologySpreadConstraint::default()
+            };
+            SpreadConstraint::without_selector(&wire, ConstraintSource::System)
+        };
+        Self([(HOSTNAME, 3), (ZONE, 5)].map(constraint).into())
+    }
+}
+
+impl Args {
+    /// `defaultingType: List` with these `defaultConstraints`.
+    #[must_use]
+    pub fn list(constraints: &[wire::TopologySpreadConstraint]) -> Self {
+        let constraint = |wire| SpreadConstraint::without_selector(wire, ConstraintSource::List);
+        Self(constraints.iter().map(constraint).collect())
+    }
+
+    /// Whether nodes are refused by them.
+    #[must_use]
+    pub fn are_required(&self) -> bool {
+        self.0.iter().any(|constraint| constraint.is_required)
+    }
+
+    /// The constraints of a pod that states none. Without anything that selects the pod it has none.
+    #[must_use]
+    pub fn constraints(&self, pod: &PodView, selectors: &DefaultSelectors) -> Vec<SpreadConstraint> {
+        let stated = if self.0.is_empty() { None } else { selectors.of(pod) };
+        let Some(stated) = stated else { return Vec::new() };
+        // What selects pods has been checked when it was read.
+        let pods = PodSelector::new(false).and(NamespaceSelection::one(&pod.namespace), Some(&stated));
+        let Ok(pods) = pods.map(Arc::new) else { return Vec::new() };
+        let counts_itself = pods.matches(&pod.labels);
+        let with = |constraint: &SpreadConstraint| SpreadConstraint {
+            selector: Some(Arc::clone(&pods)),
+            counts_itself,
+            ..constraint.clone()
+        };
+        self.0.iter().map(with).collect()
+    }
+}
+
+/// The domain of a node; a node without the label is in the unnamed one.
+fn domain<'a>(view: &'a NodeView, key: &str) -> &'a str {
+    view.labels.get(key).map_or("", String::as_str)
 }
 
 /// Whether the node has the labels of all these constraints.
@@ -141,13 +227,20 @@ impl<'a> Spread<'a> {
     }
 
     /// Counts that a pod comes to a node (1), or leaves it (-1). Cost: the domains of the constraints that look at it.
-    pub(crate) fn shift(&mut self, spec: &Spec, view: &NodeView, pod: &Selectable, more: i64) {
+    pub(crate) fn shift(
+        &mut self,
+        spec: &Spec,
+        view: &NodeView,
+        (pod, namespaces): (&Selectable, &Namespaces),
+        more: i64,
+    ) {
         if !has_keys(self.0.iter().map(|domains| domains.constraint), &view.labels) {
             return;
         }
         for domains in &mut self.0 {
             let constraint = domains.constraint;
-            let looks = constraint.selector.as_ref().is_some_and(|selector| selector.selects(pod));
+            let looks =
+                constraint.selector.as_ref().is_some_and(|selector| selector.selects(pod, namespaces));
             if !looks || !constraint.includes(spec, view) {
                 continue;
             }
@@ -193,7 +286,9 @@ pub fn scores(spec: &Spec, feasible: &[usize], nodes: &[Node], selections: &Sele
         return None;
     }
     let view = |slot: usize| nodes.get(slot)?.view.as_ref();
-    let has_keys = |view: &NodeView| has_keys(constraints.iter().copied(), &view.labels);
+    // A node without a label is one of an unnamed domain, where nodes without some labels are compared too.
+    let takes_all = constraints.iter().all(|constraint| constraint.source == ConstraintSource::System);
+    let has_keys = |view: &NodeView| takes_all || has_keys(constraints.iter().copied(), &view.labels);
     let compared: Vec<Option<&NodeView>> =
         feasible.iter().map(|slot| view(*slot).filter(|view| has_keys(view))).collect();
     let counts: Vec<_> =
@@ -204,15 +299,13 @@ pub fn scores(spec: &Spec, feasible: &[usize], nodes: &[Node], selections: &Sele
         let on = |slot: usize| counts.and_then(|counts| counts.get(&slot)).copied().unwrap_or(0);
         let mut domains: HashMap<&str, i64> = HashMap::new();
         if key != HOSTNAME {
-            domains.extend(
-                compared.iter().flatten().filter_map(|view| Some((view.labels.get(key)?.as_str(), 0))),
-            );
+            domains.extend(compared.iter().flatten().map(|view| (domain(view, key), 0)));
             for (slot, pods) in counts.into_iter().flatten() {
                 let Some(view) = view(*slot).filter(|view| has_keys(view) && constraint.includes(spec, view))
                 else {
                     continue;
                 };
-                if let Some(sum) = view.labels.get(key).and_then(|value| domains.get_mut(value.as_str())) {
+                if let Some(sum) = domains.get_mut(domain(view, key)) {
                     *sum += pods;
                 }
             }

@@ -1,19 +1,21 @@
 //! Core events from watch events.
 //!
-//! In: events of the four watches. Out: [`Event`]s in an order that the ledger can follow. Never: an event before all
-//! four watches have delivered their first lists.
+//! In: events of the watches. Out: [`Event`]s in an order that the ledger can follow. Never: an event before all
+//! watches have delivered their first lists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::nrt::NodeResourceTopology;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use runtime::watch::{self, Key};
 
 use crate::budget::BudgetView;
 use crate::core::Event;
+use crate::default_selector::{SelectingKey, SelectingKind, SelectingView};
 use crate::metrics::Metrics;
+use crate::namespace::NamespaceView;
 use crate::node::NodeView;
 use crate::pod::PodView;
 
@@ -22,6 +24,11 @@ use crate::pod::PodView;
 pub(super) enum Source {
     // The first lists are delivered in this order: reports last, because the ledger explains them by the pods.
     Nodes,
+    Namespaces,
+    Services,
+    ReplicationControllers,
+    ReplicaSets,
+    StatefulSets,
     Pods,
     Budgets,
     Reports,
@@ -57,7 +64,7 @@ pub(super) struct ReportReader {
 }
 
 /// The number of watches.
-const SOURCES: usize = 4;
+const SOURCES: usize = 9;
 
 impl Intake {
     /// Whether all first lists have been delivered.
@@ -182,6 +189,41 @@ pub(super) fn node(event: watch::Event<Node>) -> Vec<Event> {
             tracing::warn!(node = %key, reason, "node cannot be read");
             vec![Event::NodeGone(key.name.as_ref().into())]
         }
+    }
+}
+
+/// Core events of the watch of namespaces.
+pub(super) fn namespace(event: watch::Event<Namespace>) -> Vec<Event> {
+    let read = |namespace: &Namespace| Event::Namespace(NamespaceView::read(namespace));
+    let gone = |key: Key| Event::NamespaceGone(key.name.as_ref().into());
+    match event {
+        watch::Event::Reset { objects, vanished } => {
+            vanished.into_iter().map(gone).chain(objects.iter().map(read)).collect()
+        }
+        watch::Event::Applied(namespace) => vec![read(&namespace)],
+        watch::Event::Deleted(namespace) => vec![gone(Key::of(&namespace))],
+        watch::Event::Unreadable { key, reason } => {
+            // The labels that it had last hold on.
+            tracing::warn!(namespace = %key, reason, "namespace cannot be read");
+            vec![]
+        }
+    }
+}
+
+/// Core events of the watch of a kind of objects that select pods.
+pub(super) fn selecting(kind: SelectingKind, event: watch::Event<SelectingView>) -> Vec<Event> {
+    let gone = |key: Key| {
+        let (namespace, name) = (key.namespace.as_ref().into(), key.name.as_ref().into());
+        Event::SelectingGone(SelectingKey { kind, namespace, name })
+    };
+    match event {
+        watch::Event::Reset { objects, vanished } => {
+            vanished.into_iter().map(gone).chain(objects.into_iter().map(Event::Selecting)).collect()
+        }
+        watch::Event::Applied(view) => vec![Event::Selecting(view)],
+        watch::Event::Deleted(view) => vec![Event::SelectingGone(view.key)],
+        // Each object is read as far as it can be.
+        watch::Event::Unreadable { .. } => vec![],
     }
 }
 

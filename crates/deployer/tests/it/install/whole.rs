@@ -72,7 +72,7 @@ fn from_nothing_to_an_aligned_pod_and_back() {
 
 /// Rights that the programs need only where something fails or is told otherwise, and the tests that use them: crate,
 /// module, function.
-const USED_ELSEWHERE: [(&str, &str); 8] = [
+const USED_ELSEWHERE: [(&str, &str); 13] = [
     (
         "topology.node.k8s.io/noderesourcetopologies[]: get",
         "exporter faults/apiserver answer_lost_after_the_object_was_changed",
@@ -86,6 +86,15 @@ const USED_ELSEWHERE: [(&str, &str); 8] = [
     ("/pods[]: get", "scheduler faults every_pod_gets_its_place_once_whatever_fails"),
     ("/pods[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
     ("events.k8s.io/events[]: patch", "runtime events repeated_events_are_one_object_with_a_count"),
+    // Namespaces, and objects that select pods.
+    ("/namespaces[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    ("/services[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    (
+        "/replicationcontrollers[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    ("apps/replicasets[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    ("apps/statefulsets[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
     // Preemption.
     ("/pods[]: delete", "scheduler preemption a_zone_is_freed_by_evicting_the_pod_that_no_budget_keeps"),
     (

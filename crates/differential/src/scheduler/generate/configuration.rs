@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::generate::Dice;
 use crate::scheduler::generate::SCHEDULER;
-use crate::scheduler::generate::nodes::DEVICE;
+use crate::scheduler::generate::nodes::{DEVICE, HOST, ZONE};
 
 /// Plugins that a profile can do without.
 const FILTERS: [&str; 5] =
@@ -49,10 +49,59 @@ pub(super) fn configuration(dice: &mut Dice) -> Value {
         });
         arguments.push(json!({ "name": "NodeResourcesBalancedAllocation", "args": args }));
     }
+    if dice.percent(25) {
+        let args = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "InterPodAffinityArgs",
+            "hardPodAffinityWeight": dice.pick(&[0, 1, 30, 100]),
+            "ignorePreferredTermsOfExistingPods": dice.percent(40),
+        });
+        arguments.push(json!({ "name": "InterPodAffinity", "args": args }));
+    }
+    if dice.percent(35) {
+        arguments.push(json!({ "name": "PodTopologySpread", "args": spread(dice) }));
+    }
     json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
         "percentageOfNodesToScore": 100,
         "profiles": [{ "schedulerName": SCHEDULER, "plugins": plugins, "pluginConfig": arguments }],
+    })
+}
+
+/// Whether a pod that fits nowhere by its node affinity keeps its nominated node.
+pub(super) fn keeps_nominations(configuration: &Value) -> bool {
+    let plugins = &configuration["profiles"][0]["plugins"];
+    plugins["postFilter"].is_null() && plugins["filter"]["disabled"][0]["name"] != "NodeAffinity"
+}
+
+/// The arguments of PodTopologySpread: a list of up to three constraints.
+fn spread(dice: &mut Dice) -> Value {
+    let all = [
+        (ZONE, "DoNotSchedule"),
+        (HOST, "ScheduleAnyway"),
+        ("disk", "ScheduleAnyway"),
+        (HOST, "DoNotSchedule"),
+        (ZONE, "ScheduleAnyway"),
+    ];
+    let (first, count) = (dice.between(0, 4), dice.between(0, 3));
+    let constraints: Vec<Value> = (0..count)
+        .map(|at| {
+            let (key, action) = all[((first + at) % 5) as usize];
+            let mut constraint = json!({
+                "maxSkew": dice.pick(&[1, 1, 2, 3]), "topologyKey": key, "whenUnsatisfiable": action,
+            });
+            if dice.percent(30) {
+                constraint["nodeTaintsPolicy"] = dice.pick(&["Honor", "Ignore"]).into();
+                constraint["nodeAffinityPolicy"] = dice.pick(&["Honor", "Ignore"]).into();
+            }
+            if action == "DoNotSchedule" && dice.percent(20) {
+                constraint["minDomains"] = dice.between(1, 4).into();
+            }
+            constraint
+        })
+        .collect();
+    json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "PodTopologySpreadArgs",
+        "defaultingType": "List", "defaultConstraints": constraints,
     })
 }
 

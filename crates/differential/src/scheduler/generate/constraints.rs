@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::generate::Dice;
-use crate::scheduler::generate::NAMESPACES;
 use crate::scheduler::generate::nodes::{EFFECTS, HOST, TAINTS, ZONE};
 use crate::scheduler::generate::pods::APPS;
+use crate::scheduler::generate::{NAMESPACES, TEAMS};
 
 /// Required and preferred node affinity.
 pub(super) fn node_affinity(dice: &mut Dice, pod: &mut Value, nodes: u64) {
@@ -140,12 +140,27 @@ fn term(dice: &mut Dice) -> Value {
         term["labelSelector"] = selector(dice);
     }
     if dice.percent(25) {
-        term["namespaces"] = json!([dice.pick(&NAMESPACES).0]);
+        term["namespaces"] = json!([dice.pick(&NAMESPACES)]);
     }
-    if dice.percent(10) {
-        term["namespaceSelector"] = json!({});
+    if dice.percent(40) {
+        term["namespaceSelector"] = namespace_selector(dice);
     }
     term
+}
+
+/// A selector of namespaces.
+fn namespace_selector(dice: &mut Dice) -> Value {
+    match dice.between(0, 4) {
+        0 => json!({}),
+        1 => {
+            json!({ "matchExpressions": [{ "key": "team", "operator": dice.pick(&["Exists", "DoesNotExist"]) }] })
+        }
+        2 => json!({ "matchExpressions": [
+            { "key": "kubernetes.io/metadata.name", "operator": dice.pick(&["In", "NotIn"]),
+              "values": [dice.pick(&NAMESPACES)] },
+        ] }),
+        _ => json!({ "matchLabels": { "team": dice.pick(&TEAMS) } }),
+    }
 }
 
 /// A selector of pods.

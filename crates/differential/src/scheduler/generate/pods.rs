@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::generate::Dice;
 use crate::scheduler::generate::nodes::DEVICE;
-use crate::scheduler::generate::{NAMESPACES, SCHEDULER, constraints};
+use crate::scheduler::generate::{NAMESPACES, SCHEDULER, constraints, selecting};
 
 /// Images of containers.
 pub(super) const IMAGES: [&str; 4] = [
@@ -53,6 +53,21 @@ fn on_node(dice: &mut Dice, at: u64, nodes: u64) -> Value {
     pod
 }
 
+/// A pod that waits for a nominated node. It fits nowhere and may not preempt, so that a scheduler that tries it first
+/// lets it wait.
+pub(super) fn nominated(dice: &mut Dice, at: u64, nodes: u64) -> Value {
+    let mut pod = bare(dice, &format!("waiting{at}"));
+    pod["spec"]["nodeSelector"] = json!({ "never": "there" });
+    pod["spec"]["preemptionPolicy"] = "Never".into();
+    pod["spec"]["priority"] = dice.pick(&[0, 10, 20, 20, 30]).into();
+    if dice.percent(40) {
+        constraints::pod_affinity(dice, &mut pod);
+    }
+    let node = format!("n{}", dice.between(0, nodes - 1));
+    pod["status"] = json!({ "phase": "Pending", "nominatedNodeName": node });
+    pod
+}
+
 /// The pod to place, with each kind of constraint now and then.
 pub(super) fn to_place(dice: &mut Dice, nodes: u64) -> Value {
     let mut pod = bare(dice, "pod");
@@ -75,6 +90,9 @@ pub(super) fn to_place(dice: &mut Dice, nodes: u64) -> Value {
     if dice.percent(45) {
         constraints::pod_affinity(dice, &mut pod);
     }
+    if dice.percent(40) {
+        selecting::own(dice, &mut pod);
+    }
     if dice.percent(5) {
         pod["spec"]["preemptionPolicy"] = "Never".into();
     }
@@ -92,7 +110,7 @@ pub(super) fn budgets(dice: &mut Dice) -> Vec<Value> {
 
 fn budget(dice: &mut Dice, at: u64) -> Value {
     json!({
-        "metadata": { "name": format!("b{at}"), "namespace": dice.pick(&NAMESPACES).0 },
+        "metadata": { "name": format!("b{at}"), "namespace": dice.pick(&NAMESPACES) },
         "spec": { "selector": constraints::selector(dice) },
         "status": { "disruptionsAllowed": dice.pick(&[0, 0, 1, 2]) },
     })
@@ -110,7 +128,7 @@ fn bare(dice: &mut Dice, name: &str) -> Value {
     let containers: Vec<Value> = (0..dice.pick(&[1, 1, 1, 2, 3])).map(|at| container(dice, at)).collect();
     let mut pod = json!({
         "metadata": {
-            "name": name, "uid": name, "namespace": dice.pick(&NAMESPACES).0, "labels": labels,
+            "name": name, "uid": name, "namespace": dice.pick(&NAMESPACES), "labels": labels,
             "creationTimestamp": "2026-01-01T00:00:00Z",
         },
         "spec": {
@@ -153,8 +171,8 @@ fn container(dice: &mut Dice, at: u64) -> Value {
         "name": format!("c{at}"), "image": dice.pick(&IMAGES), "imagePullPolicy": "IfNotPresent",
         "resources": { "requests": requests, "limits": limits },
     });
-    if dice.percent(20) {
-        let port = dice.pick(&[80, 443, 8080]);
+    if dice.percent(25) {
+        let port = dice.pick(&[80, 443]);
         let mut mapped = json!({
             "containerPort": port, "hostPort": port, "protocol": dice.pick(&["TCP", "TCP", "UDP"]),
         });

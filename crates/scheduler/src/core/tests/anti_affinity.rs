@@ -60,7 +60,7 @@ fn namespaces_and_selectors_decide_who_is_kept_away() {
         (json!({"labelSelector": any}), false),
         (json!({"labelSelector": any, "namespaces": ["elsewhere"]}), true),
         (json!({"labelSelector": any, "namespaces": ["ns"]}), false),
-        (json!({"labelSelector": any, "namespaceSelector": {"matchLabels": {"team": "x"}}}), false),
+        (json!({"labelSelector": any, "namespaceSelector": {"matchLabels": {"team": "x"}}}), true),
         (json!({"labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}), true),
         (json!({}), true),
     ] {

@@ -172,19 +172,72 @@ fn pods_keep_away_from_others_until_those_are_gone() {
     assert_eq!(decide(&mut core, LATER), ["p -> b1", "q -> b1"]);
 }
 
-#[test]
-fn terms_of_namespaces_by_label_are_not_guessed() {
+/// The namespace `name` with the label `team`, or with none.
+fn namespace(name: &str, team: Option<&str>) -> Event {
+    let labels = team.map(|team| [("team".to_owned(), team.to_owned())].into()).unwrap_or_default();
+    Event::Namespace(NamespaceView { name: name.into(), labels: Arc::new(labels) })
+}
+
+fn of_team_x(kind: &str) -> Value {
     let mut term = app("db");
     term["namespaceSelector"] = json!({"matchLabels": {"team": "x"}});
+    required(kind, &term)
+}
+
+#[test]
+fn terms_follow_the_labels_of_namespaces() {
     let mut core = racks();
-    core.handle(Event::Pod(web("p", 1, &required("podAffinity", &term))), LATER);
-    let decisions = decide(&mut core, LATER);
-    assert!(decisions[0].contains("pod affinity or anti-affinity: namespaceSelector"), "{decisions:?}");
-    // All namespaces can be told.
-    term["namespaceSelector"] = json!({});
-    core.handle(Event::Pod(web("q", 1, &required("podAffinity", &term))), LATER);
     core.handle(Event::Pod(other("db", "db", "b1")), LATER);
-    assert_eq!(decide(&mut core, LATER).last().map(String::as_str), Some("q -> b1"));
+    for name in ["p", "q"] {
+        core.handle(Event::Pod(web(name, 1, &of_team_x("podAffinity"))), LATER);
+    }
+    let refused = |name: &str| format!("{name}: 0/3 nodes are available: 3 {NO_AFFINITY}.");
+    assert_eq!(decide(&mut core, LATER), ["p", "q"].map(refused));
+    for event in [namespace("elsewhere", Some("x")), namespace("ns", None), namespace("ns", Some("y"))] {
+        core.handle(event, LATER);
+        let decisions = decide(&mut core, LATER);
+        assert!(decisions.iter().all(|decision| *decision == refused("p")), "{decisions:?}");
+    }
+    core.handle(namespace("ns", Some("x")), LATER);
+    assert_eq!(decide(&mut core, LATER), ["p -> b1", "q -> b1"]);
+    core.handle(Event::NamespaceGone("ns".into()), LATER);
+    core.handle(Event::Pod(web("r", 1, &of_team_x("podAffinity"))), LATER);
+    assert_eq!(decide(&mut core, LATER), [refused("r")]);
+    // All namespaces, known or not.
+    let mut term = app("db");
+    term["namespaceSelector"] = json!({});
+    core.handle(Event::Pod(web("s", 1, &required("podAffinity", &term))), LATER);
+    assert_eq!(decide(&mut core, LATER), ["s -> b1"]);
+}
+
+#[test]
+fn a_pod_is_the_first_of_its_terms_by_the_labels_of_its_namespace() {
+    for (team, placed) in [(Some("x"), true), (Some("y"), false), (None, false)] {
+        let mut core = racks();
+        core.handle(namespace("ns", team), LATER);
+        let mut more = json!({"metadata": {"labels": {"app": "db"}}});
+        merge(&mut more, json!({"spec": of_team_x("podAffinity")}));
+        core.handle(Event::Pod(pod("p", 1, more)), LATER);
+        assert_eq!(decide(&mut core, LATER)[0].starts_with("p -> "), placed, "{team:?}");
+    }
+}
+
+#[test]
+fn a_pod_is_kept_away_until_its_namespace_has_other_labels() {
+    let mut core = racks();
+    core.handle(namespace("ns", Some("x")), LATER);
+    let mut keeper = json!({"spec": of_team_x("podAntiAffinity")});
+    merge(&mut keeper, json!({"metadata": {"namespace": "elsewhere"}}));
+    merge(&mut keeper, running("b1"));
+    core.handle(Event::Pod(pod("keeper", 1, keeper)), LATER);
+    let more = json!({"metadata": {"labels": {"app": "db"}}, "spec": {"nodeSelector": {"rack": "b"}}});
+    core.handle(Event::Pod(pod("p", 1, more)), LATER);
+    let decisions = decide(&mut core, LATER);
+    assert!(decisions[0].contains("existing pods anti-affinity"), "{decisions:?}");
+    core.handle(namespace("ns", Some("x")), LATER);
+    assert!(decide(&mut core, LATER).is_empty());
+    core.handle(namespace("ns", None), LATER);
+    assert_eq!(decide(&mut core, LATER), ["p -> b1"]);
 }
 
 #[test]

@@ -55,13 +55,21 @@ fn turns(pods: usize, room: &str) -> Turns {
     let metrics = Metrics::register(&mut registry);
     let (sender, outputs) = unbounded_channel();
     let mut event_loop = EventLoop::new(Core::new(settings()), sender, metrics, None);
+    let empty = [
+        Source::Namespaces,
+        Source::Services,
+        Source::ReplicationControllers,
+        Source::ReplicaSets,
+        Source::StatefulSets,
+        Source::Budgets,
+        Source::Reports,
+    ];
     let changes = [
         (Source::Nodes, vec![Event::Node(node(room))]),
         (Source::Pods, (0..pods).map(|number| Event::Pod(pod(number))).collect()),
-        (Source::Budgets, vec![]),
-        (Source::Reports, vec![]),
     ];
-    event_loop.take_all(changes.into_iter().map(Input::Change));
+    let changes = changes.into_iter().chain(empty.map(|source| (source, vec![])));
+    event_loop.take_all(changes.map(Input::Change));
     Turns { event_loop, outputs, registry }
 }
 
