@@ -2,8 +2,8 @@
 //!
 //! In: a pod's [`Spec`] and the nodes. Out: the scores of the nodes that fit, or the reason why a node does not. Never:
 //! I/O, a lock, or a dependence on anything but the arguments. The order of checks is kube-scheduler's
-//! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread,
-//! InterPodAffinity, then the zones), so the reasons agree with its own. Cost: nodes x (taints + selector labels + host
+//! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, the volume plugins,
+//! PodTopologySpread, InterPodAffinity, then the zones), so the reasons agree with its own. Cost: nodes x (taints + selector labels + host
 //! ports + resources + constraints + images of the pod + one admission for each possible world). A node with one world
 //! and an understood report takes no memory, but for pods of several aligned containers.
 
@@ -19,10 +19,15 @@ use crate::plugins::image_locality::Wanted;
 use crate::plugins::inter_pod_affinity::{self, Affinity, Domains, ExistingTerms};
 use crate::plugins::node_resources_fit::{self, Requests};
 use crate::plugins::pod_topology_spread::{self, Spread};
-use crate::plugins::{Filters, Plugins, Scores};
+use crate::plugins::{Plugins, Scores};
 use crate::pod::{PodView, Spec};
 use crate::reason::Reason;
 use crate::selection::Selections;
+use crate::volumes::Volumes;
+
+pub mod volumes;
+
+use volumes::VolumeState;
 
 /// Zone filter and zone score of a profile.
 #[derive(Clone, Debug)]
@@ -93,6 +98,9 @@ pub struct PreFilterState<'a> {
     existing: Domains,
     /// Whether terms of pods on nodes count.
     counts_terms: bool,
+    volumes: VolumeState<'a>,
+    /// Whether the pod has to wait for its volumes, whatever the node.
+    awaits_volumes: bool,
 }
 
 impl<'a> PreFilterState<'a> {
@@ -102,11 +110,16 @@ impl<'a> PreFilterState<'a> {
     pub fn new(
         spec: &'a Spec,
         existing: Domains,
-        filters: Filters,
+        plugins: &Plugins,
         nodes: &'a [Node],
-        selections: &Selections,
+        (selections, volumes): (&Selections, &'a Volumes),
     ) -> Self {
+        let filters = plugins.filters;
         let mut spanning = Self::default();
+        match VolumeState::new(spec, plugins, volumes) {
+            Ok(volumes) => spanning.volumes = volumes,
+            Err(_) => spanning.awaits_volumes = true,
+        }
         if filters.pod_topology_spread {
             spanning.spread = Spread::new(spec, nodes, selections);
         }
@@ -120,6 +133,7 @@ impl<'a> PreFilterState<'a> {
 
     /// Counts that another pod comes to a node (1), or leaves it (-1). `pod`: the one that is placed.
     pub(crate) fn shift(&mut self, pod: &PodView, view: &'a NodeView, other: &PodView, more: i64) {
+        self.volumes.shift(&other.spec, more);
         if self.counts_terms {
             let labels = (&*pod.namespace, &*pod.labels);
             self.existing.shift_all(labels, &view.labels, &other.terms, more);
@@ -129,6 +143,17 @@ impl<'a> PreFilterState<'a> {
             self.spread.shift(&pod.spec, view, &other, more);
             self.affinity.shift(&view.labels, &other, more);
         }
+    }
+
+    /// Whether a node with these totals fits the pod's volumes.
+    ///
+    /// # Errors
+    /// The first [`Reason`] against it.
+    pub fn filter_volumes(&self, totals: &Node, view: &NodeView) -> Result<(), Reason> {
+        if self.awaits_volumes {
+            return Err(Reason::VolumesNotReady("VolumeBinding"));
+        }
+        self.volumes.filter(totals, view)
     }
 
     /// Whether the pod may be on a node with these labels.
@@ -178,6 +203,7 @@ pub fn filter_node(
     if let Some(resource) = shortages(node, view, spec, plugins).next() {
         return Err(Reason::short_of(resource));
     }
+    spanning.filter_volumes(node, view)?;
     spanning.filter(&view.labels)
 }
 

@@ -23,3 +23,4 @@ pub mod selection;
 pub mod shell;
 #[cfg(test)]
 mod vectors;
+pub mod volumes;

@@ -35,6 +35,7 @@ mod status_dump;
 mod wire_pod;
 
 use event_loop::EventLoop;
+use intake::volumes::Watches;
 use intake::{ReportReader, Source};
 use outbox::Outbox;
 use wire_pod::{Warnings, WirePod};
@@ -167,7 +168,7 @@ fn spawn_watches(
         let config = watcher::Config::default();
         Ok::<_, Infallible>(watch::run_guarded::<NodeResourceTopology>(reports, config, &m, forward).await)
     });
-    Ok(())
+    Watches { tasks, connection, metrics: watch_metrics, sender }.spawn()
 }
 
 /// Whether this process leads; `None`: no election, it always does.

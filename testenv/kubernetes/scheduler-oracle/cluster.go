@@ -38,6 +38,7 @@ type request struct {
 	Services    []*v1.Service                   `json:"services"`
 	ReplicaSets []*appsv1.ReplicaSet            `json:"replicaSets"`
 	Budgets     []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
+	Storage     storageObjects                  `json:"storage"`
 	// A KubeSchedulerConfiguration; without it that of a kube-scheduler without a file.
 	Configuration json.RawMessage `json:"configuration"`
 	Pod           *v1.Pod         `json:"pod"`
@@ -163,6 +164,7 @@ func fill(factory informers.SharedInformerFactory, asked *request) error {
 		add(core.Services().Informer(), asked.Services...),
 		add(factory.Apps().V1().ReplicaSets().Informer(), asked.ReplicaSets...),
 		add(factory.Policy().V1().PodDisruptionBudgets().Informer(), asked.Budgets...),
+		asked.Storage.fill(factory),
 	)
 }
 

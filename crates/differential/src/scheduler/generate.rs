@@ -7,12 +7,13 @@ mod configuration;
 mod constraints;
 mod nodes;
 mod pods;
+mod storage;
 
 use runtime::random::Random;
 use serde_json::{Value, json};
 
 use crate::generate::Dice;
-use crate::scheduler::case::Case;
+use crate::scheduler::case::{Case, Storage};
 
 /// The name of the profile.
 pub const SCHEDULER: &str = "default-scheduler";
@@ -31,7 +32,12 @@ pub fn case(seed: u64, number: u64) -> Case {
     let namespaces = NAMESPACES.map(|(name, team)| namespace(name, team)).to_vec();
     let configuration = configuration::configuration(&mut dice);
     let pod_disruption_budgets = pods::budgets(&mut dice);
-    Case { nodes, pods, namespaces, pod_disruption_budgets, configuration, pod }
+    let storage = Storage::default();
+    let mut case = Case { nodes, pods, namespaces, pod_disruption_budgets, storage, configuration, pod };
+    if dice.percent(60) {
+        storage::add(&mut dice, &mut case);
+    }
+    case
 }
 
 fn namespace(name: &str, team: &str) -> Value {

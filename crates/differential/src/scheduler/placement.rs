@@ -9,6 +9,10 @@ use scheduler::config;
 use scheduler::core::{Core, Decision, Event};
 use scheduler::node::NodeView;
 use scheduler::pod::PodView;
+use scheduler::volumes::Change;
+use scheduler::volumes::views::{
+    AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
+};
 use serde_json::Value;
 
 use crate::scheduler::case::Case;
@@ -54,8 +58,13 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
         let pod: wire::Pod = read(pod).context("pod")?;
         core.handle(Event::Pod(PodView::read(&pod)), NOW_MS);
     }
+    for change in changes(case)? {
+        core.handle(Event::Volumes(change), NOW_MS);
+    }
     match core.next(NOW_MS) {
         Some(Decision::Bind(binding)) => Ok(Placement::Node(binding.node.to_string())),
+        Some(Decision::BindVolumes(bind)) => Ok(Placement::Node(bind.binding.node.to_string())),
+        Some(Decision::FailVolumes(failed)) => bail!("{}", failed.message),
         Some(Decision::Refuse(refused)) => Ok(Placement::Refused(refused.message, None)),
         Some(Decision::Preempt(preemption)) => {
             let victims = preemption.victims.iter().filter(|pod| !pod.progress.deleting);
@@ -66,6 +75,27 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
         }
         None => bail!("no decision about the pod"),
     }
+}
+
+/// The objects of storage.
+fn changes(case: &Case) -> anyhow::Result<Vec<Change>> {
+    fn all<T: serde::de::DeserializeOwned>(
+        objects: &[Value],
+        change: impl Fn(&T) -> Change,
+    ) -> anyhow::Result<Vec<Change>> {
+        objects.iter().map(|object| Ok(change(&read(object).context("storage")?))).collect()
+    }
+    let storage = &case.storage;
+    let kinds = [
+        all(&storage.persistent_volumes, |it| Change::Volume(VolumeView::read(it))),
+        all(&storage.persistent_volume_claims, |it| Change::Claim(ClaimView::read(it))),
+        all(&storage.storage_classes, |it| Change::Class(ClassView::read(it))),
+        all(&storage.csi_nodes, |it| Change::CsiNode(CsiNodeView::read(it))),
+        all(&storage.csi_drivers, |it| Change::Driver(DriverView::read(it))),
+        all(&storage.csi_storage_capacities, |it| Change::Capacity(CapacityView::read(it))),
+        all(&storage.volume_attachments, |it| Change::Attachment(AttachmentView::read(it))),
+    ];
+    Ok(kinds.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value) -> anyhow::Result<T> {

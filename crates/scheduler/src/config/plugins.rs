@@ -11,12 +11,16 @@ use topology::resource::ResourceName;
 
 use super::{ConfigError, in_tree};
 use crate::affinity::NodeAffinity;
-use crate::plugins::{Filters, Plugins, Scores, balanced_allocation, default_preemption, node_resources_fit};
+use crate::plugins::{
+    Filters, Plugins, PreFilters, Scores, balanced_allocation, default_preemption, node_resources_fit,
+    volume_binding,
+};
 
 /// The plugins of the profile with this index.
 pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, ConfigError> {
     check(profile, wire)?;
     let filters = |plugin| weight(wire, plugin, Point::Filter).is_some();
+    let pre_filters = |plugin| weight(wire, plugin, Point::PreFilter).is_some();
     let score = |plugin| weight(wire, plugin, Point::Score).unwrap_or(0);
     Ok(Plugins {
         filters: Filters {
@@ -26,8 +30,17 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             node_names: weight(wire, "NodeAffinity", Point::PreFilter).is_some(),
             node_ports: filters("NodePorts"),
             node_resources_fit: filters("NodeResourcesFit"),
+            volume_restrictions: filters("VolumeRestrictions"),
+            node_volume_limits: filters("NodeVolumeLimits"),
+            volume_binding: filters("VolumeBinding"),
+            volume_zone: filters("VolumeZone"),
             pod_topology_spread: filters("PodTopologySpread"),
             inter_pod_affinity: filters("InterPodAffinity"),
+        },
+        pre_filters: PreFilters {
+            volume_restrictions: pre_filters("VolumeRestrictions"),
+            volume_binding: pre_filters("VolumeBinding"),
+            volume_zone: pre_filters("VolumeZone"),
         },
         scores: Scores {
             taint_toleration: score("TaintToleration"),
@@ -49,6 +62,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
         balanced: balanced_allocation::Args {
             resources: names(profile, "NodeResourcesBalancedAllocation", &wire.in_tree.balanced.resources)?,
         },
+        volume_binding: volume_binding(profile, wire)?,
         preemption: preemption(profile, wire)?,
         claims: weight(wire, "DynamicResources", Point::PostFilter).is_some(),
     })
@@ -160,6 +174,19 @@ fn fit(profile: usize, args: &InTreeArgs) -> Result<node_resources_fit::Args, Co
     })
 }
 
+/// The arguments of VolumeBinding where it binds volumes. They are checked in any case.
+fn volume_binding(profile: usize, wire: &WireProfile) -> Result<Option<volume_binding::Args>, ConfigError> {
+    const PLUGIN: &str = "VolumeBinding";
+    let args = in_tree::volume_binding_args(wire.other_args.get(PLUGIN));
+    let args = args.map_err(|(field, problem)| ConfigError::Argument {
+        profile,
+        plugin: PLUGIN.to_owned(),
+        field,
+        problem,
+    })?;
+    Ok(weight(wire, PLUGIN, Point::PreBind).map(|_| args))
+}
+
 /// The arguments of DefaultPreemption where it acts. They are checked in any case.
 fn preemption(profile: usize, wire: &WireProfile) -> Result<Option<default_preemption::Args>, ConfigError> {
     const PLUGIN: &str = "DefaultPreemption";
@@ -202,11 +229,13 @@ pub fn without_effect(wire: &WireProfile) -> Vec<String> {
     let default = InTreeArgs::default();
     let args = &wire.in_tree;
     let preemption = in_tree::preemption_args(wire.other_args.get("DefaultPreemption")).unwrap_or_default();
+    let volumes = in_tree::volume_binding_args(wire.other_args.get("VolumeBinding")).unwrap_or_default();
     let runs = |plugin, points: &[Point]| points.iter().any(|point| weight(wire, plugin, *point).is_some());
     for (plugin, has_args, points) in [
         ("NodeAffinity", args.affinity != default.affinity, &[Point::Filter, Point::Score][..]),
         ("NodeResourcesFit", args.fit != default.fit, &[Point::Filter, Point::Score]),
         ("NodeResourcesBalancedAllocation", args.balanced != default.balanced, &[Point::Score]),
+        ("VolumeBinding", volumes != volume_binding::Args::default(), &[Point::PreBind]),
         ("DefaultPreemption", preemption != default_preemption::Args::default(), &[Point::PostFilter]),
     ] {
         if has_args && !runs(plugin, points) {
@@ -229,6 +258,7 @@ fn runs_all_the_same(wire: &WireProfile, plugin: &str, point: Point) -> bool {
         // It leaves out nodes by name there.
         Point::PreFilter if plugin == "NodeAffinity" => return false,
         Point::PreFilter => Point::Filter,
+        Point::Reserve if plugin == "VolumeBinding" => Point::PreBind,
         Point::PreScore => Point::Score,
         Point::Reserve if plugin == NUMA_PLUGIN => Point::Filter,
         _ => return false,
@@ -241,13 +271,17 @@ fn runs_all_the_same(wire: &WireProfile, plugin: &str, point: Point) -> bool {
 const SCORES: [&str; 2] = ["NodeResourcesBalancedAllocation", "ImageLocality"];
 
 /// The filters here, in the order in which they run; then come the zones.
-const FILTERS: [&str; 8] = [
+const FILTERS: [&str; 12] = [
     "NodeUnschedulable",
     "NodeName",
     "TaintToleration",
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
 ];
@@ -330,6 +364,10 @@ mod tests {
                     taint_toleration: false,
                     node_ports: false,
                     node_resources_fit: false,
+                    volume_restrictions: false,
+                    node_volume_limits: false,
+                    volume_binding: false,
+                    volume_zone: false,
                     pod_topology_spread: false,
                     inter_pod_affinity: false,
                 },

@@ -12,6 +12,7 @@ use smallvec::{SmallVec, smallvec};
 use super::preemption::Outcome;
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Lifecycle, Preemption, Profile, Timer};
+use crate::cycle::volumes::VolumeState;
 use crate::cycle::{self, PreFilterState, PreScoreState};
 use crate::ledger::{PodId, Scratch};
 use crate::node::NodeView;
@@ -20,12 +21,18 @@ use crate::plugins::inter_pod_affinity::Domains;
 use crate::pod::{PodView, Spec};
 use crate::queue::Rank;
 use crate::reason::{Reason, Refusals};
+use crate::volumes::reference::ClaimKey;
+use crate::volumes::views::ClaimRef;
 
 /// An output of the core.
 #[derive(Debug)]
 pub enum Decision {
     /// Bind the pod to the node. The core counts the pod there from now on.
     Bind(Binding),
+    /// Write volumes and claims of a pod, of which the same is true. [`Decision::Bind`] follows once they are bound.
+    BindVolumes(BindVolumes),
+    /// Report that the volumes of a pod were not bound. The core no longer counts the pod on the node.
+    FailVolumes(FailedVolumes),
     /// Report that the pod fits no node.
     Refuse(Refused),
     /// Report the same, and evict pods so that the pod will fit. The core counts their node as nominated from now on.
@@ -43,6 +50,62 @@ pub struct Binding {
     pub node: Arc<str>,
     /// Number of attempts, this one included.
     pub attempts: u32,
+}
+
+/// A pod whose volumes are to be bound before it is.
+#[derive(Clone, Debug)]
+pub struct BindVolumes {
+    /// The pod and its node, for [`Event::VolumesWritten`](super::Event::VolumesWritten) and
+    /// [`Event::VolumesFailed`](super::Event::VolumesFailed).
+    pub binding: Binding,
+    /// The volumes.
+    pub volumes: VolumeBindings,
+}
+
+/// A pod whose volumes were not bound.
+#[derive(Clone, Debug)]
+pub struct FailedVolumes {
+    /// The pod and its node.
+    pub binding: Binding,
+    /// The reason, in kube-scheduler's words.
+    pub message: String,
+}
+
+/// What to write so that claims get their volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeBindings {
+    /// Volumes that exist.
+    pub chosen: Vec<ChosenVolume>,
+    /// Claims for which volumes are provisioned.
+    pub provisioned: Vec<Provision>,
+}
+
+/// A volume chosen for a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenVolume {
+    /// The volume.
+    pub volume: Arc<str>,
+    /// Its version: that of the decision, and of the answer once it is written.
+    pub version: u64,
+    /// The claim.
+    pub claim: ClaimRef,
+    /// The version of the claim.
+    pub claim_version: u64,
+    /// Whether the volume named no claim, so that it is marked as bound by a controller.
+    pub marks: bool,
+    /// Whether there is anything to write.
+    pub writes: bool,
+}
+
+/// A claim for which a volume is provisioned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provision {
+    /// The claim.
+    pub claim: ClaimKey,
+    /// Its version: that of the decision, and of the answer once it is written.
+    pub version: u64,
+    /// Whether there is anything to write.
+    pub writes: bool,
 }
 
 /// A pod that fits no node, and the reason.
@@ -69,6 +132,9 @@ impl Core {
         self.run_timers(now_ms);
         self.queue.tick(now_ms);
         self.run_hold(now_ms);
+        if let Some(decision) = self.waits.next() {
+            return Some(decision);
+        }
         self.wake(now_ms);
         let id = self.queue.pop()?;
         let entry = self.pods.get(&id)?;
@@ -88,20 +154,35 @@ impl Core {
             self.curable.clear();
             return Some(self.refuse(id, (pod, message, Refusals::default()), now_ms));
         }
+        if nodes > 0
+            && let Err(not_ready) = VolumeState::new(&spec, &profile.plugins, &self.volumes)
+        {
+            self.curable.clear();
+            let mut refusals = Refusals::default();
+            refusals.add_all(Reason::VolumesNotReady(not_ready.plugin), nodes);
+            let message = format!("0/{nodes} nodes are available: {}.", not_ready.message);
+            return Some(self.refuse(id, (pod, message, refusals), now_ms));
+        }
         match self.choose(id, &pod, &profile, now_ms) {
             Ok(slot) => {
                 self.end_hold_of(id, now_ms);
                 let attempts = self.queue.attempts(id);
                 let node = Arc::clone(&self.nodes[slot].name);
-                if spec.spans_nodes() {
+                if spec.spans_nodes() || !spec.volumes.is_empty() {
                     // There may be room for the next one as well.
                     self.retried.extend(self.queue.class(id));
                 }
-                self.place(id, &node);
+                let volumes = self.reserve_volumes(&pod, slot, &profile);
+                self.charge(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = Lifecycle::Assumed { slot };
                 }
-                Some(Decision::Bind(Binding { id, pod, node, attempts }))
+                let binding = Binding { id, pod, node, attempts };
+                if let Some(volumes) = volumes {
+                    return Some(self.await_volumes(slot, binding, volumes));
+                }
+                self.enter_ledger(id);
+                Some(Decision::Bind(binding))
             }
             Err(refusals) => {
                 let message = if self.node_order.is_empty() {
@@ -154,7 +235,8 @@ impl Core {
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(due, _)| *due);
-        timer.into_iter().chain(self.queue.due()).chain(self.hold_due()).min()
+        let ended = self.waits.has_ended().then_some(0);
+        timer.into_iter().chain(ended).chain(self.queue.due()).chain(self.hold_due()).min()
     }
 
     /// Wakes the first waiting pod that fits on a changed node. One at a time: its placement decides what the next one
@@ -227,13 +309,13 @@ impl Core {
     ) -> Option<Rank> {
         let node = &self.nodes[slot];
         let view = node.view.as_ref()?;
-        let is_expecting = self.nominations.expects(&node.name);
+        let is_expecting = self.is_expecting(slot);
         heads.iter().zip(spanning).find_map(|((rank, spec), spanning)| {
             let profile = self.profile_of(rank.pod)?;
             let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
             let spanning = spanning.get_or_init(|| {
-                let filters = profile.plugins.filters;
-                PreFilterState::new(spec, Domains::default(), filters, &self.nodes, &self.selections)
+                let known = (&self.selections, &self.volumes);
+                PreFilterState::new(spec, Domains::default(), &profile.plugins, &self.nodes, known)
             });
             let pod = (&**spec, created_s);
             let fits = spec.unsupported.is_empty()
@@ -274,8 +356,8 @@ impl Core {
         let spec = &pod.spec;
         let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
         spec.selectors().for_each(|pods| self.selections.follow(pods));
-        let filters = profile.plugins.filters;
-        let spanning = PreFilterState::new(spec, existing, filters, &self.nodes, &self.selections);
+        let known = (&self.selections, &self.volumes);
+        let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
         let count = self.node_order.len();
         let enough =
             if profile.scores() { cycle::feasible_nodes_to_find(count, profile.percentage) } else { 1 };
@@ -327,8 +409,8 @@ impl Core {
     /// What the constraints of a pod look at, on all nodes. Selections must follow its selectors.
     pub(super) fn pre_filter<'c>(&'c self, pod: &'c PodView, profile: &Profile) -> PreFilterState<'c> {
         let existing = self.existing_terms.domains(&pod.namespace, &pod.labels, &self.nodes);
-        let filters = profile.plugins.filters;
-        PreFilterState::new(&pod.spec, existing, filters, &self.nodes, &self.selections)
+        let known = (&self.selections, &self.volumes);
+        PreFilterState::new(&pod.spec, existing, &profile.plugins, &self.nodes, known)
     }
 
     /// Whether the departure of pods may turn these reasons of a node, which then is the pod's.
@@ -341,6 +423,11 @@ impl Core {
         let IncomingPod { rank, pod, .. } = incoming;
         reasons.iter().all(|reason| is_curable(*reason, pod, view))
             && !rank.is_some_and(|rank| self.hold.keeps_off(slot, rank))
+    }
+
+    /// Whether other pods have to fit on a node beside the next one: nominated ones, or those that wait for volumes.
+    fn is_expecting(&self, slot: usize) -> bool {
+        self.nominations.expects(&self.nodes[slot].name) || self.waits.on(slot).next().is_some()
     }
 
     /// Whether a pod may go to a node, which exists.
@@ -357,7 +444,7 @@ impl Core {
         let IncomingPod { rank, pod, profile, now_ms, .. } = incoming;
         let node = &self.nodes[slot];
         let Some(view) = &node.view else { return Err(Reasons::new()) };
-        let is_expecting = self.nominations.expects(&node.name);
+        let is_expecting = self.is_expecting(slot);
         let trial = if is_expecting { Trial::new(self, slot) } else { None };
         let verdict = match trial {
             Some(trial) => trial.check(incoming, spanning, scratch),
@@ -387,6 +474,7 @@ impl Core {
                 Timer::Unreported(slot) => {
                     self.changed.insert(slot);
                 }
+                Timer::Volumes(id) => self.volumes_due(id, now_ms),
                 Timer::Resync => self.resync(now_ms),
             }
         }

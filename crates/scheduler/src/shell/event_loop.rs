@@ -127,9 +127,22 @@ impl EventLoop {
             let seconds = began.elapsed().as_secs_f64();
             match decision {
                 Decision::Bind(binding) => {
-                    self.decided.insert(binding.id, seconds);
+                    // A pod that has waited for its volumes was decided about before.
+                    self.decided.entry(binding.id).or_insert(seconds);
                     tracing::debug!(pod = binding.pod.key(), node = %binding.node, "binding");
                     self.outbox.bind(binding);
+                }
+                Decision::BindVolumes(bind) => {
+                    self.decided.entry(bind.binding.id).or_insert(seconds);
+                    tracing::debug!(pod = bind.binding.pod.key(), node = %bind.binding.node, "binding volumes");
+                    self.outbox.bind_volumes(bind);
+                }
+                Decision::FailVolumes(failed) => {
+                    let (pod, message) = (&failed.binding.pod, failed.message);
+                    let seconds = self.decided.remove(&failed.binding.id).unwrap_or(0.0);
+                    self.metrics.attempt("error", &pod.scheduler, seconds);
+                    tracing::warn!(pod = pod.key(), node = %failed.binding.node, message, "volumes are not bound");
+                    self.outbox.fail(pod, message);
                 }
                 Decision::Refuse(refused) => {
                     self.count(&refused, seconds);
@@ -171,6 +184,12 @@ impl EventLoop {
                 let seconds = self.decided.remove(&binding.id).unwrap_or(0.0);
                 self.metrics.attempt("error", &binding.pod.scheduler, seconds);
                 self.core.handle(Event::BindFailed(binding.id), now);
+            }
+            CallResult::VolumesWritten(id, volumes) => {
+                self.core.handle(Event::VolumesWritten(id, volumes), now);
+            }
+            CallResult::VolumesFailed(id, volumes, reason) => {
+                self.core.handle(Event::VolumesFailed(id, volumes, reason), now);
             }
             CallResult::PreemptFailed(id) => self.core.handle(Event::PreemptFailed(id), now),
             CallResult::Other => {}

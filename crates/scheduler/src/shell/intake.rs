@@ -1,7 +1,7 @@
 //! Core events from watch events.
 //!
-//! In: events of the four watches. Out: [`Event`]s in an order that the ledger can follow. Never: an event before all
-//! four watches have delivered their first lists.
+//! In: events of the watches. Out: [`Event`]s in an order that the ledger can follow. Never: an event before all
+//! watches have delivered their first lists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,6 +17,8 @@ use crate::metrics::Metrics;
 use crate::node::NodeView;
 use crate::pod::PodView;
 
+pub(super) mod volumes;
+
 /// The watch behind a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
@@ -24,6 +26,8 @@ pub(super) enum Source {
     Nodes,
     Pods,
     Budgets,
+    /// A kind of storage, by the name of its watch.
+    Volumes(&'static str),
     Reports,
 }
 
@@ -47,7 +51,7 @@ pub(super) struct ReportReader {
 }
 
 /// The number of watches.
-const SOURCES: usize = 4;
+const SOURCES: usize = 4 + volumes::KINDS;
 
 impl Intake {
     /// Whether all first lists have been delivered.

@@ -21,12 +21,13 @@ use runtime::events::{self, Recorder, Severity, Subject};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::core::{Binding, Preemption, Refused};
+use crate::core::{BindVolumes, Binding, Preemption, Refused, VolumeBindings};
 use crate::ledger::PodId;
 use crate::pod::PodView;
 
 mod bind_queue;
 mod eviction;
+mod volumes;
 
 use bind_queue::BindQueue;
 use eviction::Evicted;
@@ -35,6 +36,8 @@ use eviction::Evicted;
 const MAX_CONDITIONS: usize = 8;
 /// Most decisions to preempt that are carried out at a time.
 const MAX_EVICTIONS: usize = 8;
+/// Most pods whose volumes are written at a time.
+const MAX_VOLUMES: usize = 16;
 /// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
 const MAX_ANSWERS: u32 = 5;
 
@@ -43,6 +46,10 @@ const MAX_ANSWERS: u32 = 5;
 pub(super) enum CallResult {
     Bound(Box<Binding>),
     BindFailed(Box<Binding>),
+    /// The volumes of a pod are written, with their new versions.
+    VolumesWritten(PodId, VolumeBindings),
+    /// They are not all, with the reason.
+    VolumesFailed(PodId, VolumeBindings, String),
     /// A pod could not be evicted for this one.
     PreemptFailed(PodId),
     /// A status was written, or pods were evicted.
@@ -59,6 +66,7 @@ enum BindFailure {
 
 enum Completed {
     Bind(Box<Binding>, Result<(), BindFailure>),
+    Volumes(PodId, VolumeBindings, Result<(), String>),
     Status(Arc<str>),
     Eviction(Evicted),
 }
@@ -79,6 +87,9 @@ pub(super) struct Outbox {
     recorder: Recorder,
     in_flight: FuturesUnordered<BoxFuture<'static, Completed>>,
     binds: BindQueue,
+    volumes: VecDeque<BindVolumes>,
+    /// Number of pods whose volumes are being written.
+    writing_volumes: usize,
     statuses: BTreeMap<Arc<str>, StatusWrite>,
     busy_pods: BTreeSet<Arc<str>>,
     evictions: VecDeque<Preemption>,
@@ -95,6 +106,8 @@ impl Outbox {
             recorder,
             in_flight: FuturesUnordered::new(),
             binds: BindQueue::default(),
+            volumes: VecDeque::new(),
+            writing_volumes: 0,
             statuses: BTreeMap::new(),
             busy_pods: BTreeSet::new(),
             evictions: VecDeque::new(),
@@ -108,6 +121,7 @@ impl Outbox {
     pub(super) async fn stop(&mut self, limit: Duration) -> bool {
         self.stopped.cancel();
         self.binds.drop_waiting();
+        self.volumes.clear();
         self.statuses.clear();
         self.evictions.clear();
         let ended = async { while self.binds.is_busy() && self.next_result().await.is_some() {} };
@@ -119,6 +133,18 @@ impl Outbox {
         self.statuses.remove(&binding.pod.uid);
         self.binds.push(binding);
         self.start();
+    }
+
+    /// Writes the volumes and claims of a pod. The pods of its node do not wait for that.
+    pub(super) fn bind_volumes(&mut self, bind: BindVolumes) {
+        self.statuses.remove(&bind.binding.pod.uid);
+        self.volumes.push_back(bind);
+        self.start();
+    }
+
+    /// Reports that a pod is not bound after all.
+    pub(super) fn fail(&self, pod: &PodView, message: String) {
+        self.record(pod, Severity::Warning, "FailedScheduling", "Scheduling", message);
     }
 
     /// Reports that a pod fits no node: an event, and the condition `PodScheduled` if its message changed, with the
@@ -156,7 +182,7 @@ impl Outbox {
 
     /// Whether so many bindings wait that decisions should pause until the next call ends.
     pub(super) fn is_full(&self) -> bool {
-        self.binds.is_full()
+        self.binds.is_full() || self.volumes.len() >= bind_queue::MAX_WAITING
     }
 
     /// Drops the pending status of a pod that is gone.
@@ -186,6 +212,13 @@ impl Outbox {
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
                 CallResult::BindFailed(binding)
             }
+            Completed::Volumes(id, volumes, result) => {
+                self.writing_volumes = self.writing_volumes.saturating_sub(1);
+                match result {
+                    Ok(()) => CallResult::VolumesWritten(id, volumes),
+                    Err(reason) => CallResult::VolumesFailed(id, volumes, reason),
+                }
+            }
             Completed::Status(uid) => {
                 self.busy_pods.remove(&uid);
                 CallResult::Other
@@ -199,6 +232,11 @@ impl Outbox {
     fn start(&mut self) {
         while let Some(binding) = self.binds.next() {
             self.in_flight.push(Box::pin(bind(self.client.clone(), binding, self.stopped.clone())));
+        }
+        while self.writing_volumes < MAX_VOLUMES {
+            let Some(bind) = self.volumes.pop_front() else { break };
+            self.writing_volumes += 1;
+            self.in_flight.push(Box::pin(volumes::write(self.client.clone(), bind)));
         }
         while self.busy_pods.len() < MAX_CONDITIONS {
             let next = self.statuses.keys().find(|uid| !self.busy_pods.contains(*uid)).cloned();

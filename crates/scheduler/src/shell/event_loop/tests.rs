@@ -53,6 +53,9 @@ fn event_loop(pods: usize, room: &str) -> (EventLoop, Registry) {
     event_loop.take((Source::Pods, (0..pods).map(|number| Event::Pod(pod(number))).collect()));
     event_loop.take((Source::Budgets, vec![]));
     event_loop.take((Source::Reports, vec![]));
+    for kind in ["1", "2", "3", "4", "5", "6", "7"] {
+        event_loop.take((Source::Volumes(kind), vec![]));
+    }
     (event_loop, registry)
 }
 
