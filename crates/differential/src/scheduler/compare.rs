@@ -53,8 +53,23 @@ fn explained(case: &Case, stock: &Answer, ours: &Placement) -> Option<&'static s
     let is_ending = |pod: &Value| pod["metadata"].get("deletionTimestamp").is_some();
     let is_spread = case.pod["spec"].get("topologySpreadConstraints").is_some();
     let only_stock_preempts = !stock.nominated.is_empty() && matches!(ours, Placement::Refused(_, None));
-    (only_stock_preempts && is_spread && case.pods.iter().any(is_ending))
-        .then_some("terminating pods counted out of a spread")
+    if only_stock_preempts && is_spread && case.pods.iter().any(is_ending) {
+        return Some("terminating pods counted out of a spread");
+    }
+    let namesake = |pod: &Value| {
+        pod["metadata"]["namespace"] != case.pod["metadata"]["namespace"]
+            && claims(pod).any(|claim| claims(&case.pod).any(|own| own == claim))
+    };
+    let is_in_use = |message: &str| message.contains("ReadWriteOncePod access mode already in-use");
+    let keeps_waiting = matches!(ours, Placement::Refused(message, _) if is_in_use(message));
+    (keeps_waiting && !stock.nominated.is_empty() && case.pods.iter().any(namesake))
+        .then_some("a claim of the same name in another namespace counted as the pod's")
+}
+
+/// Names of a pod's claims.
+fn claims(pod: &Value) -> impl Iterator<Item = &Value> {
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    volumes.filter_map(|volume| volume["persistentVolumeClaim"].get("claimName"))
 }
 
 /// How often kube-scheduler is asked again about a preemption that differs.

@@ -495,6 +495,42 @@ mod tests {
     }
 
     #[test]
+    fn the_binding_of_volumes_follows_lists_and_arguments() {
+        let config = |args: &str| format!("[{{name: VolumeBinding, args: {args}}}]");
+        for (plugins, args, binds, refuses) in [
+            ("{}", "{}", Some(600), (true, true)),
+            ("{}", "{kind: VolumeBindingArgs, bindTimeoutSeconds: 30, shape: null}", Some(30), (true, true)),
+            ("{preBind: {disabled: [{name: VolumeBinding}]}}", "{}", None, (true, true)),
+            ("{filter: {disabled: [{name: VolumeBinding}]}}", "{}", Some(600), (true, false)),
+            ("{multiPoint: {disabled: [{name: VolumeBinding}]}}", "{}", None, (false, false)),
+        ] {
+            let (read, notes) = profile(plugins, &config(args)).unwrap();
+            assert_eq!(read.volume_binding.map(|args| args.bind_timeout_s), binds, "{plugins} {args}");
+            assert_eq!((read.pre_filters.volume_binding, read.filters.volume_binding), refuses, "{plugins}");
+            assert_eq!(notes, [""; 0], "{plugins} {args}");
+        }
+        for (args, wanted) in [
+            (
+                "{bindTimeoutSeconds: -1}",
+                "bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value",
+            ),
+            ("{bindTimeoutSeconds: soon}", "bindTimeoutSeconds: \"soon\" is no whole number"),
+            (
+                "{shape: []}",
+                "shape: Invalid value: []: unexpected field `shape`, remove it or turn on the feature gate \
+                 StorageCapacityScoring",
+            ),
+            (
+                "{timeout: 1}",
+                "timeout: unknown field; allowed are apiVersion, kind, bindTimeoutSeconds, shape",
+            ),
+        ] {
+            let wanted = format!("profiles[0].pluginConfig: VolumeBinding: {wanted}");
+            assert_eq!(profile("{}", &config(args)).unwrap_err(), wanted, "{args}");
+        }
+    }
+
+    #[test]
     fn arguments_reach_the_plugins() {
         let config = "[{name: NodeResourcesFit, args: {ignoredResources: [a.io/x], ignoredResourceGroups: [b.io], \
             scoringStrategy: {type: RequestedToCapacityRatio, resources: [{name: a.io/y, weight: 3}, {name: cpu}], \

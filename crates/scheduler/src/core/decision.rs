@@ -150,18 +150,8 @@ impl Core {
             let refusals = Refusals::default();
             return Some(Decision::Refuse(Refused::new((pod, message, refusals))));
         }
-        if let Some(message) = contradiction(&spec, &profile, nodes) {
-            self.curable.clear();
-            return Some(self.refuse(id, (pod, message, Refusals::default()), now_ms));
-        }
-        if nodes > 0
-            && let Err(not_ready) = VolumeState::new(&spec, &profile.plugins, &self.volumes)
-        {
-            self.curable.clear();
-            let mut refusals = Refusals::default();
-            refusals.add_all(Reason::VolumesNotReady(not_ready.plugin), nodes);
-            let message = format!("0/{nodes} nodes are available: {}.", not_ready.message);
-            return Some(self.refuse(id, (pod, message, refusals), now_ms));
+        if let Some((message, refusals)) = self.refused_at_once(&spec, &profile) {
+            return Some(self.refuse_at_once(id, (pod, message, refusals), now_ms));
         }
         match self.choose(id, &pod, &profile, now_ms) {
             Ok(slot) => {
@@ -193,6 +183,37 @@ impl Core {
                 Some(self.refuse(id, (pod, message, refusals), now_ms))
             }
         }
+    }
+
+    /// The message about a pod that is refused before nodes are looked at (kube-scheduler's PreFilter).
+    fn refused_at_once(&self, spec: &Spec, profile: &Profile) -> Option<(String, Refusals)> {
+        let nodes = self.node_order.len();
+        if let Some(message) = contradiction(spec, profile, nodes) {
+            return Some((message, Refusals::default()));
+        }
+        let not_ready =
+            VolumeState::new(spec, &profile.plugins, &self.volumes).err().filter(|_| nodes > 0)?;
+        let mut refusals = Refusals::default();
+        refusals.add_all(Reason::VolumesNotReady(not_ready.plugin), nodes);
+        Some((format!("0/{nodes} nodes are available: {}.", not_ready.message), refusals))
+    }
+
+    /// The decision about such a pod. With DynamicResources, whose PreFilter then has not run, PostFilter ends with an
+    /// error in kube-scheduler: it says `not found`, and the nomination stays.
+    fn refuse_at_once(
+        &mut self,
+        id: PodId,
+        (pod, message, refusals): (PodView, String, Refusals),
+        now_ms: u64,
+    ) -> Decision {
+        self.curable.clear();
+        if !self.profile_of(id).is_some_and(|profile| profile.plugins.claims) {
+            return self.refuse(id, (pod, message, refusals), now_ms);
+        }
+        self.queue.wait(id, now_ms);
+        let mut refused = Refused::new((pod, format!("{message} not found"), refusals));
+        refused.nominated = self.nominations.of(id).cloned();
+        Decision::Refuse(refused)
     }
 
     /// The decision about a pod that fits no node: it waits, and others may be evicted for it.
