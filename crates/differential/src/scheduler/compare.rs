@@ -6,7 +6,7 @@ use serde_json::Value;
 use testkit::oracle::Oracle;
 
 use crate::scheduler::case::{Answer, Case};
-use crate::scheduler::placement::{Placement, place};
+use crate::scheduler::placement::{Eviction, Placement, place};
 use crate::scheduler::tally::Tally;
 
 /// How the answers differ.
@@ -52,8 +52,15 @@ pub fn compare(
 fn explained(case: &Case, stock: &Answer, ours: &Placement) -> Option<&'static str> {
     let is_ending = |pod: &Value| pod["metadata"].get("deletionTimestamp").is_some();
     let is_spread = case.pod["spec"].get("topologySpreadConstraints").is_some();
-    let only_stock_preempts = !stock.nominated.is_empty() && matches!(ours, Placement::Refused(_, None));
-    if only_stock_preempts && is_spread && case.pods.iter().any(is_ending) {
+    // Its victims are fewer, as the terminating ones seem to be enough.
+    let fewer = |eviction: &Eviction| {
+        eviction.node == stock.nominated && stock.victims.len() < eviction.victims.len()
+    };
+    let stock_preempts_too_soon = match ours {
+        Placement::Refused(_, eviction) => !stock.nominated.is_empty() && eviction.as_ref().is_none_or(fewer),
+        Placement::Node(_) => false,
+    };
+    if stock_preempts_too_soon && is_spread && case.pods.iter().any(is_ending) {
         return Some("terminating pods counted out of a spread");
     }
     let namesake = |pod: &Value| {
@@ -62,7 +69,7 @@ fn explained(case: &Case, stock: &Answer, ours: &Placement) -> Option<&'static s
     };
     let is_in_use = |message: &str| message.contains("ReadWriteOncePod access mode already in-use");
     let keeps_waiting = matches!(ours, Placement::Refused(message, _) if is_in_use(message));
-    (keeps_waiting && !stock.nominated.is_empty() && case.pods.iter().any(namesake))
+    (keeps_waiting && case.pods.iter().any(namesake))
         .then_some("a claim of the same name in another namespace counted as the pod's")
 }
 

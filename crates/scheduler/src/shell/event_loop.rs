@@ -141,7 +141,8 @@ impl EventLoop {
                     let (pod, message) = (&failed.binding.pod, failed.message);
                     let seconds = self.decided.remove(&failed.binding.id).unwrap_or(0.0);
                     self.metrics.attempt("error", &pod.scheduler, seconds);
-                    tracing::warn!(pod = pod.key(), node = %failed.binding.node, message, "volumes are not bound");
+                    let node = &failed.binding.node;
+                    tracing::warn!(pod = pod.key(), %node, reason = message, "volumes are not bound");
                     self.outbox.fail(pod, message);
                 }
                 Decision::Refuse(refused) => {

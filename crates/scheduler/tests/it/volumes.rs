@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 
-use crate::cluster::{Running, create, eventually, fake_node, node_of, pod, pods, report, zone};
+use crate::cluster::{Running, create, eventually, fake_node, node_of, pod, report, zone};
 
 const HOST: &str = "kubernetes.io/hostname";
 const SELECTED: &str = "volume.kubernetes.io/selected-node";

@@ -42,7 +42,7 @@ pub(super) fn add(dice: &mut Dice, case: &mut Case) {
     storage.persistent_volumes = (0..VOLUMES).filter_map(|at| volume(dice, at)).collect();
     for (namespace, _) in NAMESPACES {
         for at in 0..CLAIMS {
-            if dice.percent(94) {
+            if dice.percent(97) {
                 storage.persistent_volume_claims.push(claim(dice, namespace, &format!("c{at}")));
             }
         }
@@ -103,7 +103,7 @@ fn class(dice: &mut Dice, name: &str, provisioner: &str, waits: bool) -> Value {
 }
 
 fn volume(dice: &mut Dice, at: u64) -> Option<Value> {
-    if dice.percent(15) {
+    if dice.percent(6) {
         return None;
     }
     let size = dice.pick(&SIZES);
@@ -134,8 +134,8 @@ fn volume(dice: &mut Dice, at: u64) -> Option<Value> {
             " a__c "
         }
     };
-    if dice.percent(30) {
-        labels[dice.pick(&[ZONE, ZONE, OLD_ZONE])] = dice.pick(&["a", "b", "c", zones]).into();
+    if dice.percent(50) {
+        labels[dice.pick(&[ZONE, ZONE, OLD_ZONE])] = dice.pick(&["a", "b", zones, zones]).into();
     }
     if dice.percent(50) {
         let expression = match dice.between(0, 3) {
@@ -266,7 +266,7 @@ fn attachment(dice: &mut Dice, at: u64, nodes: u64) -> Value {
 /// Gives a pod volumes. Returns the claims of its ephemeral ones.
 fn use_volumes(dice: &mut Dice, pod: &mut Value, is_placed: bool) -> Vec<Value> {
     let (mut volumes, mut claims) = (Vec::new(), Vec::new());
-    for at in 0..dice.pick(&[1, 1, 1, 2, 3]) {
+    for at in 0..dice.pick(&[1, 1, 1, 1, 2, 3]) {
         let mut volume = json!({ "name": format!("d{at}") });
         match dice.between(0, 9) {
             0 => {
