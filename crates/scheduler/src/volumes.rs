@@ -29,7 +29,7 @@ pub enum Change {
     /// A claim is gone.
     ClaimGone(ClaimKey),
     /// A PersistentVolume is new or has changed.
-    Volume(VolumeView),
+    Volume(Box<VolumeView>),
     /// The PersistentVolume with this name is gone.
     VolumeGone(Arc<str>),
     /// A StorageClass is new or has changed.
@@ -71,6 +71,9 @@ pub enum Helped {
     All,
 }
 
+/// Namespace and name of a CSIStorageCapacity.
+pub type CapacityKey = (Arc<str>, Arc<str>);
+
 /// The objects, and what decisions assume of them.
 #[derive(Debug, Default)]
 pub struct Volumes {
@@ -81,9 +84,9 @@ pub struct Volumes {
     classes: BTreeMap<Arc<str>, ClassView>,
     csi_nodes: BTreeMap<Arc<str>, CsiNodeView>,
     drivers: BTreeMap<Arc<str>, DriverView>,
-    capacities: BTreeMap<(Arc<str>, Arc<str>), CapacityView>,
+    capacities: BTreeMap<CapacityKey, CapacityView>,
     /// Keys of capacities by their class.
-    capacities_of: BTreeMap<Arc<str>, BTreeSet<(Arc<str>, Arc<str>)>>,
+    capacities_of: BTreeMap<Arc<str>, BTreeSet<CapacityKey>>,
     attachments: BTreeMap<Arc<str>, AttachmentView>,
     /// Names of attachments by their node.
     attached_to: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
@@ -107,7 +110,7 @@ impl Volumes {
                 self.selected.remove(&key);
                 Helped::Nobody
             }
-            Change::Volume(volume) => self.volume_changed(volume),
+            Change::Volume(volume) => self.volume_changed(*volume),
             Change::VolumeGone(name) => {
                 if let Some(gone) = self.volumes.remove(&name) {
                     unlist(&mut self.of_class, &gone.class, &name);
@@ -200,7 +203,7 @@ impl Volumes {
         if helps { Helped::Class(class) } else { Helped::Nobody }
     }
 
-    fn remove_capacity(&mut self, key: &(Arc<str>, Arc<str>)) {
+    fn remove_capacity(&mut self, key: &CapacityKey) {
         if let Some(gone) = self.capacities.remove(key)
             && let Some(listed) = self.capacities_of.get_mut(&gone.class)
         {

@@ -87,7 +87,7 @@ fn changes(case: &Case) -> anyhow::Result<Vec<Change>> {
     }
     let storage = &case.storage;
     let kinds = [
-        all(&storage.persistent_volumes, |it| Change::Volume(VolumeView::read(it))),
+        all(&storage.persistent_volumes, |it| Change::Volume(Box::new(VolumeView::read(it)))),
         all(&storage.persistent_volume_claims, |it| Change::Claim(ClaimView::read(it))),
         all(&storage.storage_classes, |it| Change::Class(ClassView::read(it))),
         all(&storage.csi_nodes, |it| Change::CsiNode(CsiNodeView::read(it))),

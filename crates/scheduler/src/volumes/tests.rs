@@ -18,10 +18,10 @@ fn claim(version: u64, class: &str, volume: Option<&str>) -> Change {
 }
 
 fn volume(version: u64, class: &str, phase: &str) -> Change {
-    Change::Volume(VolumeView::read(&read(json!({
+    Change::Volume(Box::new(VolumeView::read(&read(json!({
         "metadata": { "name": "v", "resourceVersion": version.to_string() },
         "spec": { "storageClassName": class }, "status": { "phase": phase },
-    }))))
+    })))))
 }
 
 fn class(allowed: &str) -> Change {

@@ -134,8 +134,8 @@ fn volume(dice: &mut Dice, at: u64) -> Option<Value> {
             " a__c "
         }
     };
-    if dice.percent(50) {
-        labels[dice.pick(&[ZONE, ZONE, OLD_ZONE])] = dice.pick(&["a", "b", zones, zones]).into();
+    if dice.percent(65) {
+        labels[dice.pick(&[ZONE, ZONE, OLD_ZONE])] = dice.pick(&["a", zones, zones, zones]).into();
     }
     if dice.percent(50) {
         let expression = match dice.between(0, 3) {

@@ -47,7 +47,7 @@ fn volume(name: &str, version: u64, node: &str, claim: Option<&str>) -> Event {
     if let Some(claim) = claim {
         object["spec"]["claimRef"] = json!({"namespace": "ns", "name": claim, "uid": format!("uid-{claim}")});
     }
-    Event::Volumes(Change::Volume(VolumeView::read(&read(object))))
+    Event::Volumes(Change::Volume(Box::new(VolumeView::read(&read(object)))))
 }
 
 fn class(provisioner: &str) -> Event {

@@ -46,7 +46,7 @@ impl Watches<'_> {
         )?;
         self.watch(
             "watch persistentvolumes",
-            |it: &PersistentVolume| Change::Volume(VolumeView::read(it)),
+            |it: &PersistentVolume| Change::Volume(Box::new(VolumeView::read(it))),
             |key| Change::VolumeGone(key.name.into()),
         )?;
         self.watch(
