@@ -1,6 +1,6 @@
 //! API calls for decisions.
 //!
-//! In: bindings, refusals and evictions. Out: the results of bindings, and evictions that failed. Never: two bindings
+//! In: bindings, also of volumes, refusals and evictions. Out: the results of bindings, and evictions that failed. Never: two bindings
 //! to one node at a time, a result that is only likely (after a timeout the binding is sent again), or a status older
 //! than the last decision about its pod.
 
@@ -185,9 +185,10 @@ impl Outbox {
         self.binds.is_full() || self.volumes.len() >= bind_queue::MAX_WAITING
     }
 
-    /// Drops the pending status of a pod that is gone.
+    /// Drops the pending status of a pod that is gone, and volumes that were not written yet.
     pub(super) fn drop_pod(&mut self, uid: &Arc<str>) {
         self.statuses.remove(uid);
+        self.volumes.retain(|bind| bind.binding.pod.uid != *uid);
     }
 
     /// Waits for the next call to end; `None` when none is in flight.
