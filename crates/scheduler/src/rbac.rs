@@ -7,8 +7,8 @@ use api::nrt;
 use api::rbac::{rule, rule_for};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-/// Rules of the ClusterRole: to watch objects, to write bindings, conditions and events, to bind volumes to claims, and to
-/// evict pods for more important ones ([`crate::shell`]).
+/// Rules of the ClusterRole: to watch objects, to write bindings, conditions and events, to bind volumes to claims, and
+/// to evict pods for more important ones ([`crate::shell`]).
 #[must_use]
 pub fn cluster() -> Vec<PolicyRule> {
     let watch = ["get", "list", "watch"];
@@ -46,7 +46,8 @@ mod tests {
             api::rbac::show(&cluster()),
             "nodes pods: get list watch; noderesourcetopologies: get list watch; poddisruptionbudgets: list watch; \
              persistentvolumeclaims persistentvolumes: list patch watch; csidrivers csinodes csistoragecapacities \
-             storageclasses volumeattachments: list watch; pods: delete; pods/binding: create; pods/status: patch; events: create patch"
+             storageclasses volumeattachments: list watch; pods: delete; pods/binding: create; \
+             pods/status: patch; events: create patch"
         );
         assert_eq!(api::rbac::show(&lease("mine")), "leases: create; leases[mine]: get update");
     }

@@ -179,7 +179,8 @@ impl Core {
         (evicted, violations)
     }
 
-    /// The reasons against a node, with each resource that is short, or conflict of volumes, as kube-scheduler lists them.
+    /// The reasons against a node, with each resource that is short or conflict of volumes, as kube-scheduler lists
+    /// them.
     pub(super) fn all_reasons(
         &self,
         incoming: IncomingPod<'_>,

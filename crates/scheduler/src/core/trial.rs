@@ -174,8 +174,8 @@ impl<'c> Trial<'c> {
         self.prepared = ledger;
     }
 
-    /// Whether pods that wait for volumes here still fit in zones after the pod, and nominated pods do once evicted ones
-    /// have left. Where one does not fit without it either, nothing is kept.
+    /// Whether pods that wait for volumes here still fit in zones after the pod, and nominated pods do once evicted
+    /// ones have left. Where one does not fit without it either, nothing is kept.
     fn keeps_zones(
         &self,
         ledger: &Ledger,

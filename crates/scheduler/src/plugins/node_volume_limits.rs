@@ -3,8 +3,8 @@
 //! In: the volumes of a pod, those of the pods of a node, attachments, and the limits of the node's CSINode. Out:
 //! whether the pod's volumes are too many. Never: a volume that counts twice.
 //!
-//! Source: kube-scheduler 1.36 `nodevolumelimits`, without the gate `VolumeLimitScaling`, which is off. Cost: volumes of
-//! the pod and, if they are attached and the node has limits, volumes and attachments of the node.
+//! Source: kube-scheduler 1.36 `nodevolumelimits`, without the gate `VolumeLimitScaling`, which is off. Cost: volumes
+//! of the pod and, if they are attached and the node has limits, volumes and attachments of the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! API calls for decisions.
 //!
-//! In: bindings, also of volumes, refusals and evictions. Out: the results of bindings, and evictions that failed. Never: two bindings
-//! to one node at a time, a result that is only likely (after a timeout the binding is sent again), or a status older
-//! than the last decision about its pod.
+//! In: bindings, also of volumes, refusals and evictions. Out: the results of bindings, and evictions that failed.
+//! Never: two bindings to one node at a time, a result that is only likely (after a timeout the binding is sent again),
+//! or a status older than the last decision about its pod.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

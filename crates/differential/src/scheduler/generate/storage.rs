@@ -142,7 +142,8 @@ fn volume(dice: &mut Dice, at: u64) -> Option<Value> {
             0 => json!({ "key": HOST, "operator": "In", "values": [dice.pick(&["n0", "n1", "n2"])] }),
             1 => json!({ "key": "disk", "operator": dice.pick(&["Exists", "DoesNotExist"]) }),
             _ => {
-                json!({ "key": dice.pick(&[ZONE, ZONE, OLD_ZONE]), "operator": "In", "values": [dice.pick(&["a", "b", "c"]), "a"] })
+                let (key, zone) = (dice.pick(&[ZONE, ZONE, OLD_ZONE]), dice.pick(&["a", "b", "c"]));
+                json!({ "key": key, "operator": "In", "values": [zone, "a"] })
             }
         };
         spec["nodeAffinity"] =
