@@ -67,10 +67,20 @@ fn explained(case: &Case, stock: &Answer, ours: &Placement) -> Option<&'static s
         pod["metadata"]["namespace"] != case.pod["metadata"]["namespace"]
             && claims(pod).any(|claim| claims(&case.pod).any(|own| own == claim))
     };
-    let is_in_use = |message: &str| message.contains("ReadWriteOncePod access mode already in-use");
-    let keeps_waiting = matches!(ours, Placement::Refused(message, _) if is_in_use(message));
-    (keeps_waiting && case.pods.iter().any(namesake))
+    let is_refused = matches!(ours, Placement::Refused(..)) && stock.fits.is_empty();
+    (is_refused && has_claim_alone(case) && case.pods.iter().any(namesake))
         .then_some("a claim of the same name in another namespace counted as the pod's")
+}
+
+/// Whether one pod at a time has a claim of the pod.
+fn has_claim_alone(case: &Case) -> bool {
+    case.storage.persistent_volume_claims.iter().any(|claim| {
+        claim["metadata"]["namespace"] == case.pod["metadata"]["namespace"]
+            && claims(&case.pod).any(|name| *name == claim["metadata"]["name"])
+            && claim["spec"]["accessModes"]
+                .as_array()
+                .is_some_and(|modes| modes.contains(&"ReadWriteOncePod".into()))
+    })
 }
 
 /// Names of a pod's claims.

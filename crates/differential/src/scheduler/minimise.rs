@@ -30,6 +30,7 @@ fn candidates(case: &Case) -> Vec<Case> {
         });
     }
     for (kind, objects) in case.storage.clone().kinds().into_iter().enumerate() {
+        with(&|case| case.storage.kinds()[kind].clear());
         for (at, object) in objects.iter().enumerate() {
             with(&|case| drop(case.storage.kinds()[kind].remove(at)));
             for path in parts(object, &["metadata", "spec"]) {
