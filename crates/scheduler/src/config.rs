@@ -145,8 +145,8 @@ fn check_args(profile: usize, wire: &WireProfile) -> Result<(), ConfigError> {
             let field = "pluginConfig".to_owned();
             return Err(ConfigError::Plugin { profile, field, of: "plugin", name: plugin.clone() });
         }
-        // Those of DefaultPreemption are read with the plugins.
-        if plugin != "DefaultPreemption"
+        // Those are read with the plugins.
+        if !["DefaultPreemption", "VolumeBinding"].contains(&plugin.as_str())
             && let Some((field, problem)) = in_tree::differing_argument(plugin, args)
         {
             return Err(ConfigError::Argument { profile, plugin: plugin.clone(), field, problem });

@@ -26,6 +26,7 @@ use crate::pod::{PodView, Spec};
 use crate::queue::{BackoffLimits, Class, Queue};
 use crate::reason::Reason;
 use crate::selection::Selections;
+use crate::volumes::{Change, Volumes};
 
 mod accounting;
 mod decision;
@@ -37,13 +38,17 @@ mod nomination;
 mod preemption;
 mod resync;
 mod trial;
+mod volumes;
 
-pub use decision::{Binding, Decision, Refused};
+pub use decision::{
+    BindVolumes, Binding, ChosenVolume, Decision, FailedVolumes, Provision, Refused, VolumeBindings,
+};
 use equivalence_cache::EquivalenceCache;
 use hold::Hold;
 use nodes::Nodes;
 use nomination::Nominations;
 pub use preemption::Preemption;
+use volumes::Waits;
 
 /// A scheduler name that this process serves.
 #[derive(Clone, Debug)]
@@ -114,6 +119,12 @@ pub enum Event {
     Budget(BudgetView),
     /// The budget with this namespace and name is gone.
     BudgetGone(Arc<str>, Arc<str>),
+    /// An object of storage is new, has changed or is gone.
+    Volumes(Change),
+    /// The volumes of a pod are written, with their new versions.
+    VolumesWritten(PodId, VolumeBindings),
+    /// The volumes of a pod could not be written, but for those with new versions; with the reason.
+    VolumesFailed(PodId, VolumeBindings, String),
     /// The binding was accepted.
     Bound(PodId),
     /// The binding failed for certain; the pod is not on the node.
@@ -151,6 +162,8 @@ enum Timer {
     Vanished(PodId),
     /// The grace period for a first report is over.
     Unreported(usize),
+    /// The wait for a pod's volumes is over.
+    Volumes(PodId),
     /// The reports of nodes that count as upstream's plugin does are compared with their pods.
     Resync,
 }
@@ -178,6 +191,10 @@ pub struct Core {
     existing_terms: ExistingTerms,
     /// The pods on nodes, as constraints of others select them.
     selections: Selections,
+    /// Objects of storage.
+    volumes: Volumes,
+    /// Pods whose volumes are being bound.
+    waits: Waits,
     /// The images on existing nodes.
     images: Images,
     default_selectors: DefaultSelectors,
@@ -228,6 +245,8 @@ impl Core {
             search_start: 0,
             existing_terms: ExistingTerms::default(),
             selections: Selections::default(),
+            volumes: Volumes::default(),
+            waits: Waits::default(),
             images: Images::default(),
             default_selectors: DefaultSelectors::default(),
             queue: Queue::default(),
@@ -261,7 +280,7 @@ impl Core {
                 }
             }
             Event::Node(view) => self.node(view, now_ms),
-            Event::NodeGone(name) => self.node_gone(&name),
+            Event::NodeGone(name) => self.node_gone(&name, now_ms),
             Event::Report(name, topology) => {
                 let slot = self.slot(&name);
                 if self.settings.resync_ms().is_some() {
@@ -282,6 +301,9 @@ impl Core {
                 let slot = self.slot(&name);
                 self.nodes[slot].ledger.report_unreadable();
             }
+            Event::Volumes(change) => self.volumes_changed(change, now_ms),
+            Event::VolumesWritten(id, volumes) => self.volumes_written(id, volumes, now_ms),
+            Event::VolumesFailed(id, volumes, reason) => self.volumes_failed(id, volumes, &reason, now_ms),
             Event::Bound(id) => {
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = entry.lifecycle.confirmed();
@@ -307,6 +329,11 @@ impl Core {
         let id = self.id(&view.uid);
         let terminal = view.progress.terminal;
         let bound_to = view.node.clone();
+        if bound_to.is_some() {
+            self.overtake_wait(id);
+        } else if terminal || view.progress.deleting {
+            self.cancel_wait(id);
+        }
         let known = self.pods.get(&id);
         let place = known.and_then(|entry| entry.lifecycle.slot());
         if known.is_none() && terminal {
@@ -391,6 +418,10 @@ impl Core {
         self.queue.forget(id);
         self.nominate(id, None);
         self.changed.append(&mut self.resynced);
+        if self.cancel_wait(id) {
+            self.drop_pod(id);
+            return;
+        }
         let Some(entry) = self.pods.get_mut(&id) else { return };
         let done = view.progress.terminal || (view.progress.deleting && view.progress.stopped);
         let (slot, assumed) = match entry.lifecycle {
@@ -436,10 +467,11 @@ impl Core {
             if is_elsewhere {
                 self.retried.extend(self.queue.spanning().map(|(class, _)| class));
             }
+            self.check_waits_on(slot, now_ms);
         }
     }
 
-    fn node_gone(&mut self, name: &Arc<str>) {
+    fn node_gone(&mut self, name: &Arc<str>, now_ms: u64) {
         let slot = self.slot(name);
         self.nodes[slot].view = None;
         self.images.replace(&mut self.nodes[slot].images, &[]);
@@ -447,6 +479,7 @@ impl Core {
         self.node_order.retain(|listed| *listed != slot);
         self.nominations.on(name).for_each(|pod| self.queue.wake(pod));
         self.retried.extend(self.queue.spanning().map(|(class, _)| class));
+        self.check_waits_on(slot, now_ms);
         self.reclaim(slot);
     }
 

@@ -2,10 +2,10 @@
 //!
 //! In: a pod's [`Spec`] and the nodes. Out: the scores of the nodes that fit, or the reason why a node does not. Never:
 //! I/O, a lock, or a dependence on anything but the arguments. The order of checks is kube-scheduler's
-//! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread,
-//! InterPodAffinity, then the zones), so the reasons agree with its own. Cost: nodes x (taints + selector labels + host
-//! ports + resources + constraints + images of the pod + one admission for each possible world). A node with one world
-//! and an understood report takes no memory, but for pods of several aligned containers.
+//! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, the volume plugins,
+//! PodTopologySpread, InterPodAffinity, then the zones), so the reasons agree with its own. Cost: nodes x (taints +
+//! selector labels + host ports + resources + volumes + constraints + images of the pod + one admission for each possible
+//! world). A node with one world and an understood report takes no memory, but for pods of several aligned containers.
 
 use topology::request::{PodNeeds, Qos};
 use topology::score::{Strategy, Weights};
@@ -20,10 +20,15 @@ use crate::plugins::image_locality::Wanted;
 use crate::plugins::inter_pod_affinity::{self, Affinity, Domains, ExistingTerms};
 use crate::plugins::node_resources_fit::{self, Requests};
 use crate::plugins::pod_topology_spread::{self, Spread};
-use crate::plugins::{Filters, Plugins, Scores};
+use crate::plugins::{Plugins, Scores};
 use crate::pod::{PodView, Spec};
 use crate::reason::Reason;
 use crate::selection::Selections;
+use crate::volumes::Volumes;
+
+pub mod volumes;
+
+use volumes::VolumeState;
 
 /// Zone filter and zone score of a profile.
 #[derive(Clone, Debug)]
@@ -96,6 +101,9 @@ pub struct PreFilterState<'a> {
     namespaces: Option<&'a Namespaces>,
     /// Whether terms of pods that come or leave count.
     counts_terms: bool,
+    volumes: VolumeState<'a>,
+    /// Whether the pod has to wait for its volumes, whatever the node.
+    awaits_volumes: bool,
 }
 
 impl<'a> PreFilterState<'a> {
@@ -105,11 +113,16 @@ impl<'a> PreFilterState<'a> {
     pub fn new(
         spec: &'a Spec,
         existing: Domains,
-        filters: Filters,
+        plugins: &Plugins,
         nodes: &'a [Node],
-        selections: &'a Selections,
+        (selections, volumes): (&'a Selections, &'a Volumes),
     ) -> Self {
+        let filters = plugins.filters;
         let mut spanning = Self { namespaces: Some(selections.namespaces()), ..Self::default() };
+        match VolumeState::new(spec, plugins, volumes) {
+            Ok(volumes) => spanning.volumes = volumes,
+            Err(_) => spanning.awaits_volumes = true,
+        }
         if filters.pod_topology_spread {
             spanning.spread = Spread::new(spec, nodes, selections);
         }
@@ -124,6 +137,7 @@ impl<'a> PreFilterState<'a> {
 
     /// Counts that another pod comes to a node (1), or leaves it (-1). `pod`: the one that is placed.
     pub(crate) fn shift(&mut self, pod: &PodView, view: &'a NodeView, other: &PodView, more: i64) {
+        self.volumes.shift(&other.spec, more);
         let Some(namespaces) = self.namespaces else { return };
         if self.counts_terms && !other.terms.is_empty() {
             let target = namespaces.target(&pod.namespace, &pod.labels);
@@ -139,7 +153,19 @@ impl<'a> PreFilterState<'a> {
     /// Whether it allows every node, so that a verdict depends on nothing but the node and the spec.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.spread.is_empty() && self.affinity.is_empty() && self.existing.is_empty()
+        let constraints = self.spread.is_empty() && self.affinity.is_empty() && self.existing.is_empty();
+        constraints && self.volumes.is_empty() && !self.awaits_volumes
+    }
+
+    /// Whether a node with these totals fits the pod's volumes.
+    ///
+    /// # Errors
+    /// The first [`Reason`] against it.
+    pub fn filter_volumes(&self, totals: &Node, view: &NodeView) -> Result<(), Reason> {
+        if self.awaits_volumes {
+            return Err(Reason::VolumesNotReady("VolumeBinding"));
+        }
+        self.volumes.filter(totals, view)
     }
 
     /// Whether the pod may be on a node with these labels.
@@ -189,6 +215,7 @@ pub fn filter_node(
     if let Some(resource) = shortages(node, view, spec, plugins).next() {
         return Err(Reason::short_of(resource));
     }
+    spanning.filter_volumes(node, view)?;
     spanning.filter(&view.labels)
 }
 

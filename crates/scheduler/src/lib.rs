@@ -25,3 +25,4 @@ pub mod selection;
 pub mod shell;
 #[cfg(test)]
 mod vectors;
+pub mod volumes;

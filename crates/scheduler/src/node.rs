@@ -16,6 +16,8 @@ use crate::ledger::{Ledger, PodId};
 use crate::over_reserve::OverReserve;
 use crate::plugins::image_locality::{self, ImageName, NodeImage};
 use crate::plugins::node_ports::UsedPorts;
+use crate::pod::Spec;
+use crate::volumes::reference::UsedVolumes;
 
 /// The fields of a Node object that the scheduler uses.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -54,6 +56,8 @@ pub struct Node {
     pub pods: i64,
     /// Their host ports.
     pub ports: UsedPorts,
+    /// Their volumes.
+    pub volumes: UsedVolumes,
     /// The names of the images there, in order.
     pub images: Box<[ImageName]>,
     /// The free amounts of the zones.
@@ -110,7 +114,7 @@ impl NodeView {
 }
 
 impl Node {
-    /// A copy of the totals and ports, without the rest.
+    /// A copy of the totals, ports and volumes, without the rest.
     #[must_use]
     pub fn totals(&self) -> Self {
         Self {
@@ -119,8 +123,21 @@ impl Node {
             used_nonzero: self.used_nonzero,
             pods: self.pods,
             ports: self.ports.clone(),
+            volumes: self.volumes.clone(),
             ..Self::default()
         }
+    }
+
+    /// Counts that a pod with this spec takes its ports and volumes.
+    pub fn occupy(&mut self, spec: &Spec) {
+        self.ports.add(&spec.host_ports);
+        self.volumes.add(&spec.volumes);
+    }
+
+    /// Takes [`Self::occupy`] back.
+    pub fn vacate(&mut self, spec: &Spec) {
+        self.ports.remove(&spec.host_ports);
+        self.volumes.remove(&spec.volumes);
     }
 
     /// Adds a pod's needs to the totals.

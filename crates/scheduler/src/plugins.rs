@@ -15,13 +15,19 @@ pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_ports;
 pub mod node_resources_fit;
+pub mod node_volume_limits;
 pub mod pod_topology_spread;
+pub mod volume_binding;
+pub mod volume_restrictions;
+pub mod volume_zone;
 
 /// The plugins of a profile. The default is that of kube-scheduler 1.36.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plugins {
     /// Those that refuse nodes.
     pub filters: Filters,
+    /// Those that refuse pods before they look at nodes, also where they refuse no nodes.
+    pub pre_filters: PreFilters,
     /// Those that rank nodes.
     pub scores: Scores,
     /// `NodeAffinityArgs.addedAffinity`, which counts for every pod in addition to its own.
@@ -34,6 +40,8 @@ pub struct Plugins {
     pub spread: pod_topology_spread::Args,
     /// `NodeResourcesBalancedAllocationArgs`.
     pub balanced: balanced_allocation::Args,
+    /// `VolumeBindingArgs`; `None`: pods are bound without volumes for their claims.
+    pub volume_binding: Option<volume_binding::Args>,
     /// `DefaultPreemptionArgs`; `None`: nothing is evicted.
     pub preemption: Option<default_preemption::Args>,
     /// DynamicResources' PostFilter, which says that a pod that fits nowhere has no claims to deallocate.
@@ -55,10 +63,29 @@ pub struct Filters {
     pub node_ports: bool,
     /// NodeResourcesFit.
     pub node_resources_fit: bool,
+    /// VolumeRestrictions.
+    pub volume_restrictions: bool,
+    /// NodeVolumeLimits.
+    pub node_volume_limits: bool,
+    /// VolumeBinding.
+    pub volume_binding: bool,
+    /// VolumeZone.
+    pub volume_zone: bool,
     /// PodTopologySpread.
     pub pod_topology_spread: bool,
     /// InterPodAffinity.
     pub inter_pod_affinity: bool,
+}
+
+/// The volume plugins' PreFilter, which refuses pods whose claims are not ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreFilters {
+    /// VolumeRestrictions.
+    pub volume_restrictions: bool,
+    /// VolumeBinding.
+    pub volume_binding: bool,
+    /// VolumeZone.
+    pub volume_zone: bool,
 }
 
 /// Weights of the scores; 0: the plugin does not score.
@@ -84,12 +111,14 @@ impl Default for Plugins {
     fn default() -> Self {
         Self {
             filters: Filters::default(),
+            pre_filters: PreFilters::default(),
             scores: Scores::default(),
             added_affinity: NodeAffinity::default(),
             fit: node_resources_fit::Args::default(),
             balanced: balanced_allocation::Args::default(),
             pod_affinity: inter_pod_affinity::Args::default(),
             spread: pod_topology_spread::Args::default(),
+            volume_binding: Some(volume_binding::Args::default()),
             preemption: Some(default_preemption::Args::default()),
             claims: true,
         }
@@ -105,9 +134,19 @@ impl Default for Filters {
             node_names: true,
             node_ports: true,
             node_resources_fit: true,
+            volume_restrictions: true,
+            node_volume_limits: true,
+            volume_binding: true,
+            volume_zone: true,
             pod_topology_spread: true,
             inter_pod_affinity: true,
         }
+    }
+}
+
+impl Default for PreFilters {
+    fn default() -> Self {
+        Self { volume_restrictions: true, volume_binding: true, volume_zone: true }
     }
 }
 

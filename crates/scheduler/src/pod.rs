@@ -16,6 +16,7 @@ use crate::plugins::inter_pod_affinity::{PodAffinity, PodTerm, Term};
 use crate::plugins::node_ports::HostPort;
 use crate::plugins::pod_topology_spread::SpreadConstraint;
 use crate::selection::{PodSelector, Selectable};
+use crate::volumes::reference::VolumeRef;
 
 /// The constraints of a pod on its node. Pods of one workload have equal specs and are woken as a class.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +29,8 @@ pub struct Spec {
     pub tolerations: Vec<Toleration>,
     /// Ports that the pod takes of its host.
     pub host_ports: Vec<HostPort>,
+    /// Volumes that limit where the pod can run.
+    pub volumes: Vec<VolumeRef>,
     /// `topologySpreadConstraints`, or those that the profile gives to a pod without any.
     pub spread: Vec<SpreadConstraint>,
     /// Pod affinity and anti-affinity.
@@ -49,8 +52,6 @@ pub enum Unsupported {
     PodAffinity(String),
     /// A spread constraint, with the reason.
     TopologySpread(String),
-    /// A volume with node affinity: a claim, an ephemeral or an attachable volume.
-    Volume(String),
     /// `resourceClaims` (DRA).
     ResourceClaims,
     /// Resources that cannot be read, with the reason.
@@ -218,6 +219,7 @@ impl Spec {
         unsupported.extend(spread.as_ref().err().into_iter().chain(pod_affinity.as_ref().err()).cloned());
         Self {
             host_ports: HostPort::read(spec),
+            volumes: VolumeRef::read(pod),
             spread: spread.unwrap_or_default(),
             pod_affinity: pod_affinity.unwrap_or_default(),
             needs,
@@ -250,25 +252,10 @@ impl Spec {
 
 fn unsupported_features(spec: &wire::PodSpec) -> Vec<Unsupported> {
     let mut list = Vec::new();
-    for volume in spec.volumes.iter().flatten().filter(|volume| has_node_affinity(volume)) {
-        list.push(Unsupported::Volume(volume.name.clone()));
-    }
     if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
         list.push(Unsupported::ResourceClaims);
     }
     list
-}
-
-/// Whether a volume limits the nodes on which the pod can run.
-fn has_node_affinity(volume: &wire::Volume) -> bool {
-    volume.persistent_volume_claim.is_some()
-        || volume.ephemeral.is_some()
-        || volume.gce_persistent_disk.is_some()
-        || volume.aws_elastic_block_store.is_some()
-        || volume.azure_disk.is_some()
-        || volume.cinder.is_some()
-        || volume.iscsi.is_some()
-        || volume.rbd.is_some()
 }
 
 impl Progress {
@@ -310,7 +297,6 @@ impl std::fmt::Display for Unsupported {
         match self {
             Self::PodAffinity(reason) => write!(f, "pod affinity or anti-affinity: {reason}"),
             Self::TopologySpread(reason) => write!(f, "topology spread constraints: {reason}"),
-            Self::Volume(name) => write!(f, "volume {name:?} (claims and attachable volumes)"),
             Self::ResourceClaims => f.write_str("resource claims"),
             Self::Resources(reason) => f.write_str(reason),
             Self::Unreadable(reason) => write!(f, "the pod's {reason}"),

@@ -67,6 +67,8 @@ pub struct Queue {
     waiting: BTreeMap<Class, BTreeSet<Rank>>,
     /// Those of them whose verdict about a node depends on others.
     spanning: BTreeMap<Class, Arc<Spec>>,
+    /// Those of them with volumes that limit where they can run.
+    with_volumes: BTreeMap<Class, Arc<Spec>>,
     /// Waiting pods by their first refusal.
     refused: BTreeSet<(u64, PodId)>,
     /// Each class with the number of its pods.
@@ -159,6 +161,11 @@ impl Queue {
     /// Waiting classes whose verdict about a node depends on others, with their specs.
     pub fn spanning(&self) -> impl Iterator<Item = (Class, &Spec)> + '_ {
         self.spanning.iter().map(|(class, spec)| (*class, &**spec))
+    }
+
+    /// Waiting classes with volumes that limit where they can run, with their specs.
+    pub fn with_volumes(&self) -> impl Iterator<Item = (Class, &Spec)> + '_ {
+        self.with_volumes.iter().map(|(class, spec)| (*class, &**spec))
     }
 
     /// The first waiting pod of a class.
@@ -290,6 +297,9 @@ impl Queue {
             QueueState::Waiting(due) => {
                 self.timed.insert((due, rank));
                 self.waiting.entry(class).or_default().insert(rank);
+                if !spec.volumes.is_empty() {
+                    self.with_volumes.insert(class, Arc::clone(&spec));
+                }
                 if spec.spans_nodes() {
                     self.spanning.insert(class, spec);
                 }
@@ -314,6 +324,7 @@ impl Queue {
                     if ranks.is_empty() {
                         self.waiting.remove(&class);
                         self.spanning.remove(&class);
+                        self.with_volumes.remove(&class);
                     }
                 }
             }

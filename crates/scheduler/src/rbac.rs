@@ -7,8 +7,8 @@ use api::nrt;
 use api::rbac::{rule, rule_for};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-/// Rules of the ClusterRole: to watch objects, to write bindings, conditions and events, and to evict pods for more
-/// important ones ([`crate::shell`]).
+/// Rules of the ClusterRole: to watch objects, to write bindings, conditions and events, to bind volumes to claims, and
+/// to evict pods for more important ones ([`crate::shell`]).
 #[must_use]
 pub fn cluster() -> Vec<PolicyRule> {
     let watch = ["get", "list", "watch"];
@@ -18,12 +18,18 @@ pub fn cluster() -> Vec<PolicyRule> {
         rule("", &["namespaces", "services", "replicationcontrollers"], &["list", "watch"]),
         rule("apps", &["replicasets", "statefulsets"], &["list", "watch"]),
         rule("policy", &["poddisruptionbudgets"], &["list", "watch"]),
+        rule("", &["persistentvolumeclaims", "persistentvolumes"], &["list", "patch", "watch"]),
+        rule("storage.k8s.io", &STORAGE, &["list", "watch"]),
         rule("", &["pods"], &["delete"]),
         rule("", &["pods/binding"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
     ]
 }
+
+/// Kinds of storage that are only watched ([`crate::volumes`]).
+const STORAGE: [&str; 5] =
+    ["csidrivers", "csinodes", "csistoragecapacities", "storageclasses", "volumeattachments"];
 
 /// Rules of the Role in the namespace of the lease `name` ([`runtime::lease`]).
 #[must_use]
@@ -41,7 +47,8 @@ mod tests {
         assert_eq!(
             api::rbac::show(&cluster()),
             "nodes pods: get list watch; noderesourcetopologies: get list watch; namespaces services replicationcontrollers: list watch; replicasets statefulsets: list watch; \
-             poddisruptionbudgets: list watch; pods: delete; pods/binding: create; pods/status: patch; \
+             poddisruptionbudgets: list watch; persistentvolumeclaims persistentvolumes: list patch watch; \
+             csidrivers csinodes csistoragecapacities storageclasses volumeattachments: list watch; pods: delete; pods/binding: create; pods/status: patch; \
              events: create patch"
         );
         assert_eq!(api::rbac::show(&lease("mine")), "leases: create; leases[mine]: get update");

@@ -10,6 +10,7 @@ use topology::reason::{Constraint, Part};
 use topology::resource::ResourceName;
 
 use crate::ledger::Refusal;
+use crate::plugins::volume_binding::Conflicts;
 
 /// The first reason for which a node refuses a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +31,20 @@ pub enum Reason {
     TooManyPods,
     /// Too little of a resource on the whole node.
     Insufficient(ResourceName),
+    /// The pod has to wait for its volumes, as this plugin says before it looks at nodes.
+    VolumesNotReady(&'static str),
+    /// A pod of the node has a disk that only one may have.
+    DiskConflict,
+    /// A pod has a claim that only one may have.
+    ClaimInUse,
+    /// More volumes than a driver attaches to the node.
+    TooManyVolumes,
+    /// The node does not reach the pod's volumes, or none can be made for it.
+    VolumeBinding(Conflicts),
+    /// The node is not in the zones of the pod's volumes.
+    VolumeZone,
+    /// A volume of the pod or of the node's pods is not what it says. kube-scheduler has errors instead.
+    VolumeUnreadable,
     /// A spread constraint names a label that the node does not have.
     NoSpreadLabel,
     /// The node's domain has too many pods for a spread constraint.
@@ -88,6 +103,11 @@ impl Reason {
             Self::OtherNode | Self::AddedAffinity | Self::Affinity => "NodeAffinity",
             Self::HostPort => "NodePorts",
             Self::TooManyPods | Self::Insufficient(_) => "NodeResourcesFit",
+            Self::VolumesNotReady(plugin) => plugin,
+            Self::DiskConflict | Self::ClaimInUse => "VolumeRestrictions",
+            Self::TooManyVolumes => "NodeVolumeLimits",
+            Self::VolumeBinding(_) | Self::VolumeUnreadable => "VolumeBinding",
+            Self::VolumeZone => "VolumeZone",
             Self::NoSpreadLabel | Self::Spread => "PodTopologySpread",
             Self::PodAffinity | Self::PodAntiAffinity | Self::ExistingAntiAffinity => "InterPodAffinity",
             Self::Misaligned(..) | Self::StaleTopology => "NodeResourceTopologyMatch",
@@ -109,6 +129,16 @@ impl fmt::Display for Reason {
             Self::HostPort => f.write_str("node(s) didn't have free ports for the requested pod ports"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
+            Self::VolumesNotReady(_) => f.write_str("volumes of the pod are not ready"),
+            Self::DiskConflict => f.write_str("node(s) had no available disk"),
+            Self::ClaimInUse => f.write_str(
+                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \
+                 another pod",
+            ),
+            Self::TooManyVolumes => f.write_str("node(s) exceed max volume count"),
+            Self::VolumeBinding(conflicts) => conflicts.fmt(f),
+            Self::VolumeZone => f.write_str("node(s) had no available volume zone"),
+            Self::VolumeUnreadable => f.write_str("node(s) had a volume that cannot be read"),
             Self::NoSpreadLabel => {
                 f.write_str("node(s) didn't match pod topology spread constraints (missing required label)")
             }

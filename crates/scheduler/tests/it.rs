@@ -18,5 +18,7 @@ mod model;
 mod preemption;
 #[path = "it/tenant.rs"]
 mod tenant;
+#[path = "it/volumes.rs"]
+mod volumes;
 #[path = "it/whole_loop.rs"]
 mod whole_loop;

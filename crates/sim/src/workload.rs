@@ -280,6 +280,7 @@ impl Arrival {
             needs: Arc::new(self.request().needs()),
             affinity: NodeAffinity::default(),
             host_ports: Vec::new(),
+            volumes: Vec::new(),
             spread: Vec::new(),
             pod_affinity: PodAffinity::default(),
             tolerations: Vec::new(),

@@ -70,6 +70,7 @@ static SCHEDULER_ORACLE: LazyLock<String> = LazyLock::new(|| {
         include_bytes!("../../../testenv/kubernetes/scheduler-oracle/cluster.go"),
         include_bytes!("../../../testenv/kubernetes/scheduler-oracle/cycle.go"),
         include_bytes!("../../../testenv/kubernetes/scheduler-oracle/main.go"),
+        include_bytes!("../../../testenv/kubernetes/scheduler-oracle/storage.go"),
     ];
     name_by_sources("scheduler-oracle", sources)
 });

@@ -40,6 +40,7 @@ type request struct {
 	ReplicaSets            []*appsv1.ReplicaSet            `json:"replicaSets"`
 	StatefulSets           []*appsv1.StatefulSet           `json:"statefulSets"`
 	Budgets                []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
+	Storage                storageObjects                  `json:"storage"`
 	// A KubeSchedulerConfiguration; without it that of a kube-scheduler without a file.
 	Configuration json.RawMessage `json:"configuration"`
 	Pod           *v1.Pod         `json:"pod"`
@@ -168,6 +169,7 @@ func fill(factory informers.SharedInformerFactory, asked *request) error {
 		add(factory.Apps().V1().ReplicaSets().Informer(), asked.ReplicaSets...),
 		add(factory.Apps().V1().StatefulSets().Informer(), asked.StatefulSets...),
 		add(factory.Policy().V1().PodDisruptionBudgets().Informer(), asked.Budgets...),
+		asked.Storage.fill(factory),
 	)
 }
 

@@ -30,10 +30,48 @@ pub struct Case {
     /// Budgets.
     #[serde(default)]
     pub pod_disruption_budgets: Vec<Value>,
+    /// Volumes and what belongs to them.
+    #[serde(default)]
+    pub storage: Storage,
     /// A `KubeSchedulerConfiguration`.
     pub configuration: Value,
     /// The pod to place.
     pub pod: Value,
+}
+
+/// The objects that volume plugins look at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Storage {
+    /// PersistentVolumes.
+    pub persistent_volumes: Vec<Value>,
+    /// Claims.
+    pub persistent_volume_claims: Vec<Value>,
+    /// Classes.
+    pub storage_classes: Vec<Value>,
+    /// CSINodes.
+    pub csi_nodes: Vec<Value>,
+    /// CSIDrivers.
+    pub csi_drivers: Vec<Value>,
+    /// CSIStorageCapacities.
+    pub csi_storage_capacities: Vec<Value>,
+    /// VolumeAttachments.
+    pub volume_attachments: Vec<Value>,
+}
+
+impl Storage {
+    /// The lists of objects, one for each kind.
+    pub fn kinds(&mut self) -> [&mut Vec<Value>; 7] {
+        [
+            &mut self.persistent_volumes,
+            &mut self.persistent_volume_claims,
+            &mut self.storage_classes,
+            &mut self.csi_nodes,
+            &mut self.csi_drivers,
+            &mut self.csi_storage_capacities,
+            &mut self.volume_attachments,
+        ]
+    }
 }
 
 /// Why a node does not fit.

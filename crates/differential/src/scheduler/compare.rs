@@ -6,7 +6,7 @@ use serde_json::Value;
 use testkit::oracle::Oracle;
 
 use crate::scheduler::case::{Answer, Case};
-use crate::scheduler::placement::{Placement, place};
+use crate::scheduler::placement::{Eviction, Placement, place};
 use crate::scheduler::tally::Tally;
 
 /// How the answers differ.
@@ -52,9 +52,41 @@ pub fn compare(
 fn explained(case: &Case, stock: &Answer, ours: &Placement) -> Option<&'static str> {
     let is_ending = |pod: &Value| pod["metadata"].get("deletionTimestamp").is_some();
     let is_spread = case.pod["spec"].get("topologySpreadConstraints").is_some();
-    let only_stock_preempts = !stock.nominated.is_empty() && matches!(ours, Placement::Refused(_, None));
-    (only_stock_preempts && is_spread && case.pods.iter().any(is_ending))
-        .then_some("terminating pods counted out of a spread")
+    // Its victims are fewer, as the terminating ones seem to be enough.
+    let fewer = |eviction: &Eviction| {
+        eviction.node == stock.nominated && stock.victims.len() < eviction.victims.len()
+    };
+    let stock_preempts_too_soon = match ours {
+        Placement::Refused(_, eviction) => !stock.nominated.is_empty() && eviction.as_ref().is_none_or(fewer),
+        Placement::Node(..) => false,
+    };
+    if stock_preempts_too_soon && is_spread && case.pods.iter().any(is_ending) {
+        return Some("terminating pods counted out of a spread");
+    }
+    let namesake = |pod: &Value| {
+        pod["metadata"]["namespace"] != case.pod["metadata"]["namespace"]
+            && claims(pod).any(|claim| claims(&case.pod).any(|own| own == claim))
+    };
+    let is_refused = matches!(ours, Placement::Refused(..)) && stock.fits.is_empty();
+    (is_refused && has_claim_alone(case) && case.pods.iter().any(namesake))
+        .then_some("a claim of the same name in another namespace counted as the pod's")
+}
+
+/// Whether one pod at a time has a claim of the pod.
+fn has_claim_alone(case: &Case) -> bool {
+    case.storage.persistent_volume_claims.iter().any(|claim| {
+        claim["metadata"]["namespace"] == case.pod["metadata"]["namespace"]
+            && claims(&case.pod).any(|name| *name == claim["metadata"]["name"])
+            && claim["spec"]["accessModes"]
+                .as_array()
+                .is_some_and(|modes| modes.contains(&"ReadWriteOncePod".into()))
+    })
+}
+
+/// Names of a pod's claims.
+fn claims(pod: &Value) -> impl Iterator<Item = &Value> {
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    volumes.filter_map(|volume| volume["persistentVolumeClaim"].get("claimName"))
 }
 
 /// How often kube-scheduler is asked again about a preemption that differs.

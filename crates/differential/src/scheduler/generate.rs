@@ -8,12 +8,13 @@ mod constraints;
 mod nodes;
 mod pods;
 mod selecting;
+mod storage;
 
 use runtime::random::Random;
 use serde_json::{Value, json};
 
 use crate::generate::Dice;
-use crate::scheduler::case::Case;
+use crate::scheduler::case::{Case, Storage};
 
 /// The name of the profile.
 pub const SCHEDULER: &str = "default-scheduler";
@@ -38,7 +39,8 @@ pub fn case(seed: u64, number: u64) -> Case {
     }
     let pod_disruption_budgets = pods::budgets(&mut dice);
     let [replication_controllers, replica_sets, stateful_sets] = selecting::controllers(&mut dice);
-    Case {
+    let storage = Storage::default();
+    let mut case = Case {
         services: selecting::services(&mut dice),
         replication_controllers,
         replica_sets,
@@ -47,9 +49,14 @@ pub fn case(seed: u64, number: u64) -> Case {
         pods,
         namespaces,
         pod_disruption_budgets,
+        storage,
         configuration,
         pod,
+    };
+    if dice.percent(60) {
+        storage::add(&mut dice, &mut case);
     }
+    case
 }
 
 fn namespace(dice: &mut Dice, name: &str) -> Value {

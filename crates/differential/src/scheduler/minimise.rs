@@ -46,6 +46,15 @@ fn candidates(case: &Case) -> Vec<Case> {
             case.pods.retain(|pod| pod["spec"]["nodeName"] != node["metadata"]["name"]);
         });
     }
+    for (kind, objects) in case.storage.clone().kinds().into_iter().enumerate() {
+        with(&|case| case.storage.kinds()[kind].clear());
+        for (at, object) in objects.iter().enumerate() {
+            with(&|case| drop(case.storage.kinds()[kind].remove(at)));
+            for path in parts(object, &["metadata", "spec"]) {
+                with(&|case| remove(&mut case.storage.kinds()[kind][at], &path));
+            }
+        }
+    }
     for path in parts(&case.pod, &["spec"]) {
         with(&|case| remove(&mut case.pod, &path));
     }

@@ -9,11 +9,15 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use scheduler::budget::BudgetView;
 use scheduler::config;
-use scheduler::core::{Core, Decision, Event};
+use scheduler::core::{Binding, Core, Decision, Event};
 use scheduler::default_selector::{SelectingKey, SelectingKind, SelectingView};
 use scheduler::namespace::NamespaceView;
 use scheduler::node::NodeView;
 use scheduler::pod::PodView;
+use scheduler::volumes::Change;
+use scheduler::volumes::views::{
+    AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
+};
 use serde_json::Value;
 
 use crate::scheduler::case::Case;
@@ -73,6 +77,9 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
         let pod: wire::Pod = read(pod).context("pod")?;
         core.handle(Event::Pod(PodView::read(&pod)), NOW_MS);
     }
+    for change in changes(case)? {
+        core.handle(Event::Volumes(change), NOW_MS);
+    }
     let uid = case.pod["metadata"]["uid"].as_str().unwrap_or_default();
     let mut decision = core.next(NOW_MS);
     // Others that wait for a nominated node are refused first, and go on waiting for it.
@@ -83,10 +90,11 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
         decision = core.next(NOW_MS);
     }
     match decision {
-        Some(Decision::Bind(binding)) if &*binding.pod.uid == uid => {
-            let scores = core.last_scores().map(|(node, score)| (node.to_string(), score)).collect();
-            Ok(Placement::Node(binding.node.to_string(), scores))
+        Some(Decision::Bind(binding)) if &*binding.pod.uid == uid => Ok(on_node(&core, &binding)),
+        Some(Decision::BindVolumes(bind)) if &*bind.binding.pod.uid == uid => {
+            Ok(on_node(&core, &bind.binding))
         }
+        Some(Decision::FailVolumes(failed)) => bail!("{}", failed.message),
         Some(Decision::Refuse(refused)) if &*refused.pod.uid == uid => {
             Ok(Placement::Refused(refused.message, None))
         }
@@ -99,6 +107,12 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
         }
         other => bail!("no decision about the pod: {other:?}"),
     }
+}
+
+/// The node of a pod, with the scores of all nodes that fit.
+fn on_node(core: &Core, binding: &Binding) -> Placement {
+    let scores = core.last_scores().map(|(node, score)| (node.to_string(), score)).collect();
+    Placement::Node(binding.node.to_string(), scores)
 }
 
 /// An object that selects pods.
@@ -115,6 +129,27 @@ fn selecting(kind: SelectingKind, object: &Value) -> anyhow::Result<SelectingVie
         SelectingKind::ReplicaSet | SelectingKind::StatefulSet => read(stated).context("selector")?,
     };
     Ok(SelectingView::new(key, selector))
+}
+
+/// The objects of storage.
+fn changes(case: &Case) -> anyhow::Result<Vec<Change>> {
+    fn all<T: serde::de::DeserializeOwned>(
+        objects: &[Value],
+        change: impl Fn(&T) -> Change,
+    ) -> anyhow::Result<Vec<Change>> {
+        objects.iter().map(|object| Ok(change(&read(object).context("storage")?))).collect()
+    }
+    let storage = &case.storage;
+    let kinds = [
+        all(&storage.persistent_volumes, |it| Change::Volume(Box::new(VolumeView::read(it)))),
+        all(&storage.persistent_volume_claims, |it| Change::Claim(ClaimView::read(it))),
+        all(&storage.storage_classes, |it| Change::Class(ClassView::read(it))),
+        all(&storage.csi_nodes, |it| Change::CsiNode(CsiNodeView::read(it))),
+        all(&storage.csi_drivers, |it| Change::Driver(DriverView::read(it))),
+        all(&storage.csi_storage_capacities, |it| Change::Capacity(CapacityView::read(it))),
+        all(&storage.volume_attachments, |it| Change::Attachment(AttachmentView::read(it))),
+    ];
+    Ok(kinds.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value) -> anyhow::Result<T> {

@@ -27,9 +27,17 @@ fn kube_schedulers_own_plugins_agree() {
     );
     assert_eq!(tally.unexplained, 0, "{:#?}", failures.lock().unwrap());
     assert!(tally.placed > 50 && tally.refused > 50, "{tally:#?}");
-    for filter in
-        ["NodeAffinity", "TaintToleration", "NodeResourcesFit", "InterPodAffinity", "PodTopologySpread"]
-    {
+    for filter in [
+        "NodeAffinity",
+        "TaintToleration",
+        "NodeResourcesFit",
+        "VolumeRestrictions",
+        "NodeVolumeLimits",
+        "VolumeBinding",
+        "VolumeZone",
+        "InterPodAffinity",
+        "PodTopologySpread",
+    ] {
         assert!(
             tally.filters[filter].refused > 0 && tally.filters[filter].passed > 0,
             "{filter}: {tally:#?}"
@@ -51,6 +59,10 @@ fn a_core_without_a_plugin_is_found() {
         ("filter", "NodeAffinity"),
         ("filter", "NodePorts"),
         ("filter", "NodeResourcesFit"),
+        ("filter", "VolumeRestrictions"),
+        ("filter", "NodeVolumeLimits"),
+        ("filter", "VolumeBinding"),
+        ("filter", "VolumeZone"),
         ("filter", "PodTopologySpread"),
         ("filter", "InterPodAffinity"),
         ("score", "TaintToleration"),

@@ -359,6 +359,8 @@ const REASONS: &[(&str, &str, &str)] = &[
         "what it reports to users",
     ),
     ("controller-manager", "pods", "to pass on to its scheduler"),
+    ("controller-manager", "persistentvolumeclaims", "to pass on to its scheduler"),
+    ("controller-manager", "persistentvolumes", "to pass on to its scheduler"),
     (
         "controller-manager",
         "pods/binding",
@@ -391,8 +393,8 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("scheduler", "bindings", "as the Go scheduler has it"),
     ("scheduler", "events", "as the Go scheduler has it"),
     ("scheduler", "endpoints", "leases of older versions of the Go scheduler"),
-    ("scheduler", "persistentvolumeclaims", "the Go scheduler chooses volumes"),
-    ("scheduler", "persistentvolumes", "the Go scheduler chooses volumes"),
+    ("scheduler", "persistentvolumeclaims", "it chooses nodes for claims that wait for a pod"),
+    ("scheduler", "persistentvolumes", "it chooses volumes for claims that wait for a pod"),
     ("scheduler", "tokenreviews.authentication.k8s.io", "the Go scheduler asks who reads its metrics"),
     (
         "scheduler",

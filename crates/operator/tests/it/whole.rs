@@ -69,7 +69,7 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
 }
 
 /// Rights of exporters and scheduler that need no use here, and the tests that use them: crate, module, function.
-const USED_ELSEWHERE: [(&str, &str); 18] = [
+const USED_ELSEWHERE: [(&str, &str); 27] = [
     (
         "topology.node.k8s.io/noderesourcetopologies[]: get",
         "exporter faults/apiserver answer_lost_after_the_object_was_changed",
@@ -99,6 +99,40 @@ const USED_ELSEWHERE: [(&str, &str); 18] = [
     (
         "policy/poddisruptionbudgets[]: list",
         "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    // Volumes.
+    (
+        "/persistentvolumeclaims[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    ("/persistentvolumes[]: list", "runtime outage a_watch_without_streamed_lists_survives_a_restart_too"),
+    (
+        "storage.k8s.io/csidrivers[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "storage.k8s.io/csinodes[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "storage.k8s.io/csistoragecapacities[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "storage.k8s.io/storageclasses[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "storage.k8s.io/volumeattachments[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "/persistentvolumes[]: patch",
+        "scheduler volumes a_pod_goes_where_its_volume_is_once_the_claim_is_bound",
+    ),
+    (
+        "/persistentvolumeclaims[]: patch",
+        "scheduler volumes a_claim_that_cannot_be_provisioned_is_tried_again",
     ),
     // Several replicas elect a leader.
     (

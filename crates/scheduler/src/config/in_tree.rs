@@ -7,7 +7,7 @@
 use api::schedulerconfig::ExtensionPoint as Point;
 use serde_json::{Map, Value, json};
 
-use crate::plugins::default_preemption;
+use crate::plugins::{default_preemption, volume_binding};
 
 /// A plugin of kube-scheduler 1.36.
 pub(super) struct InTree {
@@ -90,6 +90,10 @@ fn defaults(plugin: &str) -> Map<String, Value> {
     let defaults = match plugin {
         "DynamicResources" => json!({ "filterTimeout": "10s", "bindingTimeout": "10m0s" }),
         "VolumeBinding" => json!({ "bindTimeoutSeconds": 600, "shape": null }),
+        "InterPodAffinity" => {
+            json!({ "hardPodAffinityWeight": 1, "ignorePreferredTermsOfExistingPods": false })
+        }
+        "PodTopologySpread" => json!({ "defaultConstraints": null, "defaultingType": "System" }),
         _ => json!({}),
     };
     match defaults {
@@ -130,6 +134,39 @@ pub(super) fn preemption_args(args: Option<&Value>) -> Result<default_preemption
     }
     let [min_candidate_nodes_percentage, min_candidate_nodes_absolute] = numbers;
     Ok(default_preemption::Args { min_candidate_nodes_percentage, min_candidate_nodes_absolute })
+}
+
+/// The arguments of VolumeBinding, or the first field with a problem (kube-scheduler 1.36
+/// `ValidateVolumeBindingArgsWithOptions` without the gate `StorageCapacityScoring`, which is off).
+pub(super) fn volume_binding_args(args: Option<&Value>) -> Result<volume_binding::Args, (String, String)> {
+    const TIMEOUT: &str = "bindTimeoutSeconds";
+    const SHAPE: &str = "shape";
+    let mut read = volume_binding::Args::default();
+    let Some(Value::Object(args)) = args else { return Ok(read) };
+    let problem = |field: &str, problem: String| Err((field.to_owned(), problem));
+    let known = ["apiVersion", "kind", TIMEOUT, SHAPE];
+    if let Some(field) = args.keys().find(|field| !known.contains(&field.as_str())) {
+        return problem(field, format!("unknown field; allowed are {}", known.join(", ")));
+    }
+    match args.get(TIMEOUT).unwrap_or(&Value::Null) {
+        Value::Null => {}
+        value => match (value.as_u64().filter(|seconds| i64::try_from(*seconds).is_ok()), value.as_i64()) {
+            (Some(seconds), _) => read.bind_timeout_s = seconds,
+            (None, Some(_)) => {
+                let text = "invalid BindTimeoutSeconds, should not be a negative value";
+                return problem(TIMEOUT, format!("Invalid value: {value}: {text}"));
+            }
+            (None, None) => return problem(TIMEOUT, format!("{value} is no whole number")),
+        },
+    }
+    match args.get(SHAPE).unwrap_or(&Value::Null) {
+        Value::Null => Ok(read),
+        value => {
+            let text =
+                "unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring";
+            problem(SHAPE, format!("Invalid value: {value}: {text}"))
+        }
+    }
 }
 
 /// The first argument that is not the default, with the problem.

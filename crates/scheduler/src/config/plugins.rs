@@ -12,14 +12,15 @@ use topology::resource::ResourceName;
 use super::{ConfigError, in_tree};
 use crate::affinity::NodeAffinity;
 use crate::plugins::{
-    Filters, Plugins, Scores, balanced_allocation, default_preemption, inter_pod_affinity,
-    node_resources_fit, pod_topology_spread,
+    Filters, Plugins, PreFilters, Scores, balanced_allocation, default_preemption, inter_pod_affinity,
+    node_resources_fit, pod_topology_spread, volume_binding,
 };
 
 /// The plugins of the profile with this index.
 pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, ConfigError> {
     check(profile, wire)?;
     let filters = |plugin| weight(wire, plugin, Point::Filter).is_some();
+    let pre_filters = |plugin| weight(wire, plugin, Point::PreFilter).is_some();
     let score = |plugin| weight(wire, plugin, Point::Score).unwrap_or(0);
     Ok(Plugins {
         filters: Filters {
@@ -29,8 +30,17 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             node_names: weight(wire, "NodeAffinity", Point::PreFilter).is_some(),
             node_ports: filters("NodePorts"),
             node_resources_fit: filters("NodeResourcesFit"),
+            volume_restrictions: filters("VolumeRestrictions"),
+            node_volume_limits: filters("NodeVolumeLimits"),
+            volume_binding: filters("VolumeBinding"),
+            volume_zone: filters("VolumeZone"),
             pod_topology_spread: filters("PodTopologySpread"),
             inter_pod_affinity: filters("InterPodAffinity"),
+        },
+        pre_filters: PreFilters {
+            volume_restrictions: pre_filters("VolumeRestrictions"),
+            volume_binding: pre_filters("VolumeBinding"),
+            volume_zone: pre_filters("VolumeZone"),
         },
         scores: Scores {
             taint_toleration: score("TaintToleration"),
@@ -60,6 +70,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
         balanced: balanced_allocation::Args {
             resources: names(profile, "NodeResourcesBalancedAllocation", &wire.in_tree.balanced.resources)?,
         },
+        volume_binding: volume_binding(profile, wire)?,
         preemption: preemption(profile, wire)?,
         claims: weight(wire, "DynamicResources", Point::PostFilter).is_some(),
     })
@@ -181,6 +192,19 @@ fn spread(wire: &WireProfile) -> pod_topology_spread::Args {
     }
 }
 
+/// The arguments of VolumeBinding where it binds volumes. They are checked in any case.
+fn volume_binding(profile: usize, wire: &WireProfile) -> Result<Option<volume_binding::Args>, ConfigError> {
+    const PLUGIN: &str = "VolumeBinding";
+    let args = in_tree::volume_binding_args(wire.other_args.get(PLUGIN));
+    let args = args.map_err(|(field, problem)| ConfigError::Argument {
+        profile,
+        plugin: PLUGIN.to_owned(),
+        field,
+        problem,
+    })?;
+    Ok(weight(wire, PLUGIN, Point::PreBind).map(|_| args))
+}
+
 /// The arguments of DefaultPreemption where it acts. They are checked in any case.
 fn preemption(profile: usize, wire: &WireProfile) -> Result<Option<default_preemption::Args>, ConfigError> {
     const PLUGIN: &str = "DefaultPreemption";
@@ -223,6 +247,7 @@ pub fn without_effect(wire: &WireProfile) -> Vec<String> {
     let default = InTreeArgs::default();
     let args = &wire.in_tree;
     let preemption = in_tree::preemption_args(wire.other_args.get("DefaultPreemption")).unwrap_or_default();
+    let volumes = in_tree::volume_binding_args(wire.other_args.get("VolumeBinding")).unwrap_or_default();
     let runs = |plugin, points: &[Point]| points.iter().any(|point| weight(wire, plugin, *point).is_some());
     for (plugin, has_args, points) in [
         ("NodeAffinity", args.affinity != default.affinity, &[Point::Filter, Point::Score][..]),
@@ -230,6 +255,7 @@ pub fn without_effect(wire: &WireProfile) -> Vec<String> {
         ("NodeResourcesBalancedAllocation", args.balanced != default.balanced, &[Point::Score]),
         ("InterPodAffinity", args.pod_affinity != default.pod_affinity, &[Point::Score]),
         ("PodTopologySpread", args.spread != default.spread, &[Point::Filter, Point::Score]),
+        ("VolumeBinding", volumes != volume_binding::Args::default(), &[Point::PreBind]),
         ("DefaultPreemption", preemption != default_preemption::Args::default(), &[Point::PostFilter]),
     ] {
         if has_args && !runs(plugin, points) {
@@ -252,6 +278,7 @@ fn runs_all_the_same(wire: &WireProfile, plugin: &str, point: Point) -> bool {
         // It leaves out nodes by name there.
         Point::PreFilter if plugin == "NodeAffinity" => return false,
         Point::PreFilter => Point::Filter,
+        Point::Reserve if plugin == "VolumeBinding" => Point::PreBind,
         Point::PreScore => Point::Score,
         Point::Reserve if plugin == NUMA_PLUGIN => Point::Filter,
         _ => return false,
@@ -264,13 +291,17 @@ fn runs_all_the_same(wire: &WireProfile, plugin: &str, point: Point) -> bool {
 const SCORES: [&str; 2] = ["NodeResourcesBalancedAllocation", "ImageLocality"];
 
 /// The filters here, in the order in which they run; then come the zones.
-const FILTERS: [&str; 8] = [
+const FILTERS: [&str; 12] = [
     "NodeUnschedulable",
     "NodeName",
     "TaintToleration",
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
 ];
@@ -353,6 +384,10 @@ mod tests {
                     taint_toleration: false,
                     node_ports: false,
                     node_resources_fit: false,
+                    volume_restrictions: false,
+                    node_volume_limits: false,
+                    volume_binding: false,
+                    volume_zone: false,
                     pod_topology_spread: false,
                     inter_pod_affinity: false,
                 },
@@ -485,6 +520,42 @@ mod tests {
             ),
         ] {
             let wanted = format!("profiles[0].pluginConfig: DefaultPreemption: {wanted}");
+            assert_eq!(profile("{}", &config(args)).unwrap_err(), wanted, "{args}");
+        }
+    }
+
+    #[test]
+    fn the_binding_of_volumes_follows_lists_and_arguments() {
+        let config = |args: &str| format!("[{{name: VolumeBinding, args: {args}}}]");
+        for (plugins, args, binds, refuses) in [
+            ("{}", "{}", Some(600), (true, true)),
+            ("{}", "{kind: VolumeBindingArgs, bindTimeoutSeconds: 30, shape: null}", Some(30), (true, true)),
+            ("{preBind: {disabled: [{name: VolumeBinding}]}}", "{}", None, (true, true)),
+            ("{filter: {disabled: [{name: VolumeBinding}]}}", "{}", Some(600), (true, false)),
+            ("{multiPoint: {disabled: [{name: VolumeBinding}]}}", "{}", None, (false, false)),
+        ] {
+            let (read, notes) = profile(plugins, &config(args)).unwrap();
+            assert_eq!(read.volume_binding.map(|args| args.bind_timeout_s), binds, "{plugins} {args}");
+            assert_eq!((read.pre_filters.volume_binding, read.filters.volume_binding), refuses, "{plugins}");
+            assert_eq!(notes, [""; 0], "{plugins} {args}");
+        }
+        for (args, wanted) in [
+            (
+                "{bindTimeoutSeconds: -1}",
+                "bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value",
+            ),
+            ("{bindTimeoutSeconds: soon}", "bindTimeoutSeconds: \"soon\" is no whole number"),
+            (
+                "{shape: []}",
+                "shape: Invalid value: []: unexpected field `shape`, remove it or turn on the feature gate \
+                 StorageCapacityScoring",
+            ),
+            (
+                "{timeout: 1}",
+                "timeout: unknown field; allowed are apiVersion, kind, bindTimeoutSeconds, shape",
+            ),
+        ] {
+            let wanted = format!("profiles[0].pluginConfig: VolumeBinding: {wanted}");
             assert_eq!(profile("{}", &config(args)).unwrap_err(), wanted, "{args}");
         }
     }

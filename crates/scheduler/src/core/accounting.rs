@@ -52,8 +52,21 @@ impl Core {
         }
     }
 
-    /// Charges a pod to a node.
+    /// Charges a pod to a node, and to its ledger.
     pub(super) fn place(&mut self, id: PodId, node: &Arc<str>) {
+        self.charge(id, node);
+        self.enter_ledger(id);
+    }
+
+    /// Counts that the kubelet sees a pod of its node after all that the ledger knows.
+    pub(super) fn enter_ledger(&mut self, id: PodId) {
+        let Some(entry) = self.pods.get(&id) else { return };
+        let Some(slot) = entry.lifecycle.slot() else { return };
+        self.nodes[slot].ledger.bound(&BoundPod::of(id, &entry.view), &mut self.scratch);
+    }
+
+    /// Charges a pod to the totals of a node.
+    pub(super) fn charge(&mut self, id: PodId, node: &Arc<str>) {
         let slot = self.slot(node);
         let Some(entry) = self.pods.get_mut(&id) else { return };
         entry.lifecycle = Lifecycle::Bound { slot };
@@ -62,13 +75,12 @@ impl Core {
         let node = &mut self.nodes[slot];
         node.residents.insert((entry.view.priority, id));
         node.add(charged);
-        node.ports.add(&spec.host_ports);
+        node.occupy(&spec);
+        self.volumes.add_used(&spec.volumes);
         self.existing_terms.add(&entry.view.terms, slot);
-        let bound = BoundPod::of(id, &entry.view);
         if self.settings.resync_ms().is_some() {
             node.over_reserve.reserve(id, &spec.needs);
         }
-        node.ledger.bound(&bound, &mut self.scratch);
         self.nominate(id, None);
         self.select(id);
     }
@@ -130,15 +142,20 @@ impl Core {
     /// Takes what the totals of its node count of a pod off them, and the terms of its anti-affinity.
     pub(super) fn discharge(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(&id) else { return };
+        let mut released = None;
         if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), entry.charged.take()) {
             self.nodes[slot].remove(&charged);
-            self.nodes[slot].ports.remove(&entry.view.spec.host_ports);
+            self.nodes[slot].vacate(&entry.view.spec);
+            released = Some(Arc::clone(&entry.view.spec)).filter(|spec| !spec.volumes.is_empty());
             let terms = &entry.view.terms;
             self.existing_terms.remove(terms, slot);
             if terms.iter().any(|(_, effect)| *effect == TermEffect::KeepsAway) {
                 // Its domain may be many nodes.
                 self.changed.extend(&self.node_order);
             }
+        }
+        if let Some(spec) = released {
+            self.release_claims(&spec.volumes);
         }
         self.select(id);
     }

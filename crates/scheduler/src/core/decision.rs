@@ -13,6 +13,7 @@ use super::preemption::Outcome;
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Lifecycle, Preemption, Profile, Timer};
 use crate::affinity::Labels;
+use crate::cycle::volumes::VolumeState;
 use crate::cycle::{self, PreFilterState, PreScoreState};
 use crate::ledger::{PodId, Scratch};
 use crate::node::NodeView;
@@ -21,12 +22,18 @@ use crate::plugins::inter_pod_affinity::Domains;
 use crate::pod::{PodView, Spec};
 use crate::queue::Rank;
 use crate::reason::{Reason, Refusals};
+use crate::volumes::reference::ClaimKey;
+use crate::volumes::views::ClaimRef;
 
 /// An output of the core.
 #[derive(Debug)]
 pub enum Decision {
     /// Bind the pod to the node. The core counts the pod there from now on.
     Bind(Binding),
+    /// Write volumes and claims of a pod, of which the same is true. [`Decision::Bind`] follows once they are bound.
+    BindVolumes(BindVolumes),
+    /// Report that the volumes of a pod were not bound. The core no longer counts the pod on the node.
+    FailVolumes(FailedVolumes),
     /// Report that the pod fits no node.
     Refuse(Refused),
     /// Report the same, and evict pods so that the pod will fit. The core counts their node as nominated from now on.
@@ -44,6 +51,62 @@ pub struct Binding {
     pub node: Arc<str>,
     /// Number of attempts, this one included.
     pub attempts: u32,
+}
+
+/// A pod whose volumes are to be bound before it is.
+#[derive(Clone, Debug)]
+pub struct BindVolumes {
+    /// The pod and its node, for [`Event::VolumesWritten`](super::Event::VolumesWritten) and
+    /// [`Event::VolumesFailed`](super::Event::VolumesFailed).
+    pub binding: Binding,
+    /// The volumes.
+    pub volumes: VolumeBindings,
+}
+
+/// A pod whose volumes were not bound.
+#[derive(Clone, Debug)]
+pub struct FailedVolumes {
+    /// The pod and its node.
+    pub binding: Binding,
+    /// The reason, in kube-scheduler's words.
+    pub message: String,
+}
+
+/// What to write so that claims get their volumes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeBindings {
+    /// Volumes that exist.
+    pub chosen: Vec<ChosenVolume>,
+    /// Claims for which volumes are provisioned.
+    pub provisioned: Vec<Provision>,
+}
+
+/// A volume chosen for a claim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChosenVolume {
+    /// The volume.
+    pub volume: Arc<str>,
+    /// Its version: that of the decision, and of the answer once it is written.
+    pub version: u64,
+    /// The claim.
+    pub claim: ClaimRef,
+    /// The version of the claim.
+    pub claim_version: u64,
+    /// Whether the volume named no claim, so that it is marked as bound by a controller.
+    pub marks: bool,
+    /// Whether there is anything to write.
+    pub writes: bool,
+}
+
+/// A claim for which a volume is provisioned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provision {
+    /// The claim.
+    pub claim: ClaimKey,
+    /// Its version: that of the decision, and of the answer once it is written.
+    pub version: u64,
+    /// Whether there is anything to write.
+    pub writes: bool,
 }
 
 /// A pod that fits no node, and the reason.
@@ -70,6 +133,9 @@ impl Core {
         self.run_timers(now_ms);
         self.queue.tick(now_ms);
         self.run_hold(now_ms);
+        if let Some(decision) = self.waits.next() {
+            return Some(decision);
+        }
         self.wake(now_ms);
         let id = self.queue.pop()?;
         let entry = self.pods.get(&id)?;
@@ -87,24 +153,29 @@ impl Core {
             let refusals = Refusals::default();
             return Some(Decision::Refuse(Refused::new((pod, message, refusals))));
         }
-        if let Some(message) = contradiction(&spec, &profile, nodes) {
-            self.curable.clear();
-            return Some(self.refuse(id, (pod, message, Refusals::default()), now_ms));
+        if let Some((message, refusals)) = self.refused_at_once(&spec, &profile) {
+            return Some(self.refuse_at_once(id, (pod, message, refusals), now_ms));
         }
         match self.choose(id, &pod, &profile, now_ms) {
             Ok(slot) => {
                 self.end_hold_of(id, now_ms);
                 let attempts = self.queue.attempts(id);
                 let node = Arc::clone(&self.nodes[slot].name);
-                if spec.spans_nodes() {
+                if spec.spans_nodes() || !spec.volumes.is_empty() {
                     // There may be room for the next one as well.
                     self.retried.extend(self.queue.class(id));
                 }
-                self.place(id, &node);
+                let volumes = self.reserve_volumes(&pod, slot, &profile);
+                self.charge(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = Lifecycle::Assumed { slot };
                 }
-                Some(Decision::Bind(Binding { id, pod, node, attempts }))
+                let binding = Binding { id, pod, node, attempts };
+                if let Some(volumes) = volumes {
+                    return Some(self.await_volumes(slot, binding, volumes));
+                }
+                self.enter_ledger(id);
+                Some(Decision::Bind(binding))
             }
             Err(refusals) => {
                 let message = if self.node_order.is_empty() {
@@ -115,6 +186,37 @@ impl Core {
                 Some(self.refuse(id, (pod, message, refusals), now_ms))
             }
         }
+    }
+
+    /// The message about a pod that is refused before nodes are looked at (kube-scheduler's PreFilter).
+    fn refused_at_once(&self, spec: &Spec, profile: &Profile) -> Option<(String, Refusals)> {
+        let nodes = self.node_order.len();
+        if let Some(message) = contradiction(spec, profile, nodes) {
+            return Some((message, Refusals::default()));
+        }
+        let not_ready =
+            VolumeState::new(spec, &profile.plugins, &self.volumes).err().filter(|_| nodes > 0)?;
+        let mut refusals = Refusals::default();
+        refusals.add_all(Reason::VolumesNotReady(not_ready.plugin), nodes);
+        Some((format!("0/{nodes} nodes are available: {}.", not_ready.message), refusals))
+    }
+
+    /// The decision about such a pod. With DynamicResources, whose PreFilter then has not run, PostFilter ends with an
+    /// error in kube-scheduler: it says `not found`, and the nomination stays.
+    fn refuse_at_once(
+        &mut self,
+        id: PodId,
+        (pod, message, refusals): (PodView, String, Refusals),
+        now_ms: u64,
+    ) -> Decision {
+        self.curable.clear();
+        if !self.profile_of(id).is_some_and(|profile| profile.plugins.claims) {
+            return self.refuse(id, (pod, message, refusals), now_ms);
+        }
+        self.queue.wait(id, now_ms);
+        let mut refused = Refused::new((pod, format!("{message} not found"), refusals));
+        refused.nominated = self.nominations.of(id).cloned();
+        Decision::Refuse(refused)
     }
 
     /// The decision about a pod that fits no node: it waits, and others may be evicted for it.
@@ -157,7 +259,8 @@ impl Core {
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(due, _)| *due);
-        timer.into_iter().chain(self.queue.due()).chain(self.hold_due()).min()
+        let ended = self.waits.has_ended().then_some(0);
+        timer.into_iter().chain(ended).chain(self.queue.due()).chain(self.hold_due()).min()
     }
 
     /// Wakes the first waiting pod that fits on a changed node. One at a time: its placement decides what the next one
@@ -230,13 +333,13 @@ impl Core {
     ) -> Option<Rank> {
         let node = &self.nodes[slot];
         let view = node.view.as_ref()?;
-        let is_expecting = self.nominations.expects(&node.name);
+        let is_expecting = self.is_expecting(slot);
         heads.iter().zip(spanning).find_map(|((rank, spec), spanning)| {
             let profile = self.profile_of(rank.pod)?;
             let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
             let spanning = spanning.get_or_init(|| {
-                let filters = profile.plugins.filters;
-                PreFilterState::new(spec, Domains::default(), filters, &self.nodes, &self.selections)
+                let known = (&self.selections, &self.volumes);
+                PreFilterState::new(spec, Domains::default(), &profile.plugins, &self.nodes, known)
             });
             let pod = (&**spec, created_s);
             let fits = spec.unsupported.is_empty()
@@ -277,8 +380,8 @@ impl Core {
         let spec = &pod.spec;
         let existing = self.existing_domains((&pod.namespace, &pod.labels));
         spec.selectors().for_each(|pods| self.selections.follow(pods));
-        let filters = profile.plugins.filters;
-        let spanning = PreFilterState::new(spec, existing, filters, &self.nodes, &self.selections);
+        let known = (&self.selections, &self.volumes);
+        let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
         let count = self.node_order.len();
         let enough =
             if profile.scores() { cycle::feasible_nodes_to_find(count, profile.percentage) } else { 1 };
@@ -305,8 +408,8 @@ impl Core {
             seen += 1;
             let node = &self.nodes[slot];
             let Some(view) = &node.view else { continue };
-            // A node that is nominated for others is judged with them there.
-            let mut table = table.as_deref_mut().filter(|_| !self.nominations.expects(&node.name));
+            // A node that expects others is judged with them there.
+            let mut table = table.as_deref_mut().filter(|_| !self.is_expecting(slot));
             let revision = self.nodes.revision(slot);
             let created = (pod.created_s, node.ledger.has_unseen());
             let known = table.as_deref().and_then(|table| table.get(slot, revision, created));
@@ -362,8 +465,8 @@ impl Core {
     /// What the constraints of a pod look at, on all nodes. Selections must follow its selectors.
     pub(super) fn pre_filter<'c>(&'c self, pod: &'c PodView, profile: &Profile) -> PreFilterState<'c> {
         let existing = self.existing_domains((&pod.namespace, &pod.labels));
-        let filters = profile.plugins.filters;
-        PreFilterState::new(&pod.spec, existing, filters, &self.nodes, &self.selections)
+        let known = (&self.selections, &self.volumes);
+        PreFilterState::new(&pod.spec, existing, &profile.plugins, &self.nodes, known)
     }
 
     /// Whether the departure of pods may turn these reasons of a node, which then is the pod's.
@@ -376,6 +479,11 @@ impl Core {
         let IncomingPod { rank, pod, .. } = incoming;
         reasons.iter().all(|reason| is_curable(*reason, pod, view))
             && !rank.is_some_and(|rank| self.hold.keeps_off(slot, rank))
+    }
+
+    /// Whether other pods have to fit on a node beside the next one: nominated ones, or those that wait for volumes.
+    fn is_expecting(&self, slot: usize) -> bool {
+        self.nominations.expects(&self.nodes[slot].name) || self.waits.on(slot).next().is_some()
     }
 
     /// Whether a pod may go to a node, which exists.
@@ -392,7 +500,7 @@ impl Core {
         let IncomingPod { rank, pod, profile, now_ms, .. } = incoming;
         let node = &self.nodes[slot];
         let Some(view) = &node.view else { return Err(Reasons::new()) };
-        let is_expecting = self.nominations.expects(&node.name);
+        let is_expecting = self.is_expecting(slot);
         let trial = if is_expecting { Trial::new(self, slot) } else { None };
         let verdict = match trial {
             Some(trial) => trial.check(incoming, spanning, scratch),
@@ -423,6 +531,7 @@ impl Core {
                     self.nodes.touch(slot);
                     self.changed.insert(slot);
                 }
+                Timer::Volumes(id) => self.volumes_due(id, now_ms),
                 Timer::Resync => self.resync(now_ms),
             }
         }

@@ -150,7 +150,7 @@ impl Core {
             if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), &entry.charged) {
                 let node = staying.entry(slot).or_default();
                 node.add(charged);
-                node.ports.add(&entry.view.spec.host_ports);
+                node.occupy(&entry.view.spec);
             }
         }
         staying
@@ -163,8 +163,8 @@ impl Core {
         let view = &self.pods.get(&rank.pod)?.view;
         let existing = self.existing_domains((&view.namespace, &view.labels));
         spec.selectors().for_each(|pods| self.selections.follow(pods));
-        let filters = profile.plugins.filters;
-        let spanning = PreFilterState::new(spec, existing, filters, &self.nodes, &self.selections);
+        let known = (&self.selections, &self.volumes);
+        let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
         let emptiness = node_resources_fit::Args::default();
         let requests = emptiness.requests(&spec.needs);
         let mut best: Option<(i64, usize)> = None;
@@ -177,7 +177,9 @@ impl Core {
                 continue;
             };
             let staying = staying.get(slot).unwrap_or(&nothing);
-            if cycle::could_fit(node, staying, spec, &profile, &mut self.scratch) {
+            if spanning.filter_volumes(staying, view).is_ok()
+                && cycle::could_fit(node, staying, spec, &profile, &mut self.scratch)
+            {
                 let room = emptiness.score(node, view, &requests);
                 if best.is_none_or(|(most, _)| room > most) {
                     best = Some((room, *slot));

@@ -179,7 +179,8 @@ impl Core {
         (evicted, violations)
     }
 
-    /// The reasons against a node, with each resource that is short, as kube-scheduler lists them.
+    /// The reasons against a node, with each resource that is short or conflict of volumes, as kube-scheduler lists
+    /// them.
     pub(super) fn all_reasons(
         &self,
         incoming: IncomingPod<'_>,
@@ -194,6 +195,7 @@ impl Core {
                 let short = cycle::shortages(totals, view, &incoming.pod.spec, plugins);
                 short.map(Reason::short_of).collect()
             }
+            (Reason::VolumeBinding(conflicts), _) => conflicts.each().map(Reason::VolumeBinding).collect(),
             _ => smallvec![reason],
         }
     }

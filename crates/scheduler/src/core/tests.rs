@@ -23,6 +23,7 @@ mod knowledge;
 mod plugins;
 mod preemption;
 mod spanning;
+mod volumes;
 
 const GI: i64 = 1 << 30;
 /// Late enough that no node is young.
@@ -148,6 +149,7 @@ fn decide(core: &mut Core, now: u64) -> Vec<String> {
                 let message = refused.message.split(" preemption: ").next().unwrap_or_default();
                 format!("{}: {message}", refused.pod.name)
             }
+            other @ (Decision::BindVolumes(_) | Decision::FailVolumes(_)) => panic!("{other:?}"),
             Decision::Preempt(it) => panic!("{} evicts pods on {}", it.refused.pod.name, it.node),
         })
         .collect()
@@ -293,10 +295,6 @@ fn placements_known_from_binding_are_released_without_a_report() {
 #[test]
 fn unsupported_features_keep_a_pod_pending_with_the_reason() {
     for (more, reason) in [
-        (
-            json!({"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "x"}}]}),
-            "volume \"data\" (claims and attachable volumes)",
-        ),
         (json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}), "resource claims"),
         (
             json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]}),

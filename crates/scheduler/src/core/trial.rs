@@ -40,6 +40,7 @@ pub(super) struct IncomingPod<'c> {
 /// A copy of what a node counts.
 pub(super) struct Trial<'c> {
     core: &'c Core,
+    slot: usize,
     /// The node as it is.
     node: &'c Node,
     view: &'c NodeView,
@@ -61,7 +62,7 @@ impl<'c> Trial<'c> {
     pub(super) fn new(core: &'c Core, slot: usize) -> Option<Self> {
         let node = core.nodes.get(slot)?;
         let view = node.view.as_ref()?;
-        Some(Self { core, node, view, totals: node.totals(), left: BTreeSet::new(), prepared: None })
+        Some(Self { core, slot, node, view, totals: node.totals(), left: BTreeSet::new(), prepared: None })
     }
 
     /// Lets a pod leave.
@@ -71,7 +72,7 @@ impl<'c> Trial<'c> {
         // The totals no longer count a pod whose object is gone.
         if let Some(charged) = &entry.charged {
             self.totals.remove(charged);
-            self.totals.ports.remove(&entry.view.spec.host_ports);
+            self.totals.vacate(&entry.view.spec);
             spanning.shift(pod, self.view, &entry.view, -1);
         }
     }
@@ -81,7 +82,7 @@ impl<'c> Trial<'c> {
         let Some(entry) = self.core.pods.get(&id).filter(|_| self.left.remove(&id)) else { return };
         if let Some(charged) = &entry.charged {
             self.totals.add(charged);
-            self.totals.ports.add(&entry.view.spec.host_ports);
+            self.totals.occupy(&entry.view.spec);
             spanning.shift(pod, self.view, &entry.view, 1);
         }
     }
@@ -100,7 +101,7 @@ impl<'c> Trial<'c> {
             let (mut totals, mut beside) = (self.totals.totals(), spanning.clone());
             for (_, other) in &expected {
                 totals.add(&other.charged);
-                totals.ports.add(&other.spec.host_ports);
+                totals.occupy(&other.spec);
                 beside.shift(pod, self.view, other, 1);
             }
             if let Err(reason) = cycle::filter_node(&totals, self.view, spec, &beside, plugins) {
@@ -120,7 +121,8 @@ impl<'c> Trial<'c> {
     /// Whether the verdict about a pod depends on the ledger.
     fn asks_ledger(&self, incoming: IncomingPod<'_>) -> bool {
         let IncomingPod { pod, profile, .. } = incoming;
-        pod.spec.needs.may_align() && (filters_exactly(profile) || !self.core.nominations.is_empty())
+        let expects = !self.core.nominations.is_empty() || !self.core.waits.is_empty();
+        pod.spec.needs.may_align() && (filters_exactly(profile) || expects)
     }
 
     /// Whether a pod may hold something in zones.
@@ -172,8 +174,8 @@ impl<'c> Trial<'c> {
         self.prepared = ledger;
     }
 
-    /// Whether the nominated pods still fit in zones with the pod there, once evicted pods have left. Where one does
-    /// not fit without it either, nothing is kept.
+    /// Whether pods that wait for volumes here still fit in zones after the pod, and nominated pods do once evicted
+    /// ones have left. Where one does not fit without it either, nothing is kept.
     fn keeps_zones(
         &self,
         ledger: &Ledger,
@@ -183,27 +185,49 @@ impl<'c> Trial<'c> {
     ) -> Result<(), Reason> {
         let aligned: Vec<_> = expected
             .iter()
+            .copied()
             .filter(|(id, view)| view.spec.needs.may_align() && self.core.aligns_exactly(*id))
             .collect();
-        if aligned.is_empty() || !incoming.pod.spec.needs.may_align() {
+        let waiting = self.core.waits.on(self.slot).filter(|id| !self.left.contains(id));
+        let waiting: Vec<_> = waiting
+            .filter_map(|id| Some((id, &self.core.pods.get(&id)?.view)))
+            .filter(|(id, view)| view.spec.needs.may_align() && self.core.aligns_exactly(*id))
+            .collect();
+        if (aligned.is_empty() && waiting.is_empty()) || !incoming.pod.spec.needs.may_align() {
+            return Ok(());
+        }
+        let mut with = ledger.clone();
+        with.bound(&BoundPod::of(incoming.id, incoming.pod), scratch);
+        let mut free = ledger.clone();
+        keep(&mut with, &mut free, &waiting, scratch)?;
+        if aligned.is_empty() {
             return Ok(());
         }
         let evicted: Vec<PodId> = self.core.evicted_from(self.node).collect();
-        let mut with = ledger.clone();
-        with.bound(&BoundPod::of(incoming.id, incoming.pod), scratch);
         let mut with = with.without(evicted.iter().copied(), scratch);
-        let mut free = ledger.without(evicted, scratch);
-        for (id, view) in aligned {
-            let needs = (&*view.spec.needs, view.created_s);
-            if free.check(needs, scratch).is_err() {
-                break;
-            }
-            with.check(needs, scratch)?;
-            free.bound(&BoundPod::of(*id, view), scratch);
-            with.bound(&BoundPod::of(*id, view), scratch);
-        }
-        Ok(())
+        let mut free = free.without(evicted, scratch);
+        keep(&mut with, &mut free, &aligned, scratch)
     }
+}
+
+/// Adds pods one after the other to a ledger with another pod, and to one without it. The first that fits without it,
+/// and not with it, is the reason against it.
+fn keep(
+    with: &mut Ledger,
+    free: &mut Ledger,
+    pods: &[(PodId, &PodView)],
+    scratch: &mut Scratch,
+) -> Result<(), Reason> {
+    for (id, view) in pods {
+        let needs = (&*view.spec.needs, view.created_s);
+        if free.check(needs, scratch).is_err() {
+            break;
+        }
+        with.check(needs, scratch)?;
+        free.bound(&BoundPod::of(*id, view), scratch);
+        with.bound(&BoundPod::of(*id, view), scratch);
+    }
+    Ok(())
 }
 
 impl Core {
@@ -228,7 +252,7 @@ impl Core {
     }
 }
 
-fn filters_exactly(profile: &Profile) -> bool {
+pub(super) fn filters_exactly(profile: &Profile) -> bool {
     let numa = profile.numa.as_ref();
     numa.is_some_and(|numa| numa.filters && numa.accounting == Accounting::Exact)
 }

@@ -85,6 +85,10 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::Affinity
         | Reason::NoSpreadLabel
         | Reason::PodAffinity
+        | Reason::VolumesNotReady(_)
+        | Reason::VolumeBinding(_)
+        | Reason::VolumeZone
+        | Reason::VolumeUnreadable
         | Reason::Held
         | Reason::NoVictims
         | Reason::NotHelpful => false,
@@ -95,6 +99,9 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         }
         Reason::HostPort
         | Reason::TooManyPods
+        | Reason::DiskConflict
+        | Reason::ClaimInUse
+        | Reason::TooManyVolumes
         | Reason::Spread
         | Reason::PodAntiAffinity
         | Reason::ExistingAntiAffinity

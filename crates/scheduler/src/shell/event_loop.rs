@@ -15,7 +15,7 @@ use super::Leadership;
 use super::intake::{Burst, Change, Intake};
 use super::outbox::{CallResult, MAX_OPEN};
 use super::status_dump::Dumper;
-use crate::core::{Core, Decision, Event, Refused};
+use crate::core::{Binding, Core, Decision, Event, Refused};
 use crate::ledger::PodId;
 use crate::metrics::Metrics;
 
@@ -41,7 +41,7 @@ pub(super) enum Input {
 #[derive(Debug)]
 pub(super) enum Output {
     /// A decision to carry out.
-    Decision(Decision),
+    Decision(Box<Decision>),
     /// The object of the pod with this uid is gone; what waits to be written about it is void.
     PodGone(Arc<str>),
 }
@@ -135,6 +135,10 @@ impl EventLoop {
         let _ = self.outputs.send(output);
     }
 
+    fn carry_out(&self, decision: Decision) {
+        self.put(Output::Decision(Box::new(decision)));
+    }
+
     /// Whether so many bindings have not ended that decisions should pause.
     fn is_full(&self) -> bool {
         self.decided.len() >= MAX_OPEN
@@ -170,12 +174,23 @@ impl EventLoop {
                 Decision::Bind(binding) => {
                     self.decided.insert(binding.id, seconds);
                     tracing::debug!(pod = binding.pod.key(), node = %binding.node, "binding");
-                    self.put(Output::Decision(Decision::Bind(binding)));
+                    self.carry_out(Decision::Bind(binding));
+                }
+                // It may wait for minutes, and keeps no other pod waiting: it counts from its binding on.
+                Decision::BindVolumes(bind) => {
+                    tracing::debug!(pod = bind.binding.pod.key(), node = %bind.binding.node, "binding volumes");
+                    self.carry_out(Decision::BindVolumes(bind));
+                }
+                Decision::FailVolumes(failed) => {
+                    let Binding { pod, node, .. } = &failed.binding;
+                    self.metrics.attempt("error", &pod.scheduler, seconds);
+                    tracing::warn!(pod = pod.key(), %node, reason = failed.message, "volumes are not bound");
+                    self.carry_out(Decision::FailVolumes(failed));
                 }
                 Decision::Refuse(refused) => {
                     self.count(&refused, seconds);
                     tracing::debug!(pod = refused.pod.key(), reason = refused.message, "no fit; waiting");
-                    self.put(Output::Decision(Decision::Refuse(refused)));
+                    self.carry_out(Decision::Refuse(refused));
                 }
                 Decision::Preempt(preemption) => {
                     self.count(&preemption.refused, seconds);
@@ -184,7 +199,7 @@ impl EventLoop {
                         self.metrics.preempted(victims);
                     }
                     tracing::info!(pod, node = %preemption.node, victims, "evicting less important pods");
-                    self.put(Output::Decision(Decision::Preempt(preemption)));
+                    self.carry_out(Decision::Preempt(preemption));
                 }
             }
         }
@@ -212,6 +227,12 @@ impl EventLoop {
                 let seconds = self.decided.remove(&binding.id).unwrap_or(0.0);
                 self.metrics.attempt("error", &binding.pod.scheduler, seconds);
                 self.core.handle(Event::BindFailed(binding.id), now);
+            }
+            CallResult::VolumesWritten(id, volumes) => {
+                self.core.handle(Event::VolumesWritten(id, volumes), now);
+            }
+            CallResult::VolumesFailed(id, volumes, reason) => {
+                self.core.handle(Event::VolumesFailed(id, volumes, reason), now);
             }
             CallResult::PreemptFailed(id) => self.core.handle(Event::PreemptFailed(id), now),
             CallResult::Other => {}

@@ -19,6 +19,8 @@ use crate::namespace::NamespaceView;
 use crate::node::NodeView;
 use crate::pod::PodView;
 
+pub(super) mod volumes;
+
 /// The watch behind a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
@@ -31,6 +33,8 @@ pub(super) enum Source {
     StatefulSets,
     Pods,
     Budgets,
+    /// A kind of storage, by the name of its watch.
+    Volumes(&'static str),
     Reports,
 }
 
@@ -64,7 +68,7 @@ pub(super) struct ReportReader {
 }
 
 /// The number of watches.
-const SOURCES: usize = 9;
+const SOURCES: usize = 9 + volumes::KINDS;
 
 impl Intake {
     /// Whether all first lists have been delivered.

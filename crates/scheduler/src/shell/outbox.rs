@@ -1,8 +1,8 @@
 //! API calls for decisions.
 //!
-//! In: bindings, refusals and evictions. Out: the results of bindings, and evictions that failed. Never: two bindings
-//! to one node at a time, a result that is only likely (after a timeout the binding is sent again), or a status older
-//! than the last decision about its pod.
+//! In: bindings, also of volumes, refusals and evictions. Out: the results of bindings, and evictions that failed.
+//! Never: two bindings to one node at a time, a result that is only likely (after a timeout the binding is sent again),
+//! or a status older than the last decision about its pod.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -24,12 +24,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::event_loop::Output;
-use crate::core::{Binding, Decision, Preemption, Refused};
+use crate::core::{BindVolumes, Binding, Decision, Preemption, Refused, VolumeBindings};
 use crate::ledger::PodId;
 use crate::pod::PodView;
 
 mod bind_queue;
 mod eviction;
+mod volumes;
 
 use bind_queue::BindQueue;
 pub(super) use bind_queue::MAX_OPEN;
@@ -41,6 +42,8 @@ const MAX_CONDITIONS: usize = 8;
 const MAX_EVICTIONS: usize = 8;
 /// How long bindings in flight are waited for at the end: one call, and a look at its pod.
 const DRAIN: Duration = Duration::from_secs(8);
+/// Most pods whose volumes are written at a time.
+const MAX_VOLUMES: usize = 16;
 /// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
 const MAX_ANSWERS: u32 = 5;
 
@@ -49,6 +52,10 @@ const MAX_ANSWERS: u32 = 5;
 pub(super) enum CallResult {
     Bound(Box<Binding>),
     BindFailed(Box<Binding>),
+    /// The volumes of a pod are written, with their new versions.
+    VolumesWritten(PodId, VolumeBindings),
+    /// They are not all, with the reason.
+    VolumesFailed(PodId, VolumeBindings, String),
     /// A pod could not be evicted for this one.
     PreemptFailed(PodId),
     /// A status was written, or pods were evicted.
@@ -65,6 +72,7 @@ enum BindFailure {
 
 enum Completed {
     Bind(Box<Binding>, Result<(), BindFailure>),
+    Volumes(PodId, VolumeBindings, Result<(), String>),
     Status(Arc<str>),
     Eviction(Evicted),
 }
@@ -87,6 +95,9 @@ pub(super) struct Outbox {
     binds: BindQueue,
     /// Whether bindings wait: what people only read may be late then.
     urgent: watch::Sender<bool>,
+    volumes: VecDeque<BindVolumes>,
+    /// Number of pods whose volumes are being written.
+    writing_volumes: usize,
     statuses: BTreeMap<Arc<str>, StatusWrite>,
     busy_pods: BTreeSet<Arc<str>>,
     evictions: VecDeque<Preemption>,
@@ -104,6 +115,8 @@ impl Outbox {
             in_flight: FuturesUnordered::new(),
             binds: BindQueue::default(),
             urgent: watch::Sender::new(false),
+            volumes: VecDeque::new(),
+            writing_volumes: 0,
             statuses: BTreeMap::new(),
             busy_pods: BTreeSet::new(),
             evictions: VecDeque::new(),
@@ -137,11 +150,22 @@ impl Outbox {
 
     fn take(&mut self, output: Output) {
         match output {
-            Output::Decision(Decision::Bind(binding)) => self.bind(binding),
-            Output::Decision(Decision::Refuse(refused)) => self.refuse(refused),
-            Output::Decision(Decision::Preempt(preemption)) => self.preempt(preemption),
-            // The pending status of a pod that is gone.
-            Output::PodGone(uid) => drop(self.statuses.remove(&uid)),
+            Output::Decision(decision) => self.carry_out(*decision),
+            // What waits to be written about a pod that is gone.
+            Output::PodGone(uid) => {
+                self.statuses.remove(&uid);
+                self.volumes.retain(|bind| bind.binding.pod.uid != uid);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, decision: Decision) {
+        match decision {
+            Decision::Bind(binding) => self.bind(binding),
+            Decision::BindVolumes(bind) => self.bind_volumes(bind),
+            Decision::FailVolumes(failed) => self.fail(&failed.binding.pod, failed.message),
+            Decision::Refuse(refused) => self.refuse(refused),
+            Decision::Preempt(preemption) => self.preempt(preemption),
         }
     }
 
@@ -150,6 +174,7 @@ impl Outbox {
     async fn stop(&mut self, limit: Duration) -> bool {
         self.stopped.cancel();
         self.binds.drop_waiting();
+        self.volumes.clear();
         self.statuses.clear();
         self.evictions.clear();
         let ended = async { while self.binds.is_busy() && self.next_result().await.is_some() {} };
@@ -161,6 +186,18 @@ impl Outbox {
         self.statuses.remove(&binding.pod.uid);
         self.binds.push(binding);
         self.start();
+    }
+
+    /// Writes the volumes and claims of a pod. The pods of its node do not wait for that.
+    fn bind_volumes(&mut self, bind: BindVolumes) {
+        self.statuses.remove(&bind.binding.pod.uid);
+        self.volumes.push_back(bind);
+        self.start();
+    }
+
+    /// Reports that a pod is not bound after all.
+    fn fail(&self, pod: &PodView, message: String) {
+        self.record(pod, Severity::Warning, "FailedScheduling", "Scheduling", message);
     }
 
     /// Reports that a pod fits no node: an event, and the condition `PodScheduled` if its message changed, with the
@@ -218,6 +255,13 @@ impl Outbox {
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
                 CallResult::BindFailed(binding)
             }
+            Completed::Volumes(id, volumes, result) => {
+                self.writing_volumes = self.writing_volumes.saturating_sub(1);
+                match result {
+                    Ok(()) => CallResult::VolumesWritten(id, volumes),
+                    Err(reason) => CallResult::VolumesFailed(id, volumes, reason),
+                }
+            }
             Completed::Status(uid) => {
                 self.busy_pods.remove(&uid);
                 CallResult::Other
@@ -234,6 +278,11 @@ impl Outbox {
         }
         let waiting = self.binds.is_waiting();
         self.urgent.send_if_modified(|urgent| std::mem::replace(urgent, waiting) != waiting);
+        while self.writing_volumes < MAX_VOLUMES {
+            let Some(bind) = self.volumes.pop_front() else { break };
+            self.writing_volumes += 1;
+            self.in_flight.push(Box::pin(volumes::write(self.client.clone(), bind)));
+        }
         while self.busy_pods.len() < MAX_CONDITIONS {
             let next = self.statuses.keys().find(|uid| !self.busy_pods.contains(*uid)).cloned();
             let Some(write) = next.and_then(|uid| self.statuses.remove(&uid)) else { break };

@@ -17,6 +17,7 @@ use runtime::shutdown::Tasks;
 use runtime::watch;
 
 use super::event_loop::Input;
+use super::intake::volumes::Watches;
 use super::intake::{self, ReportReader, Source};
 use super::wire_pod::{Warnings, WirePod};
 use super::wire_selecting::{Selecting, WireSelecting};
@@ -74,7 +75,7 @@ pub(super) fn spawn(
     selecting::<ReplicationController>(tasks, to, controllers)?;
     selecting::<ReplicaSet>(tasks, to, ("watch replicasets", Source::ReplicaSets))?;
     selecting::<StatefulSet>(tasks, to, ("watch statefulsets", Source::StatefulSets))?;
-    Ok(())
+    Watches { tasks, connection, metrics: watch_metrics, sender }.spawn()
 }
 
 /// Starts the watch of a kind of objects that select pods.

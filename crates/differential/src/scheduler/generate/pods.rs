@@ -28,7 +28,9 @@ pub(super) fn on_nodes(dice: &mut Dice, nodes: u64) -> Vec<Value> {
     let mut taken = BTreeSet::new();
     for pod in &mut pods {
         let node = pod["spec"]["nodeName"].to_string();
-        for container in pod["spec"]["containers"].as_array_mut().into_iter().flatten() {
+        let spec = pod["spec"].as_object_mut().into_iter().flatten();
+        let lists = spec.filter(|(name, _)| name.ends_with("ontainers"));
+        for container in lists.filter_map(|(_, list)| list.as_array_mut()).flatten() {
             // A node has a port once.
             let port = container["ports"][0]["hostPort"].as_u64();
             if port.is_some_and(|port| !taken.insert((node.clone(), port))) {

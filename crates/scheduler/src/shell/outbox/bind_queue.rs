@@ -1,7 +1,8 @@
 //! Bindings that wait to be sent.
 //!
 //! In: bindings in the order of decisions. Out: the next one to send. Never: two to one node at a time, or another
-//! order on a node than that of the decisions, which its kubelet has to follow.
+//! order on a node than that of the decisions, which its kubelet has to follow. A pod that waits for its volumes is not
+//! here: its binding comes last (`core/volumes`).
 //!
 //! Among nodes the highest priority comes first, then the oldest decision. Cost: waiting bindings, which [`MAX_OPEN`]
 //! bounds.

@@ -60,7 +60,7 @@ proptest! {
                                     prop_assert_eq!(pods[&at].2.as_deref(), Some(&*it.node));
                                 }
                             }
-                            Decision::Refuse(_) => {}
+                            Decision::Refuse(_) | Decision::BindVolumes(_) | Decision::FailVolumes(_) => {}
                         }
                     }
                 }
