@@ -76,14 +76,14 @@ fn turns(pods: usize, room: &str) -> Turns {
 }
 
 /// The bindings among the outputs so far.
-fn bindings(outputs: &mut UnboundedReceiver<Output>) -> Vec<Box<Binding>> {
+fn bindings(outputs: &mut UnboundedReceiver<Output>) -> Vec<Binding> {
     let all = std::iter::from_fn(|| outputs.try_recv().ok());
     let decision = |output| match output {
         Output::Decision(decision) => Some(*decision),
         Output::PodGone(_) => None,
     };
     let binding = |decision| match decision {
-        Decision::Bind(binding) => Some(Box::new(binding)),
+        Decision::Bind(binding) => Some(binding),
         _ => None,
     };
     all.filter_map(decision).filter_map(binding).collect()
@@ -119,7 +119,9 @@ fn decisions_pause_while_too_many_bindings_are_open() {
     let mut open = bindings(&mut outputs);
     assert_eq!(open.len(), MAX_OPEN);
     for _ in 0..2 {
-        event_loop.take_all(open.pop().map(|binding| Input::Result(CallResult::Bound(binding))).into_iter());
+        event_loop.take_all(
+            open.pop().map(|binding| Input::Result(CallResult::Bound(Box::new(binding)))).into_iter(),
+        );
         while event_loop.decide() {}
         assert_eq!(bindings(&mut outputs).len(), 1, "one has ended, one is decided");
     }
