@@ -4,8 +4,9 @@
 //! I/O, a lock, or a dependence on anything but the arguments. The order of checks is kube-scheduler's
 //! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, the volume plugins,
 //! PodTopologySpread, InterPodAffinity, then the zones), so the reasons agree with its own. Cost: nodes x (taints +
-//! selector labels + host ports + resources + volumes + constraints + images of the pod + one admission for each possible
-//! world). A node with one world and an understood report takes no memory, but for pods of several aligned containers.
+//! selector labels + host ports + resources + volumes + constraints + images of the pod + one admission for each
+//! possible world). A node with one world and an understood report takes no memory, but for pods of several aligned
+//! containers.
 
 use topology::request::{PodNeeds, Qos};
 use topology::score::{Strategy, Weights};

@@ -1,7 +1,7 @@
 //! PodTopologySpread: pods of a kind spread evenly over the domains that a node label makes.
 //!
-//! In: constraints of a pod or of its profile, nodes, the pods that the constraints select. Out: whether a node may have
-//! the pod, and how nodes compare. Never: constraints of the profile beside those of a pod.
+//! In: constraints of a pod or of its profile, nodes, the pods that the constraints select. Out: whether a node may
+//! have the pod, and how nodes compare. Never: constraints of the profile beside those of a pod.
 //!
 //! Source: kube-scheduler 1.36 `podtopologyspread`. Cost of a pod with constraints: nodes x constraints.
 

@@ -127,6 +127,16 @@ fn decisions_pause_while_too_many_bindings_are_open() {
     }
 }
 
+#[test]
+fn a_shutdown_is_seen_before_the_next_turn() {
+    let Turns { event_loop, mut outputs, .. } = turns(PODS, "1000");
+    let (_inputs, receiver) = mpsc::channel();
+    let token = CancellationToken::new();
+    token.cancel();
+    event_loop.run(&receiver, &None, &ready::Readiness::default().gate("watches"), &token);
+    assert!(bindings(&mut outputs).is_empty());
+}
+
 /// The thread decides by itself, and ends with the process.
 #[test]
 fn the_thread_takes_inputs_and_ends() {
