@@ -3,9 +3,9 @@
 //! In: pods with their labels, selectors. Out: how many pods of each node a selector selects. Never: a node's labels,
 //! nor a verdict.
 //!
-//! Cost: a pod that comes, goes or gets other labels costs a comparison with each selector in use that may select in its
-//! namespace; a new selector costs one with each pod of its namespace, or with each pod if it may select in several; a
-//! known one nothing. kube-scheduler 1.36 counts anew for each pod that it places.
+//! Cost: a pod that comes, goes or gets other labels costs a comparison with each selector in use that may select in
+//! its namespace; a new selector costs one with each pod of its namespace, or with each pod if it may select in
+//! several; a known one nothing. kube-scheduler 1.36 counts anew for each pod that it places.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

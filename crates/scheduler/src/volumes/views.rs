@@ -338,7 +338,7 @@ impl VolumeView {
         self.affinity.allows("", labels)
     }
 
-    /// Whether it is large enough and of the right kind for a claim, whoever it is for.
+    /// Whether it is large enough and of the right kind for a claim, even if it is kept for another.
     #[must_use]
     pub fn suits(&self, claim: &ClaimView) -> bool {
         self.size >= claim.size()
