@@ -34,6 +34,7 @@ mod wire_selecting;
 
 use event_loop::{EventLoop, Input};
 use outbox::Outbox;
+use watches::Watches;
 
 /// How long a binding or condition write may take before its result is looked up.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,7 +73,9 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
 
     let mut tasks = Tasks::new(token.clone());
     let (inputs, receiver) = std::sync::mpsc::channel();
-    watches::spawn(&mut tasks, &connection, &watch_metrics, &metrics, &inputs)?;
+    let watches =
+        Watches { tasks: &mut tasks, connection: &connection, metrics: &watch_metrics, inputs: &inputs };
+    watches.spawn(&metrics)?;
     let release = CancellationToken::new();
     let leadership = join_election(&mut tasks, (&args, &file), &connection, &mut registry, &release)?;
     let (dumper, writer) = status_dump::channel(args.pods_fingerprint_status_dir.as_deref()).unzip();

@@ -58,7 +58,7 @@ pub enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Helped {
     /// None.
-    Nobody,
+    NoPod,
     /// Those with this claim.
     Claim(ClaimKey),
     /// Those with a claim of this class that has no volume yet.
@@ -108,7 +108,7 @@ impl Volumes {
             Change::ClaimGone(key) => {
                 self.claims.remove(&key);
                 self.selected.remove(&key);
-                Helped::Nobody
+                Helped::NoPod
             }
             Change::Volume(volume) => self.volume_changed(*volume),
             Change::VolumeGone(name) => {
@@ -116,32 +116,32 @@ impl Volumes {
                     unlist(&mut self.of_class, &gone.class, &name);
                 }
                 self.chosen.remove(&name);
-                Helped::Nobody
+                Helped::NoPod
             }
             Change::Class(class) => {
                 let name = Arc::clone(&class.name);
                 let before = self.classes.insert(Arc::clone(&name), class);
                 let is_other = before.as_ref() != self.classes.get(&name);
-                if is_other { Helped::Class(name) } else { Helped::Nobody }
+                if is_other { Helped::Class(name) } else { Helped::NoPod }
             }
             Change::ClassGone(name) => {
                 self.classes.remove(&name);
-                Helped::Nobody
+                Helped::NoPod
             }
             Change::CsiNode(node) => {
                 let before = self.csi_nodes.get(&node.name);
                 let helps = before.is_none_or(|before| node.may_take_more_than(before));
                 self.csi_nodes.insert(Arc::clone(&node.name), node);
-                if helps { Helped::All } else { Helped::Nobody }
+                if helps { Helped::All } else { Helped::NoPod }
             }
             Change::CsiNodeGone(name) => {
                 self.csi_nodes.remove(&name);
-                Helped::Nobody
+                Helped::NoPod
             }
             Change::Driver(driver) => {
                 let before = self.drivers.insert(Arc::clone(&driver.name), driver.clone());
                 let helps = before.is_some_and(|before| before.tracks_capacity) && !driver.tracks_capacity;
-                if helps { Helped::Driver(driver.name) } else { Helped::Nobody }
+                if helps { Helped::Driver(driver.name) } else { Helped::NoPod }
             }
             Change::DriverGone(name) => {
                 self.drivers.remove(&name);
@@ -150,20 +150,20 @@ impl Volumes {
             Change::Capacity(capacity) => self.capacity_changed(capacity),
             Change::CapacityGone(namespace, name) => {
                 self.remove_capacity(&(namespace, name));
-                Helped::Nobody
+                Helped::NoPod
             }
             Change::Attachment(attachment) => {
                 self.remove_attachment(&Arc::clone(&attachment.name));
                 let on_node = self.attached_to.entry(Arc::clone(&attachment.node)).or_default();
                 on_node.insert(Arc::clone(&attachment.name));
                 self.attachments.insert(Arc::clone(&attachment.name), attachment);
-                Helped::Nobody
+                Helped::NoPod
             }
             Change::AttachmentGone(name) => {
                 if self.remove_attachment(&name) {
                     Helped::All
                 } else {
-                    Helped::Nobody
+                    Helped::NoPod
                 }
             }
         }
@@ -176,7 +176,7 @@ impl Volumes {
         }
         let before = self.claims.insert(key.clone(), claim);
         let is_other = self.claims.get(&key).is_some_and(|claim| !before.is_some_and(|b| b.says(claim)));
-        if is_other { Helped::Claim(key) } else { Helped::Nobody }
+        if is_other { Helped::Claim(key) } else { Helped::NoPod }
     }
 
     fn volume_changed(&mut self, volume: VolumeView) -> Helped {
@@ -190,7 +190,7 @@ impl Volumes {
         }
         self.of_class.entry(Arc::clone(&class)).or_default().insert(Arc::clone(&name));
         let is_other = self.volumes.get(&name).is_some_and(|volume| !before.is_some_and(|b| b.says(volume)));
-        if is_other { Helped::Volume(name, class) } else { Helped::Nobody }
+        if is_other { Helped::Volume(name, class) } else { Helped::NoPod }
     }
 
     fn capacity_changed(&mut self, capacity: CapacityView) -> Helped {
@@ -200,17 +200,12 @@ impl Volumes {
         self.remove_capacity(&key);
         self.capacities_of.entry(Arc::clone(&class)).or_default().insert(key.clone());
         self.capacities.insert(key, capacity);
-        if helps { Helped::Class(class) } else { Helped::Nobody }
+        if helps { Helped::Class(class) } else { Helped::NoPod }
     }
 
     fn remove_capacity(&mut self, key: &CapacityKey) {
-        if let Some(gone) = self.capacities.remove(key)
-            && let Some(listed) = self.capacities_of.get_mut(&gone.class)
-        {
-            listed.remove(key);
-            if listed.is_empty() {
-                self.capacities_of.remove(&gone.class);
-            }
+        if let Some(gone) = self.capacities.remove(key) {
+            unlist(&mut self.capacities_of, &gone.class, key);
         }
     }
 
@@ -256,7 +251,7 @@ impl Volumes {
     /// Takes [`Self::choose`] back, if the volume still has this version.
     pub(crate) fn unchoose(&mut self, volume: &Arc<str>, version: u64) -> Helped {
         if self.chosen.get(volume).is_none_or(|(of, _)| *of != version) {
-            return Helped::Nobody;
+            return Helped::NoPod;
         }
         self.chosen.remove(volume);
         let class = self.volumes.get(volume).map(|view| Arc::clone(&view.class)).unwrap_or_default();
@@ -266,17 +261,18 @@ impl Volumes {
     /// Takes [`Self::select`] back, if the claim still has this version.
     pub(crate) fn unselect(&mut self, claim: &ClaimKey, version: u64) -> Helped {
         if self.selected.get(claim).is_none_or(|(of, _)| *of != version) {
-            return Helped::Nobody;
+            return Helped::NoPod;
         }
         self.selected.remove(claim);
         Helped::Claim(claim.clone())
     }
 }
 
-fn unlist(index: &mut BTreeMap<Arc<str>, BTreeSet<Arc<str>>>, key: &Arc<str>, name: &Arc<str>) {
-    if let Some(names) = index.get_mut(key) {
-        names.remove(name);
-        if names.is_empty() {
+/// Takes a value off the list of a key; no key has an empty list.
+pub(crate) fn unlist<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, value: &V) {
+    if let Some(values) = index.get_mut(key) {
+        values.remove(value);
+        if values.is_empty() {
             index.remove(key);
         }
     }
@@ -355,7 +351,7 @@ impl Volumes {
         let mut claims = spec.volumes.iter().filter_map(VolumeRef::claim);
         let unbound = |claim: &ClaimView, class: &str| claim.volume.is_none() && *claim.class == *class;
         match helped {
-            Helped::Nobody => false,
+            Helped::NoPod => false,
             Helped::All => !spec.volumes.is_empty(),
             Helped::Claim(key) => claims.any(|claim| claim == key),
             Helped::Class(class) => claims.any(|key| self.claim(key).is_some_and(|it| unbound(it, class))),

@@ -415,7 +415,7 @@ mod tests {
     use super::*;
 
     /// The arguments of one plugin.
-    fn args(plugin: &str, args: &str) -> Result<InTreeArgs, Vec<String>> {
+    pub(super) fn args(plugin: &str, args: &str) -> Result<InTreeArgs, Vec<String>> {
         let text = format!(
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
              - pluginConfig:\n  - name: {plugin}\n    args: {args}\n"

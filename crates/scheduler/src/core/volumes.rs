@@ -26,7 +26,7 @@ use crate::ledger::{PodId, Scratch};
 use crate::pod::PodView;
 use crate::reason::Reason;
 use crate::volumes::reference::{ClaimKey, VolumeRef};
-use crate::volumes::{Change, Helped};
+use crate::volumes::{Change, Helped, unlist};
 
 /// Pods whose volumes are being bound.
 #[derive(Debug, Default)]
@@ -85,22 +85,13 @@ impl Waits {
 
     fn remove(&mut self, id: PodId) -> Option<Wait> {
         let wait = self.pods.remove(&id)?;
-        unlist(&mut self.by_slot, &wait.slot, id);
-        wait.volumes.objects().for_each(|object| unlist(&mut self.by_object, &object, id));
+        unlist(&mut self.by_slot, &wait.slot, &id);
+        wait.volumes.objects().for_each(|object| unlist(&mut self.by_object, &object, &id));
         Some(wait)
     }
 
     fn of(&self, object: &Object) -> impl Iterator<Item = PodId> + '_ {
         self.by_object.get(object).into_iter().flatten().copied()
-    }
-}
-
-fn unlist<K: Ord>(index: &mut BTreeMap<K, BTreeSet<PodId>>, key: &K, id: PodId) {
-    if let Some(pods) = index.get_mut(key) {
-        pods.remove(&id);
-        if pods.is_empty() {
-            index.remove(key);
-        }
     }
 }
 
@@ -152,7 +143,7 @@ impl Core {
 
     /// Wakes the waiting pods that a change may help. Cost: waiting classes with volumes.
     pub(super) fn help(&mut self, helped: &Helped) {
-        if *helped != Helped::Nobody {
+        if *helped != Helped::NoPod {
             let classes = self.queue.with_volumes();
             let classes = classes.filter(|(_, spec)| self.volumes.may_help(helped, spec));
             self.retried.extend(classes.map(|(class, _)| class));

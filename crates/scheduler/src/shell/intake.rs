@@ -18,8 +18,7 @@ use crate::metrics::Metrics;
 use crate::namespace::NamespaceView;
 use crate::node::NodeView;
 use crate::pod::PodView;
-
-pub(super) mod volumes;
+use crate::volumes::Change as VolumeChange;
 
 /// The watch behind a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,7 +67,7 @@ pub(super) struct ReportReader {
 }
 
 /// The number of watches.
-const SOURCES: usize = 9 + volumes::KINDS;
+const SOURCES: usize = 16;
 
 impl Intake {
     /// Whether all first lists have been delivered.
@@ -245,6 +244,22 @@ pub(super) fn budget(event: watch::Event<PodDisruptionBudget>) -> Vec<Event> {
             // What the budget said last holds on: it makes victims of other pods, and keeps none.
             tracing::warn!(budget = %key, reason, "budget cannot be read");
             vec![]
+        }
+    }
+}
+
+/// Core events of the watch of a kind of storage.
+pub(super) fn volumes(event: watch::Event<(Key, VolumeChange)>, gone: fn(Key) -> VolumeChange) -> Vec<Event> {
+    match event {
+        watch::Event::Reset { objects, vanished } => {
+            let objects = objects.into_iter().map(|(_, change)| change);
+            vanished.into_iter().map(gone).chain(objects).map(Event::Volumes).collect()
+        }
+        watch::Event::Applied((_, change)) => vec![Event::Volumes(change)],
+        watch::Event::Deleted((key, _)) => vec![Event::Volumes(gone(key))],
+        watch::Event::Unreadable { key, reason } => {
+            tracing::warn!(object = %key, reason, "an object of storage cannot be read, and counts as gone");
+            vec![Event::Volumes(gone(key))]
         }
     }
 }

@@ -4,94 +4,191 @@
 //! a queue; each watch translates its own.
 
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::sync::mpsc::Sender;
 
 use api::nrt::NodeResourceTopology;
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Namespace, Node, ReplicationController, Service};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::Api;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
+use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
+use kube::{Api, Resource};
 use runtime::client::Connection;
 use runtime::shutdown::Tasks;
-use runtime::watch;
+use runtime::watch::{self, Key};
+use serde::de::DeserializeOwned;
 
 use super::event_loop::Input;
-use super::intake::volumes::Watches;
 use super::intake::{self, ReportReader, Source};
 use super::wire_pod::{Warnings, WirePod};
 use super::wire_selecting::{Selecting, WireSelecting};
+use crate::core::Event;
 use crate::metrics::Metrics;
+use crate::volumes::Change;
+use crate::volumes::reference::ClaimKey;
+use crate::volumes::views::{
+    AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
+};
 
-/// Starts them.
-pub(super) fn spawn(
-    tasks: &mut Tasks,
-    connection: &Connection,
-    watch_metrics: &watch::Metrics,
-    metrics: &Metrics,
-    sender: &Sender<Input>,
-) -> anyhow::Result<()> {
-    // All pods, finished ones too, although those hold nothing. With a selection of unfinished pods the server
-    // announces an end as a deletion that shows the state *before*, which looks like a forced deletion.
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let pods: Api<WirePod> = Api::all(connection.watch_client()?);
-    let mut warnings = Warnings::default();
-    tasks.spawn("watch pods", async move {
-        let forward = |event| drop(out.send(Input::Change((Source::Pods, intake::pod(event)))));
-        let view = |pod: WirePod| Ok(warnings.view(pod));
-        let config = watcher::Config::default();
-        Ok::<_, Infallible>(watch::run_mapped(pods, "pods", config, &m, view, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let nodes: Api<Node> = Api::all(connection.watch_client()?);
-    tasks.spawn("watch nodes", async move {
-        let forward = |event| drop(out.send(Input::Change((Source::Nodes, intake::node(event)))));
-        Ok::<_, Infallible>(watch::run(nodes, watcher::Config::default(), &m, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let namespaces: Api<Namespace> = Api::all(connection.watch_client()?);
-    tasks.spawn("watch namespaces", async move {
-        let forward = |event| drop(out.send(Input::Change((Source::Namespaces, intake::namespace(event)))));
-        Ok::<_, Infallible>(watch::run(namespaces, watcher::Config::default(), &m, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let budgets = Api::all(connection.watch_client()?);
-    tasks.spawn("watch poddisruptionbudgets", async move {
-        let forward = |event| drop(out.send(Input::Change((Source::Budgets, intake::budget(event)))));
-        let config = watcher::Config::default();
-        Ok::<_, Infallible>(watch::run_guarded::<PodDisruptionBudget>(budgets, config, &m, forward).await)
-    });
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let reports = Api::all(connection.watch_client()?);
-    let mut reader = ReportReader::new(metrics.clone());
-    tasks.spawn("watch noderesourcetopologies", async move {
-        let forward = |event| drop(out.send(Input::Change((Source::Reports, reader.take(event)))));
-        let config = watcher::Config::default();
-        Ok::<_, Infallible>(watch::run_guarded::<NodeResourceTopology>(reports, config, &m, forward).await)
-    });
-    let to = (connection, watch_metrics, sender);
-    selecting::<Service>(tasks, to, ("watch services", Source::Services))?;
-    let controllers = ("watch replicationcontrollers", Source::ReplicationControllers);
-    selecting::<ReplicationController>(tasks, to, controllers)?;
-    selecting::<ReplicaSet>(tasks, to, ("watch replicasets", Source::ReplicaSets))?;
-    selecting::<StatefulSet>(tasks, to, ("watch statefulsets", Source::StatefulSets))?;
-    Watches { tasks, connection, metrics: watch_metrics, sender }.spawn()
+/// What starts watches.
+pub(super) struct Watches<'a> {
+    pub(super) tasks: &'a mut Tasks,
+    pub(super) connection: &'a Connection,
+    pub(super) metrics: &'a watch::Metrics,
+    pub(super) inputs: &'a Sender<Input>,
 }
 
-/// Starts the watch of a kind of objects that select pods.
-fn selecting<K: Selecting + Clone + std::fmt::Debug + Send + 'static>(
-    tasks: &mut Tasks,
-    (connection, watch_metrics, sender): (&Connection, &watch::Metrics, &Sender<Input>),
-    (name, source): (&'static str, Source),
-) -> anyhow::Result<()> {
-    let (out, m) = (sender.clone(), watch_metrics.clone());
-    let objects: Api<WireSelecting<K>> = Api::all(connection.watch_client()?);
-    let plural = K::plural(&());
-    tasks.spawn(name, async move {
-        let forward = |event| drop(out.send(Input::Change((source, intake::selecting(K::KIND, event)))));
+impl Watches<'_> {
+    /// Starts the watches of all kinds.
+    pub(super) fn spawn(mut self, metrics: &Metrics) -> anyhow::Result<()> {
+        // All pods, finished ones too, although those hold nothing. With a selection of unfinished pods the server
+        // announces an end as a deletion that shows the state *before*, which looks like a forced deletion.
+        let mut warnings = Warnings::default();
+        let view = move |pod: WirePod| Ok(warnings.view(pod));
+        self.mapped(("watch pods", Source::Pods), view, intake::pod)?;
+        self.plain::<Node>(("watch nodes", Source::Nodes), intake::node)?;
+        self.plain::<Namespace>(("watch namespaces", Source::Namespaces), intake::namespace)?;
+        self.guarded::<PodDisruptionBudget>(("watch poddisruptionbudgets", Source::Budgets), intake::budget)?;
+        let mut reader = ReportReader::new(metrics.clone());
+        let reports = ("watch noderesourcetopologies", Source::Reports);
+        self.guarded::<NodeResourceTopology>(reports, move |event| reader.take(event))?;
+        self.selecting::<Service>(("watch services", Source::Services))?;
+        let controllers = ("watch replicationcontrollers", Source::ReplicationControllers);
+        self.selecting::<ReplicationController>(controllers)?;
+        self.selecting::<ReplicaSet>(("watch replicasets", Source::ReplicaSets))?;
+        self.selecting::<StatefulSet>(("watch statefulsets", Source::StatefulSets))?;
+        self.storage()
+    }
+
+    fn storage(&mut self) -> anyhow::Result<()> {
+        self.stored(
+            "watch persistentvolumeclaims",
+            |it: &PersistentVolumeClaim| Change::Claim(ClaimView::read(it)),
+            |key| Change::ClaimGone(ClaimKey { namespace: key.namespace.into(), name: key.name.into() }),
+        )?;
+        self.stored(
+            "watch persistentvolumes",
+            |it: &PersistentVolume| Change::Volume(Box::new(VolumeView::read(it))),
+            |key| Change::VolumeGone(key.name.into()),
+        )?;
+        self.stored(
+            "watch storageclasses",
+            |it: &StorageClass| Change::Class(ClassView::read(it)),
+            |key| Change::ClassGone(key.name.into()),
+        )?;
+        self.stored(
+            "watch csinodes",
+            |it: &CSINode| Change::CsiNode(CsiNodeView::read(it)),
+            |key| Change::CsiNodeGone(key.name.into()),
+        )?;
+        self.stored(
+            "watch csidrivers",
+            |it: &CSIDriver| Change::Driver(DriverView::read(it)),
+            |key| Change::DriverGone(key.name.into()),
+        )?;
+        self.stored(
+            "watch csistoragecapacities",
+            |it: &CSIStorageCapacity| Change::Capacity(CapacityView::read(it)),
+            |key| Change::CapacityGone(key.namespace.into(), key.name.into()),
+        )?;
+        self.stored(
+            "watch volumeattachments",
+            |it: &VolumeAttachment| Change::Attachment(AttachmentView::read(it)),
+            |key| Change::AttachmentGone(key.name.into()),
+        )
+    }
+
+    /// A kind of objects that select pods.
+    fn selecting<K: Selecting + Clone + Debug + Send + 'static>(
+        &mut self,
+        to: (&'static str, Source),
+    ) -> anyhow::Result<()> {
         let view = |object: WireSelecting<K>| Ok(object.into_view());
-        let config = watcher::Config::default();
-        Ok::<_, Infallible>(watch::run_mapped(objects, &plural, config, &m, view, forward).await)
-    });
-    Ok(())
+        self.mapped(to, view, |event| intake::selecting(K::KIND, event))
+    }
+
+    /// A kind of storage.
+    fn stored<K>(
+        &mut self,
+        name: &'static str,
+        read: fn(&K) -> Change,
+        gone: fn(Key) -> Change,
+    ) -> anyhow::Result<()>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let view = move |guard: DeserializeGuard<K>| {
+            let object = guard.0.map_err(|error| error.to_string())?;
+            Ok((Key::of(&object), read(&object)))
+        };
+        self.mapped((name, Source::Volumes(name)), view, move |event| intake::volumes(event, gone))
+    }
+
+    /// A kind that the server validates.
+    fn plain<K>(
+        &mut self,
+        (name, source): (&'static str, Source),
+        translate: impl FnMut(watch::Event<K>) -> Vec<Event> + Send + 'static,
+    ) -> anyhow::Result<()>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let (api, metrics) = (Api::all(self.connection.watch_client()?), self.metrics.clone());
+        let sink = self.sink(source, translate);
+        self.tasks.spawn(name, async move {
+            Ok::<_, Infallible>(watch::run(api, watcher::Config::default(), &metrics, sink).await)
+        });
+        Ok(())
+    }
+
+    /// A kind of which single objects may be unreadable.
+    fn guarded<K>(
+        &mut self,
+        (name, source): (&'static str, Source),
+        translate: impl FnMut(watch::Event<K>) -> Vec<Event> + Send + 'static,
+    ) -> anyhow::Result<()>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let (api, metrics) = (Api::all(self.connection.watch_client()?), self.metrics.clone());
+        let sink = self.sink(source, translate);
+        self.tasks.spawn(name, async move {
+            Ok::<_, Infallible>(
+                watch::run_guarded::<K>(api, watcher::Config::default(), &metrics, sink).await,
+            )
+        });
+        Ok(())
+    }
+
+    /// A kind that is made small as it arrives.
+    fn mapped<W, K: Send + 'static>(
+        &mut self,
+        (name, source): (&'static str, Source),
+        view: impl FnMut(W) -> Result<K, String> + Send + 'static,
+        translate: impl FnMut(watch::Event<K>) -> Vec<Event> + Send + 'static,
+    ) -> anyhow::Result<()>
+    where
+        W: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let (api, metrics) = (Api::<W>::all(self.connection.watch_client()?), self.metrics.clone());
+        let sink = self.sink(source, translate);
+        self.tasks.spawn(name, async move {
+            let (kind, config) = (W::plural(&()), watcher::Config::default());
+            Ok::<_, Infallible>(watch::run_mapped(api, &kind, config, &metrics, view, sink).await)
+        });
+        Ok(())
+    }
+
+    /// Where the events of a watch go.
+    fn sink<E, T>(&self, source: Source, mut translate: T) -> impl FnMut(E) + use<E, T>
+    where
+        T: FnMut(E) -> Vec<Event>,
+    {
+        let inputs = self.inputs.clone();
+        move |event| drop(inputs.send(Input::Change((source, translate(event)))))
+    }
 }

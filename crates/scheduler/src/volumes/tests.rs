@@ -68,28 +68,28 @@ fn only_changes_that_matter_help() {
     let fast = || Helped::Class("fast".into());
     for (changes, wanted) in [
         (vec![claim(1, "fast", None)], Helped::Claim(key())),
-        (vec![claim(1, "fast", None), claim(2, "fast", None)], Helped::Nobody),
+        (vec![claim(1, "fast", None), claim(2, "fast", None)], Helped::NoPod),
         (vec![claim(1, "fast", None), claim(2, "fast", Some("v"))], Helped::Claim(key())),
-        (vec![claim(1, "fast", None), Change::ClaimGone(key())], Helped::Nobody),
+        (vec![claim(1, "fast", None), Change::ClaimGone(key())], Helped::NoPod),
         (vec![volume(1, "fast", "Pending")], on("fast")),
-        (vec![volume(1, "fast", "Pending"), volume(2, "fast", "Pending")], Helped::Nobody),
+        (vec![volume(1, "fast", "Pending"), volume(2, "fast", "Pending")], Helped::NoPod),
         (vec![volume(1, "fast", "Pending"), volume(2, "fast", "Available")], on("fast")),
         (vec![volume(1, "fast", "Pending"), volume(2, "slow", "Pending")], on("slow")),
         (vec![class("a")], fast()),
-        (vec![class("a"), class("a")], Helped::Nobody),
+        (vec![class("a"), class("a")], Helped::NoPod),
         (vec![class("a"), class("b")], fast()),
         (vec![csi_node(Some(1))], Helped::All),
-        (vec![csi_node(Some(2)), csi_node(Some(1))], Helped::Nobody),
+        (vec![csi_node(Some(2)), csi_node(Some(1))], Helped::NoPod),
         (vec![csi_node(Some(1)), csi_node(Some(2))], Helped::All),
         (vec![csi_node(Some(1)), csi_node(None)], Helped::All),
         (vec![capacity("1Gi")], fast()),
-        (vec![capacity("2Gi"), capacity("1Gi")], Helped::Nobody),
+        (vec![capacity("2Gi"), capacity("1Gi")], Helped::NoPod),
         (vec![capacity("1Gi"), capacity("2Gi")], fast()),
-        (vec![driver(false), driver(true)], Helped::Nobody),
+        (vec![driver(false), driver(true)], Helped::NoPod),
         (vec![driver(true), driver(false)], Helped::Driver("d".into())),
-        (vec![attachment()], Helped::Nobody),
+        (vec![attachment()], Helped::NoPod),
         (vec![attachment(), Change::AttachmentGone("a".into())], Helped::All),
-        (vec![Change::AttachmentGone("a".into())], Helped::Nobody),
+        (vec![Change::AttachmentGone("a".into())], Helped::NoPod),
     ] {
         let mut volumes = Volumes::default();
         let text = format!("{changes:?}");
@@ -113,7 +113,7 @@ fn pods_are_helped_by_what_their_claims_need() {
     let volume = |name: &str, class: &str| Helped::Volume(name.into(), class.into());
     let other = Helped::Claim(ClaimKey { namespace: "other".into(), name: "c".into() });
     for (bound, helped, wanted) in [
-        (None, Helped::Nobody, false),
+        (None, Helped::NoPod, false),
         (None, Helped::All, true),
         (None, Helped::Claim(key()), true),
         (None, other, false),
@@ -154,8 +154,8 @@ fn what_is_assumed_lasts_until_a_newer_version() {
     volumes.apply(volume(7, "fast", "Available"));
     assert_eq!((chosen(&volumes), selected(&volumes)), (true, true));
     // A write has made another version of it: that will arrive.
-    assert_eq!(volumes.unchoose(&"v".into(), 8), Helped::Nobody);
-    assert_eq!(volumes.unselect(&key(), 6), Helped::Nobody);
+    assert_eq!(volumes.unchoose(&"v".into(), 8), Helped::NoPod);
+    assert_eq!(volumes.unselect(&key(), 6), Helped::NoPod);
     assert_eq!((chosen(&volumes), selected(&volumes)), (true, true));
     volumes.apply(claim(6, "fast", None));
     volumes.apply(volume(8, "fast", "Available"));

@@ -126,23 +126,12 @@ fn constraint(entry: &mut Fields, errors: &mut Errors) -> TopologySpreadConstrai
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::SchedulerConfig;
     use super::super::InTreeArgs;
+    use super::super::tests::args;
     use super::*;
 
     const AFFINITY: &str = "InterPodAffinity";
     const SPREAD: &str = "PodTopologySpread";
-
-    fn args(plugin: &str, args: &str) -> Result<InTreeArgs, Vec<String>> {
-        let text = format!(
-            "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
-             - pluginConfig:\n  - name: {plugin}\n    args: {args}\n"
-        );
-        match SchedulerConfig::parse(&text) {
-            Ok(mut config) => Ok(config.profiles.remove(0).in_tree),
-            Err(error) => Err(error.errors.iter().map(ToString::to_string).collect()),
-        }
-    }
 
     #[test]
     fn what_is_left_out_is_the_default() {
