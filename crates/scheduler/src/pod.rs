@@ -246,7 +246,7 @@ impl Spec {
 
     /// The pods whose numbers its constraints look at.
     pub(crate) fn selectors(&self) -> impl Iterator<Item = &Arc<PodSelector>> {
-        self.spread.iter().filter_map(|c| c.selector.as_ref()).chain(self.pod_affinity.selectors())
+        self.spread.iter().filter_map(|c| c.counted()).chain(self.pod_affinity.selectors())
     }
 }
 

@@ -38,7 +38,9 @@ pub struct SpreadConstraint {
     /// Whether only nodes whose taints the pod tolerates are domains.
     honors_taints: bool,
     /// The pods that count; `None`: none do.
-    pub(crate) selector: Option<Arc<PodSelector>>,
+    selector: Option<Arc<PodSelector>>,
+    /// Whether the selector is empty.
+    selects_all: bool,
     /// Whether the pod itself will count.
     counts_itself: bool,
     source: ConstraintSource,
@@ -92,13 +94,12 @@ impl SpreadConstraint {
                 selector.match_labels.get_or_insert_default().insert(key.clone(), value.clone());
             }
         }
-        let is_empty = selector.as_ref().is_none_or(selection::selects_all);
+        let selects_all = selector.as_ref().is_some_and(selection::selects_all);
         let pods = PodSelector::new(false).and(NamespaceSelection::one(namespace), selector.as_ref())?;
         Ok(Self {
             counts_itself: pods.matches(labels),
-            // An empty selector counts no pod, though it selects the pod itself (kube-scheduler 1.36
-            // `countPodsMatchSelector`).
-            selector: (!is_empty).then(|| Arc::new(pods)),
+            selector: Some(Arc::new(pods)),
+            selects_all,
             ..Self::without_selector(wire, ConstraintSource::Pod)
         })
     }
@@ -114,8 +115,15 @@ impl SpreadConstraint {
             honors_taints: is(&wire.node_taints_policy, "Honor", false),
             counts_itself: false,
             selector: None,
+            selects_all: false,
             source,
         }
+    }
+
+    /// The pods on nodes that count. An empty selector counts none of them, though it selects the pod itself and those
+    /// that come or leave (kube-scheduler 1.36 `countPodsMatchSelector`).
+    pub(crate) fn counted(&self) -> Option<&Arc<PodSelector>> {
+        self.selector.as_ref().filter(|_| !self.selects_all)
     }
 
     /// Whether it is the profile's, not the pod's.
@@ -202,7 +210,7 @@ impl<'a> Spread<'a> {
         }
         let counts: Vec<_> = all
             .iter()
-            .map(|domains| domains.constraint.selector.as_ref().and_then(|s| selections.counts(s)))
+            .map(|domains| domains.constraint.counted().and_then(|s| selections.counts(s)))
             .collect();
         for (slot, node) in nodes.iter().enumerate() {
             let Some(view) = &node.view else { continue };
@@ -226,7 +234,8 @@ impl<'a> Spread<'a> {
         self.0.is_empty()
     }
 
-    /// Counts that a pod comes to a node (1), or leaves it (-1). Cost: the domains of the constraints that look at it.
+    /// Counts that a pod comes to a node (1), or leaves it (-1), even one that is being deleted (kube-scheduler 1.36
+    /// `updateWithPod`). Cost: the domains of the constraints that look at it.
     pub(crate) fn shift(
         &mut self,
         spec: &Spec,
@@ -239,9 +248,10 @@ impl<'a> Spread<'a> {
         }
         for domains in &mut self.0 {
             let constraint = domains.constraint;
-            let looks =
-                constraint.selector.as_ref().is_some_and(|selector| selector.selects(pod, namespaces));
-            if !looks || !constraint.includes(spec, view) {
+            let looks = |pods: &Arc<PodSelector>| {
+                pods.matches(&pod.labels) && pods.selects_in(&pod.namespace, namespaces)
+            };
+            if !constraint.selector.as_ref().is_some_and(looks) || !constraint.includes(spec, view) {
                 continue;
             }
             let value = view.labels.get(&constraint.topology_key).map(String::as_str);
@@ -291,8 +301,7 @@ pub fn scores(spec: &Spec, feasible: &[usize], nodes: &[Node], selections: &Sele
     let has_keys = |view: &NodeView| takes_all || has_keys(constraints.iter().copied(), &view.labels);
     let compared: Vec<Option<&NodeView>> =
         feasible.iter().map(|slot| view(*slot).filter(|view| has_keys(view))).collect();
-    let counts: Vec<_> =
-        constraints.iter().map(|c| c.selector.as_ref().and_then(|s| selections.counts(s))).collect();
+    let counts: Vec<_> = constraints.iter().map(|c| c.counted().and_then(|s| selections.counts(s))).collect();
     let mut sums = vec![0.0; feasible.len()];
     for (constraint, counts) in constraints.iter().zip(counts) {
         let key = &constraint.topology_key;

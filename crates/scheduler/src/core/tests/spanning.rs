@@ -114,6 +114,23 @@ fn constraints_count_as_kube_scheduler_does() {
     }
 }
 
+/// An empty selector counts no pod on a node, but one that is nominated for it (kube-scheduler 1.36 `updateWithPod`).
+#[test]
+fn a_nominated_pod_counts_for_an_empty_selector() {
+    for (selector, is_placed) in [(json!({}), false), (json!({"matchLabels": {"app": "db"}}), true)] {
+        let mut core = racks();
+        core.handle(Event::Pod(pod("full", 16, running("a2"))), LATER);
+        core.handle(Event::Pod(pod("full too", 16, running("b1"))), LATER);
+        let mut waits =
+            json!({"metadata": {"labels": {"app": "web"}}, "status": {"nominatedNodeName": "a1"}});
+        merge(&mut waits, json!({"spec": {"preemptionPolicy": "Never", "nodeSelector": {"never": "there"}}}));
+        core.handle(Event::Pod(pod("waits", 1, waits)), LATER);
+        core.handle(Event::Pod(web("p", 1, &spread(&json!({"labelSelector": selector})))), LATER);
+        let decisions = decide(&mut core, LATER);
+        assert_eq!(decisions.contains(&"p -> a1".to_owned()), is_placed, "{decisions:?}");
+    }
+}
+
 #[test]
 fn a_node_without_the_label_is_refused() {
     let mut core = racks();
