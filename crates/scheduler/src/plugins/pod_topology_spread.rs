@@ -234,8 +234,7 @@ impl<'a> Spread<'a> {
         self.0.is_empty()
     }
 
-    /// Counts that a pod comes to a node (1), or leaves it (-1), even one that is being deleted (kube-scheduler 1.36
-    /// `updateWithPod`). Cost: the domains of the constraints that look at it.
+    /// Counts that a pod comes to a node (1), or leaves it (-1). Cost: the domains of the constraints that look at it.
     pub(crate) fn shift(
         &mut self,
         spec: &Spec,
@@ -248,10 +247,8 @@ impl<'a> Spread<'a> {
         }
         for domains in &mut self.0 {
             let constraint = domains.constraint;
-            let looks = |pods: &Arc<PodSelector>| {
-                pods.matches(&pod.labels) && pods.selects_in(&pod.namespace, namespaces)
-            };
-            if !constraint.selector.as_ref().is_some_and(looks) || !constraint.includes(spec, view) {
+            let looks = constraint.selector.as_ref().is_some_and(|pods| pods.selects(pod, namespaces));
+            if !looks || !constraint.includes(spec, view) {
                 continue;
             }
             let value = view.labels.get(&constraint.topology_key).map(String::as_str);
