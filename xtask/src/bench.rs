@@ -1,8 +1,16 @@
 //! `cargo xtask bench`: figures from the real thing.
 
+use std::process::Command;
+
+use anyhow::{Context as _, ensure};
 use clap::Subcommand;
+use serde::de::DeserializeOwned;
+
+use crate::tree::root;
 
 mod binary;
+mod chart;
+mod cycle;
 mod device_plugin;
 mod exporter;
 mod freshness;
@@ -28,6 +36,8 @@ pub(crate) enum Bench {
     Freshness(freshness::Args),
     /// What one call of the model of the kubelet costs, by zones and CPUs
     Model(model::Args),
+    /// What one scheduling cycle costs, by nodes, waiting classes and running pods
+    Cycle(cycle::Args),
     /// How fast the device plugin answers, how long a list the kubelet takes at once, what it costs
     DevicePlugin(device_plugin::Args),
     /// What the operator costs in a cluster of many nodes
@@ -43,7 +53,22 @@ pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::Exporter(args) => exporter::run(args),
         Bench::Freshness(args) => freshness::run(args),
         Bench::Model(args) => model::run(&args),
+        Bench::Cycle(args) => cycle::run(&args),
         Bench::DevicePlugin(args) => device_plugin::run(&args),
         Bench::Operator(args) => operator::run(&args),
     }
+}
+
+/// The rows that a crate's benchmark prints, a JSON object a line, built like what is shipped.
+fn cargo_bench<T: DeserializeOwned>(package: &str, name: &str) -> anyhow::Result<Vec<T>> {
+    let output = Command::new("cargo")
+        .args(["bench", "--quiet", "--profile", "dist", "-p", package, "--bench", name])
+        .current_dir(root())
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("running cargo bench")?;
+    ensure!(output.status.success(), "the benchmark failed ({})", output.status);
+    let text = String::from_utf8(output.stdout)?;
+    let rows = text.lines().filter(|line| line.starts_with('{'));
+    rows.map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
 }

@@ -3,14 +3,12 @@
 //! The figures come from `crates/topology/benches/model.rs`, built like what is shipped. Each is the least of many
 //! rounds.
 
-use std::process::Command;
-
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::cargo_bench;
+use super::chart::{self, Line, Panel, time};
 use crate::tree::root;
-
-mod chart;
 
 /// The chart of growth in the documentation.
 const CHART: &str = "docs/model-growth.svg";
@@ -52,19 +50,7 @@ const LIMITS: [(&str, u32, &str, f64); 5] = [
 ];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let output = Command::new("cargo")
-        .args(["bench", "--quiet", "--profile", "dist", "-p", "topology", "--bench", "model"])
-        .current_dir(root())
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("running cargo bench")?;
-    ensure!(output.status.success(), "the benchmark failed ({})", output.status);
-    let text = String::from_utf8(output.stdout)?;
-    let rows: Vec<Row> = text
-        .lines()
-        .filter(|line| line.starts_with('{'))
-        .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
-        .collect::<anyhow::Result<_>>()?;
+    let rows: Vec<Row> = cargo_bench("topology", "model")?;
     for row in &rows {
         if args.json {
             println!("{}", serde_json::to_string(row)?);
@@ -77,7 +63,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if args.chart {
-        std::fs::write(root().join(CHART), chart::svg(&rows)).context(CHART)?;
+        std::fs::write(
+            root().join(CHART),
+            chart::svg("Time of one call of the model of the kubelet", &panels(&rows)),
+        )
+        .context(CHART)?;
     }
     if args.check {
         let slow: Vec<String> = rows.iter().filter_map(over).collect();
@@ -98,6 +88,39 @@ fn over(row: &Row) -> Option<String> {
         .then(|| format!("{} {} zones {} {:?}: {}", row.what, row.zones, row.policy, row.pod, time(row.ns)))
 }
 
-fn time(ns: f64) -> String {
-    if ns < 1_000.0 { format!("{ns:.0} ns") } else { format!("{:.1} us", ns / 1_000.0) }
+/// The growth of `fits` with zones and that of `admit` with CPUs and zones.
+fn panels(rows: &[Row]) -> [Panel; 2] {
+    let points = |what: &str, policy: &str, pod: &str, of: &dyn Fn(&Row) -> Option<u32>| {
+        let wanted = rows.iter().filter(|row| row.what == what && row.policy == policy && row.pod == pod);
+        wanted.filter_map(|row| Some((of(row)?, row.ns))).collect::<Vec<_>>()
+    };
+    let zones = |row: &Row| Some(row.zones);
+    let cpus = |row: &Row| (row.zones == 2).then_some(row.cpus);
+    let zones_of_512 = |row: &Row| (row.cpus == 512).then_some(row.zones);
+    let (single, restricted) = ("single-numa-node", "restricted");
+    let line = |name, points| Line { name, points };
+    [
+        Panel {
+            title: "fits() over zones of 16 CPUs",
+            unit: "zones",
+            powers: (1, 5),
+            lines: vec![
+                line("single-numa-node, small pod", points("fits", single, "small", &zones)),
+                line("restricted, small pod", points("fits", restricted, "small", &zones)),
+                line("restricted, pod of several zones", points("fits", restricted, "several zones", &zones)),
+                line("single-numa-node, two containers", points("fits", single, "two containers", &zones)),
+            ],
+        },
+        Panel {
+            title: "admit() by CPUs (2 zones) and by zones (512 CPUs)",
+            unit: "",
+            powers: (3, 6),
+            lines: vec![
+                line("by CPUs, small pod", points("admit", restricted, "small", &cpus)),
+                line("by CPUs, half a zone", points("admit", restricted, "half a zone", &cpus)),
+                line("by zones, small pod", points("admit", restricted, "small", &zones_of_512)),
+                line("by zones, half a zone", points("admit", restricted, "half a zone", &zones_of_512)),
+            ],
+        },
+    ]
 }
