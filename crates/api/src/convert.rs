@@ -88,9 +88,6 @@ pub enum Problem {
     /// Warning: a zone that kubelets cannot align on.
     #[error("zone {0}: kubelets align on zones 0 to 63 only; left out")]
     OutOfReach(u32),
-    /// A feature that changes the pod's needs and is not modelled.
-    #[error("{0} are not supported yet")]
-    Unsupported(&'static str),
     /// Warning: an invalid zone name; the zone or distance is left out.
     #[error("{0}; left out")]
     ZoneName(#[from] ZoneNameError),

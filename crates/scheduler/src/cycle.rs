@@ -240,6 +240,9 @@ pub fn filter_zones(
     if !ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && spec.needs.may_align() {
         return Err(Reason::StaleTopology);
     }
+    if spec.needs.pod.pod_level && ledger.aligns_whole_pods() {
+        return Err(Reason::PodLevelManagers);
+    }
     Ok(ledger.check((&spec.needs, created_s), scratch)?)
 }
 

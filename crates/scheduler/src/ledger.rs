@@ -28,7 +28,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use topology::kubelet::start::{KubeletStart, PolicyOptions};
-use topology::policy::Rules;
+use topology::policy::{Policy, Rules};
 use topology::reason::Misfit;
 use topology::request::PodNeeds;
 use topology::zone::{Free, NodeTopology};
@@ -243,6 +243,14 @@ impl Ledger {
     #[must_use]
     pub fn topology(&self) -> Option<&NodeTopology> {
         self.topology.as_deref()
+    }
+
+    /// Whether the kubelet aligns pods with pod-level resources as a whole (gate `PodLevelResourceManagers`).
+    #[must_use]
+    pub fn aligns_whole_pods(&self) -> bool {
+        let manages =
+            |topology: &&NodeTopology| topology.kubelet.as_deref().is_some_and(|r| r.pod_level_managers);
+        self.topology().filter(manages).is_some_and(|topology| topology.rules.policy != Policy::None)
     }
 
     /// The free amounts for scores: those of the first possible world.

@@ -186,11 +186,17 @@ pub(crate) fn amount(list: &[Need], name: ResourceName) -> i64 {
 /// containers that request none count the defaults, plus overhead (1.36 `PodRequests` with
 /// `NonMissingContainerRequests`). Requests of the pod as a whole replace those of its containers.
 pub(crate) fn nonzero(needs: &PodNeeds) -> (i64, i64) {
-    let of = |name, default: i64| {
+    let of_containers = nonzero_of_containers(needs);
+    let of = |name, of_containers| {
         let total = amount(&needs.totals, name);
-        if needs.pod.pod_level && total > 0 {
-            return total;
-        }
+        if needs.pod.pod_level && total > 0 { total } else { of_containers }
+    };
+    (of(ResourceName::CPU, of_containers.0), of(ResourceName::MEMORY, of_containers.1))
+}
+
+/// As [`nonzero`], without requests of the pod as a whole.
+pub(crate) fn nonzero_of_containers(needs: &PodNeeds) -> (i64, i64) {
+    let of = |name, default: i64| {
         let (mut running, mut peak) = (0_i64, 0_i64);
         for container in &needs.containers {
             let own = Some(amount(&container.needs, name)).filter(|own| *own > 0).unwrap_or(default);
@@ -200,8 +206,7 @@ pub(crate) fn nonzero(needs: &PodNeeds) -> (i64, i64) {
                 peak = peak.max(running.saturating_add(own));
             }
         }
-        let overhead = total.saturating_sub(amount(&needs.pod_scope, name));
-        peak.max(running).saturating_add(overhead.max(0))
+        peak.max(running).saturating_add(amount(&needs.overhead, name))
     };
     (of(ResourceName::CPU, DEFAULT_MILLI_CPU), of(ResourceName::MEMORY, DEFAULT_MEMORY))
 }

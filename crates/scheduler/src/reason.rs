@@ -57,6 +57,8 @@ pub enum Reason {
     ExistingAntiAffinity,
     /// Enough on the node, but not in one zone; with the resource that no zone has enough of, if there is one.
     Misaligned(Part, Option<ResourceName>),
+    /// The kubelet aligns pods with pod-level resources as a whole, which is not modelled.
+    PodLevelManagers,
     /// The state of the node's zones is not known for certain.
     StaleTopology,
     /// The node is held for a pod that comes first.
@@ -110,7 +112,9 @@ impl Reason {
             Self::VolumeZone => "VolumeZone",
             Self::NoSpreadLabel | Self::Spread => "PodTopologySpread",
             Self::PodAffinity | Self::PodAntiAffinity | Self::ExistingAntiAffinity => "InterPodAffinity",
-            Self::Misaligned(..) | Self::StaleTopology => "NodeResourceTopologyMatch",
+            Self::Misaligned(..) | Self::PodLevelManagers | Self::StaleTopology => {
+                "NodeResourceTopologyMatch"
+            }
             Self::Held => "NodeHold",
             Self::NoVictims | Self::NotHelpful => "DefaultPreemption",
         }
@@ -150,6 +154,7 @@ impl fmt::Display for Reason {
             }
             Self::Misaligned(part, None) => f.write_str(part.text()),
             Self::Misaligned(part, Some(resource)) => write!(f, "{} ({resource})", part.text()),
+            Self::PodLevelManagers => f.write_str("node(s) had PodLevelResourceManagers enabled"),
             Self::StaleTopology => f.write_str("invalid node topology data"),
             Self::Held => f.write_str("node(s) were held for a pod that waits longer or is more important"),
             Self::NoVictims => f.write_str("No preemption victims found for incoming pod"),

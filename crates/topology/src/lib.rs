@@ -32,6 +32,7 @@
 //!         containers: vec![ContainerNeeds { name: "main".into(), kind: ContainerKind::App, needs: needs.clone() }],
 //!         totals: needs.clone(),
 //!         pod_scope: needs,
+//!         overhead: vec![],
 //!         pod_scope_whole_cpu: amount,
 //!         pod: Default::default(),
 //!     }

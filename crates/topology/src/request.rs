@@ -120,6 +120,8 @@ pub struct PodNeeds {
     pub totals: Vec<Need>,
     /// What pod scope aligns: the larger of init phase and running phase, without overhead.
     pub pod_scope: Vec<Need>,
+    /// `spec.overhead`, which is part of `totals`.
+    pub overhead: Vec<Need>,
     /// The CPU part of `pod_scope`, over containers that ask for whole CPUs only: the CPU manager ignores all others.
     pub pod_scope_whole_cpu: i64,
     /// The pod as the managers of a kubelet see it, without a UID. Resources of the pod as a whole are not managed.
@@ -129,8 +131,8 @@ pub struct PodNeeds {
 impl Hash for PodNeeds {
     /// The pod for the managers is of the same request, and adds nothing.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Self { qos, containers, totals, pod_scope, pod_scope_whole_cpu, pod: _ } = self;
-        (qos, containers, totals, pod_scope, pod_scope_whole_cpu).hash(state);
+        let Self { qos, containers, totals, pod_scope, overhead, pod_scope_whole_cpu, pod: _ } = self;
+        (qos, containers, totals, pod_scope, overhead, pod_scope_whole_cpu).hash(state);
     }
 }
 
@@ -199,7 +201,8 @@ impl PodRequest {
         let pod_scope_whole_cpu = whole_cpu(&containers);
         let pod = Arc::new(Pod::new(&KubeletProfile::default(), "".into(), self));
         let totals = pod.totals.clone();
-        PodNeeds { qos: pod.qos, containers, totals, pod_scope, pod_scope_whole_cpu, pod }
+        let overhead = needs_of(&self.overhead);
+        PodNeeds { qos: pod.qos, containers, totals, pod_scope, overhead, pod_scope_whole_cpu, pod }
     }
 
     fn container_needs(&self) -> Vec<ContainerNeeds> {

@@ -55,6 +55,7 @@ impl Weights {
 ///     containers: vec![ContainerNeeds { name: "main".into(), kind: ContainerKind::App, needs: needs.clone() }],
 ///     totals: needs.clone(),
 ///     pod_scope: needs,
+///     overhead: vec![],
 ///     pod_scope_whole_cpu: 2_000,
 ///     pod: Default::default(),
 /// };
@@ -175,6 +176,7 @@ mod tests {
             }],
             totals: needs.clone(),
             pod_scope: needs,
+            overhead: vec![],
             pod_scope_whole_cpu: 0,
             pod: Default::default(),
         }

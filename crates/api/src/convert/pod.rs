@@ -24,20 +24,24 @@ const MAX_ENTRIES: usize = 256;
 /// Reads the resource requests and limits of a pod. Missing requests are taken from the limits, as the API server does
 /// on creation, so pods from files equal pods from a cluster.
 ///
-/// # Errors
-/// [`ConvertError`] with the field's path: for amounts that are no quantities or negative, for invalid resource names,
-/// and for pod-level resources, which the scheduler does not align.
-pub fn pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
-    if !pod_level(pod).is_empty() {
-        return Err(Problem::Unsupported("pod-level resources").at("spec.resources"));
-    }
-    whole_pod_request(pod)
-}
-
-/// As [`pod_request`], with pod-level resources, for the model of the kubelet.
+/// With pod-level resources the kubelet pins neither CPUs nor memory (1.36, gate `PodLevelResourceManagers` off), so
+/// such a pod is never Guaranteed here.
 ///
 /// # Errors
-/// As [`pod_request`], but for pod-level resources.
+/// [`ConvertError`] with the field's path: for amounts that are no quantities or negative, and for invalid resource
+/// names.
+pub fn pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
+    let mut request = whole_pod_request(pod)?;
+    if !request.pod_level.is_empty() {
+        request.stated_qos = Some(Qos::Burstable);
+    }
+    Ok(request)
+}
+
+/// As [`pod_request`], with the QoS class of pods with pod-level resources, for the model of the kubelet.
+///
+/// # Errors
+/// As [`pod_request`].
 pub fn whole_pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
     let spec = pod.spec.as_ref();
     let namespace = namespace(pod);
@@ -62,9 +66,6 @@ pub fn whole_pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
 /// field. While a resize is under way the largest of the desired, allocated and actual requests counts, and the desired
 /// one does not if the resize is infeasible (component-helpers 1.36 `resource.PodRequests` with `UseStatusResources`).
 ///
-/// With pod-level resources the kubelet pins neither CPUs nor memory (1.36, gate `PodLevelResourceManagers` off), so
-/// such a pod is never Guaranteed here.
-///
 /// `stated`: the answer of [`pod_request`], so that nothing is read twice. `None`: exactly these requests count.
 #[must_use]
 pub fn charged_request(pod: &Pod, stated: Option<&PodRequest>) -> Option<PodRequest> {
@@ -73,23 +74,31 @@ pub fn charged_request(pod: &Pod, stated: Option<&PodRequest>) -> Option<PodRequ
     }
     let namespace = namespace(pod);
     let infeasible = is_resize_infeasible(pod);
-    let containers = members(pod).enumerate().map(|(at, (wire, kind, _))| {
-        let stated = stated.and_then(|stated| stated.containers.get(at)).cloned();
-        let ContainerRequest { name, requests: stated, limits, .. } =
-            stated.unwrap_or_else(|| readable_container(wire, kind, namespace));
-        let status = status_of(pod, kind, &wire.name);
-        let actual = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
-        let allocated = status.and_then(|status| status.allocated_resources.as_ref());
+    let charged = |stated: Amounts, actual: Option<&Wire>, allocated: Option<&Wire>| {
         let mut requests = readable(actual, namespace);
         raise(&mut requests, readable(allocated, namespace));
         if !infeasible || requests.is_empty() {
             raise(&mut requests, stated);
         }
-        ContainerRequest { name, kind, requests, limits }
+        requests
+    };
+    let containers = members(pod).enumerate().map(|(at, (wire, kind, _))| {
+        let stated = stated.and_then(|stated| stated.containers.get(at)).cloned();
+        let container = stated.unwrap_or_else(|| readable_container(wire, kind, namespace));
+        let status = status_of(pod, kind, &wire.name);
+        let actual = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
+        let allocated = status.and_then(|status| status.allocated_resources.as_ref());
+        ContainerRequest { requests: charged(container.requests, actual, allocated), ..container }
     });
     let containers = containers.collect();
     let overhead = readable(pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref()), namespace);
-    let pod_level = pod_level(pod);
+    let stated = pod_level(pod);
+    let (status, names) = (pod.status.as_ref(), stated.clone());
+    let actual = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
+    let allocated = status.and_then(|status| status.allocated_resources.as_ref());
+    let mut pod_level = charged(stated, actual, allocated);
+    // Amounts that the spec does not name say nothing of the pod as a whole.
+    pod_level.retain(|(name, _)| names.iter().any(|(stated, _)| stated == name));
     let stated_qos = if pod_level.is_empty() { stated_qos(pod) } else { Some(Qos::Burstable) };
     Some(PodRequest { containers, overhead, stated_qos, pod_level, pod_level_limits: Vec::new() })
 }
@@ -99,7 +108,9 @@ fn has_amounts_in_status(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let lists = [&status.container_statuses, &status.init_container_statuses];
     let mut all = lists.into_iter().flatten().flatten();
-    all.any(|container| container.resources.is_some() || container.allocated_resources.is_some())
+    status.resources.is_some()
+        || status.allocated_resources.is_some()
+        || all.any(|container| container.resources.is_some() || container.allocated_resources.is_some())
 }
 
 fn namespace(pod: &Pod) -> &str {
@@ -128,17 +139,12 @@ fn stated_qos(pod: &Pod) -> Option<Qos> {
     }
 }
 
-/// Pod-level requests, with what a resize of them holds already.
+/// What can be read of pod-level requests.
 fn pod_level(pod: &Pod) -> Amounts {
     let namespace = namespace(pod);
     let Some(stated) = pod.spec.as_ref().and_then(|spec| spec.resources.as_ref()) else { return Vec::new() };
     let mut amounts = readable(stated.requests.as_ref(), namespace);
     add_missing(&mut amounts, &readable(stated.limits.as_ref(), namespace));
-    if let Some(status) = pod.status.as_ref().filter(|_| !amounts.is_empty()) {
-        raise(&mut amounts, readable(status.allocated_resources.as_ref(), namespace));
-        let actual = status.resources.as_ref().and_then(|actual| actual.requests.as_ref());
-        raise(&mut amounts, readable(actual, namespace));
-    }
     amounts
 }
 

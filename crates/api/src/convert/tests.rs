@@ -350,8 +350,9 @@ fn bad_pods_are_refused_with_the_path() {
             "spec.overhead[]: resource name has 0 bytes; allowed are 1 to 317 (a 253 byte domain, `/`, a 63 byte name)",
         ),
         (
-            json!({"containers": [], "resources": {"requests": {"cpu": "1"}}}),
-            "spec.resources: pod-level resources are not supported yet",
+            json!({"containers": [], "resources": {"limits": {"cpu": "1,5"}}}),
+            "spec.resources.limits[cpu]: \"1,5\" is not a quantity: expected a decimal number and an optional suffix, such \
+             as 2, 500m or 16Gi",
         ),
     ] {
         let error = pod_request(&pod(json!({"spec": spec}))).unwrap_err();

@@ -67,7 +67,14 @@ fn explained(case: &Case, stock: &Answer, ours: &Placement) -> Option<&'static s
         pod["metadata"]["namespace"] != case.pod["metadata"]["namespace"]
             && claims(pod).any(|claim| claims(&case.pod).any(|own| own == claim))
     };
-    let is_refused = matches!(ours, Placement::Refused(..)) && stock.fits.is_empty();
+    let is_refused = match ours {
+        Placement::Refused(..) => stock.fits.is_empty(),
+        // A nominated pod counts on some node.
+        Placement::Node(_, fit) => {
+            let mut refused = stock.refused.iter().filter(|(_, by)| by.plugin == "VolumeRestrictions");
+            refused.any(|(node, _)| fit.contains_key(node))
+        }
+    };
     (is_refused && has_claim_alone(case) && case.pods.iter().any(namesake))
         .then_some("a claim of the same name in another namespace counted as the pod's")
 }

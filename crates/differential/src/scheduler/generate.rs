@@ -53,7 +53,7 @@ pub fn case(seed: u64, number: u64) -> Case {
         configuration,
         pod,
     };
-    if dice.percent(60) {
+    if dice.percent(55) {
         storage::add(&mut dice, &mut case);
     }
     case

@@ -135,6 +135,7 @@ fn needs(cpu: i64, memory: i64, containers: usize) -> Arc<PodNeeds> {
         totals: sum.clone(),
         pod_scope_whole_cpu: sum[0].amount,
         pod_scope: sum,
+        overhead: Vec::new(),
         pod: Arc::default(),
     })
 }

@@ -89,6 +89,7 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::VolumeBinding(_)
         | Reason::VolumeZone
         | Reason::VolumeUnreadable
+        | Reason::PodLevelManagers
         | Reason::Held
         | Reason::NoVictims
         | Reason::NotHelpful => false,

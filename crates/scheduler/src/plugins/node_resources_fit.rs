@@ -60,11 +60,15 @@ impl Args {
     }
 
     /// What a pod asks for in scores: for CPU and memory with kube-scheduler's defaults for containers that request
-    /// none.
+    /// none. Requests of the pod as a whole do not count (1.36 `NewFit` leaves the gate of its scorer off).
     #[must_use]
     pub fn requests(&self, needs: &PodNeeds) -> Requests {
-        let nonzero = node::nonzero(needs);
-        self.resources.iter().map(|(name, _)| counted(*name, nonzero, &needs.totals)).collect()
+        let nonzero = node::nonzero_of_containers(needs);
+        let request = |name| {
+            let overhead = counted(name, (0, 0), &needs.overhead);
+            counted(name, nonzero, &needs.pod_scope).saturating_add(overhead)
+        };
+        self.resources.iter().map(|(name, _)| request(*name)).collect()
     }
 
     /// The score of a node with the pod: 0 to 100. Cost: resources x log(resources of the node).

@@ -10,11 +10,11 @@ use crate::scheduler::generate::{NAMESPACES, TEAMS};
 /// Required and preferred node affinity.
 pub(super) fn node_affinity(dice: &mut Dice, pod: &mut Value, nodes: u64) {
     let mut affinity = json!({});
-    if dice.percent(60) {
+    if dice.percent(45) {
         let terms: Vec<Value> = (0..dice.between(1, 2)).map(|_| node_term(dice, nodes)).collect();
         affinity["requiredDuringSchedulingIgnoredDuringExecution"] = json!({ "nodeSelectorTerms": terms });
     }
-    if dice.percent(60) {
+    if dice.percent(70) {
         let terms: Vec<Value> = (0..dice.between(1, 3))
             .map(|_| json!({ "weight": dice.between(1, 100), "preference": node_term(dice, nodes) }))
             .collect();
@@ -40,8 +40,10 @@ fn node_term(dice: &mut Dice, nodes: u64) -> Value {
 
 fn node_expression(dice: &mut Dice) -> Value {
     let key = dice.pick(&[ZONE, "disk", "gen"]);
-    match dice.between(0, 5) {
+    match dice.between(0, 8) {
         0 => json!({ "key": key, "operator": "Exists" }),
+        // All nodes are equal to it.
+        3..=5 => json!({ "key": HOST, "operator": "Exists" }),
         1 => json!({ "key": key, "operator": "DoesNotExist" }),
         2 => {
             let operator = dice.pick(&["Gt", "Lt"]);
@@ -93,10 +95,10 @@ pub(super) fn spread(dice: &mut Dice, pod: &mut Value) {
         (ZONE, "ScheduleAnyway"),
         (HOST, "DoNotSchedule"),
         ("disk", "DoNotSchedule"),
+        ("disk", "ScheduleAnyway"),
     ];
-    let (first, count) = (dice.between(0, 4), dice.between(1, 2));
-    let all: Vec<Value> =
-        (0..count).map(|at| constraint(dice, keys[((first + at * 2) % 5) as usize])).collect();
+    let (first, count) = (dice.between(0, 5), dice.between(1, 2));
+    let all: Vec<Value> = (0..count).map(|at| constraint(dice, keys[((first + at) % 6) as usize])).collect();
     pod["spec"]["topologySpreadConstraints"] = all.into();
 }
 
@@ -120,11 +122,15 @@ pub(super) fn pod_affinity(dice: &mut Dice, pod: &mut Value) {
     for kind in ["podAffinity", "podAntiAffinity"] {
         let mut affinity = json!({});
         if dice.percent(35) {
-            affinity["requiredDuringSchedulingIgnoredDuringExecution"] = json!([term(dice)]);
+            let key = dice.pick(&[ZONE, ZONE, HOST, "disk"]);
+            affinity["requiredDuringSchedulingIgnoredDuringExecution"] = json!([term(dice, key)]);
         }
-        if dice.percent(35) {
+        if dice.percent(65) {
             let terms: Vec<Value> = (0..dice.between(1, 2))
-                .map(|_| json!({ "weight": dice.between(1, 100), "podAffinityTerm": term(dice) }))
+                .map(|_| {
+                    let key = dice.pick(&[ZONE, ZONE, HOST, "disk", "nowhere"]);
+                    json!({ "weight": dice.between(1, 100), "podAffinityTerm": term(dice, key) })
+                })
                 .collect();
             affinity["preferredDuringSchedulingIgnoredDuringExecution"] = terms.into();
         }
@@ -134,8 +140,8 @@ pub(super) fn pod_affinity(dice: &mut Dice, pod: &mut Value) {
     }
 }
 
-fn term(dice: &mut Dice) -> Value {
-    let mut term = json!({ "topologyKey": dice.pick(&[ZONE, ZONE, HOST, "disk"]) });
+fn term(dice: &mut Dice, topology_key: &str) -> Value {
+    let mut term = json!({ "topologyKey": topology_key });
     if dice.percent(95) {
         term["labelSelector"] = selector(dice);
     }

@@ -19,8 +19,18 @@ pub(super) const DEVICE: &str = "vendor.example/gpu";
 pub(super) fn nodes(dice: &mut Dice) -> Vec<Value> {
     let count = dice.between(1, 10);
     // Small clusters in which all nodes have room show scores, others verdicts.
-    let roomy = dice.percent(55);
-    (0..count).map(|at| node(dice, at, roomy)).collect()
+    let roomy = dice.percent(65);
+    let mut nodes: Vec<Value> = (0..count).map(|at| node(dice, at, roomy)).collect();
+    if dice.percent(20) {
+        // In one zone, so that pods near or far tell none apart.
+        nodes.iter_mut().for_each(|node| node["metadata"]["labels"][ZONE] = "a".into());
+    }
+    if dice.percent(20) {
+        // Of equal size, so that scores by resources may tell none apart.
+        let amounts = nodes[0]["status"].clone();
+        nodes.iter_mut().for_each(|node| node["status"] = amounts.clone());
+    }
+    nodes
 }
 
 fn node(dice: &mut Dice, at: u64, roomy: bool) -> Value {

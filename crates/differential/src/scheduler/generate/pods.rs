@@ -22,7 +22,7 @@ const PRIORITIES: [i64; 5] = [-5, 0, 0, 10, 20];
 
 /// Pods on some of so many nodes.
 pub(super) fn on_nodes(dice: &mut Dice, nodes: u64) -> Vec<Value> {
-    let most = dice.pick(&[0, 4, 10, 20, 40]);
+    let most = dice.pick(&[0, 0, 4, 10, 20, 40]);
     let count = dice.between(0, most);
     let mut pods: Vec<Value> = (0..count).map(|at| on_node(dice, at, nodes)).collect();
     let mut taken = BTreeSet::new();
@@ -80,7 +80,7 @@ pub(super) fn to_place(dice: &mut Dice, nodes: u64) -> Value {
     if dice.percent(15) {
         pod["spec"]["nodeSelector"] = json!({ "disk": dice.pick(&["ssd", "hdd"]) });
     }
-    if dice.percent(45) {
+    if dice.percent(55) {
         constraints::node_affinity(dice, &mut pod, nodes);
     }
     if dice.percent(40) {
@@ -89,7 +89,7 @@ pub(super) fn to_place(dice: &mut Dice, nodes: u64) -> Value {
     if dice.percent(45) {
         constraints::spread(dice, &mut pod);
     }
-    if dice.percent(45) {
+    if dice.percent(60) {
         constraints::pod_affinity(dice, &mut pod);
     }
     if dice.percent(40) {
@@ -144,6 +144,12 @@ fn bare(dice: &mut Dice, name: &str) -> Value {
             init["restartPolicy"] = "Always".into();
         }
         pod["spec"]["initContainers"] = json!([init]);
+    }
+    let has_huge_pages = pod["spec"].to_string().contains("hugepages");
+    if pod["spec"]["containers"][1].is_null() && !has_huge_pages && dice.percent(12) {
+        // At least what the containers ask for together.
+        let amounts = json!({ "cpu": dice.pick(&["8", "9"]), "memory": dice.pick(&["6Gi", "7Gi"]) });
+        pod["spec"]["resources"] = json!({ "requests": amounts });
     }
     if dice.percent(8) {
         pod["spec"]["overhead"] = json!({ "cpu": "100m", "memory": "64Mi" });

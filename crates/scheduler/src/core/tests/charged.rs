@@ -1,5 +1,10 @@
 //! The requests that the totals of nodes count: resizes, pod-level resources, names of tenants.
 
+use topology::cpuset::CpuSet;
+use topology::kubelet::profile::{CpuOptions, Minor};
+use topology::kubelet::report::KubeletReport;
+use topology::placement::holdings::{HashKey, Holdings};
+
 use super::*;
 
 /// CPUs in use on the only node, in thousandths.
@@ -43,16 +48,69 @@ fn a_resize_counts_its_larger_side_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn pods_of_other_schedulers_with_pod_level_resources_count() {
+fn pods_on_nodes_count_by_pod_level_resources() {
     let mut core = core(&["n"]);
     let level = json!({"requests": {"cpu": "6", "memory": "2Gi"}, "limits": {"cpu": "6", "memory": "2Gi"}});
     let mut more = running("n");
     more["spec"]["resources"] = level.clone();
     core.handle(Event::Pod(pod("a", 2, more)), LATER);
     assert_eq!(used(&core), 6_000);
-    core.handle(Event::Pod(pod("b", 1, json!({"spec": {"resources": level}}))), LATER);
-    let decisions = decide(&mut core, LATER);
-    assert!(decisions[0].contains("pod-level resources are not supported yet"), "{decisions:?}");
+}
+
+/// Pod-level resources decide whether a pod fits, while its containers ask for less; and where the kubelet would align
+/// the pod as a whole, it is refused.
+#[test]
+fn pods_with_pod_level_resources_are_placed_by_them() {
+    let level = |cpus: &str| json!({"spec": {"resources": {"requests": {"cpu": cpus, "memory": "2Gi"}}}});
+    let mut core = core(&["n"]);
+    core.handle(Event::Pod(pod("a", 1, level("10"))), LATER);
+    core.handle(Event::Pod(pod("b", 1, level("10"))), LATER);
+    assert_eq!(decide(&mut core, LATER), ["a -> n", "b: 0/1 nodes are available: 1 Insufficient cpu."]);
+    assert_eq!(used(&core), 10_000);
+}
+
+/// A kubelet with the gate may reject such a pod for what it gets as a whole.
+#[test]
+fn kubelets_that_align_whole_pods_get_none() {
+    let kubelet = KubeletReport {
+        minor: Some(Minor::V36),
+        cpu_options: CpuOptions::default(),
+        prefer_closest: false,
+        pod_level_managers: true,
+        reserved_cpus: CpuSet::default(),
+        cpus: Vec::new(),
+        free_cpus: CpuSet::default(),
+        memory_groups: Vec::new(),
+        device_groups: Vec::new(),
+        holdings: Holdings::new(HashKey::Uid, Vec::new()),
+    };
+    for (policy, is_refused) in [(Policy::SingleNumaNode, true), (Policy::None, false)] {
+        let mut topology = NodeTopology::clone(&report([8, 8], &[]));
+        topology.kubelet = Some(Box::new(kubelet.clone()));
+        topology.rules.policy = policy;
+        let mut core = core(&["n"]);
+        core.handle(Event::Report("n".into(), Arc::new(topology)), LATER);
+        let level = json!({"spec": {"resources": {"requests": {"cpu": "2", "memory": "2Gi"}}}});
+        core.handle(Event::Pod(pod("a", 1, level)), LATER);
+        let decisions = decide(&mut core, LATER);
+        let refused = "a: 0/1 nodes are available: 1 node(s) had PodLevelResourceManagers enabled.";
+        assert_eq!(decisions == [refused], is_refused, "{decisions:?}");
+    }
+}
+
+/// A resize of the pod as a whole counts its larger side.
+#[test]
+fn a_resize_of_pod_level_resources_counts() {
+    let mut core = core(&["n"]);
+    let amounts = |cpus: &str| json!({"cpu": cpus, "memory": "2Gi"});
+    for (desired, allocated, cpus) in [("6", "4", 6_000), ("2", "4", 4_000)] {
+        let mut more = running("n");
+        more["spec"]["resources"] = json!({"requests": amounts(desired)});
+        more["status"]["resources"] = json!({"requests": amounts(allocated)});
+        more["status"]["allocatedResources"] = amounts(allocated);
+        core.handle(Event::Pod(pod("a", 1, more)), LATER);
+        assert_eq!(used(&core), cpus, "{desired} {allocated}");
+    }
 }
 
 /// One pod with more names than the table of names has room for: its neighbours are placed, reports with names not
