@@ -13,6 +13,7 @@ mod chart;
 mod cycle;
 mod device_plugin;
 mod exporter;
+mod failover;
 mod freshness;
 mod model;
 mod operator;
@@ -30,6 +31,8 @@ pub(crate) enum Bench {
     Tae(tae::Args),
     /// Pods a second of stock kube-scheduler and tholepin, on a real API server without kubelets
     Schedule(schedule::Args),
+    /// Two replicas of our scheduler, of which the leader is killed again and again under load
+    Failover(failover::Args),
     /// What the exporter costs a node and how fresh it is, beside a peer if one is given
     Exporter(exporter::Args),
     /// Time from an allocation (and a release) in the kubelet to the NRT object that shows it
@@ -50,6 +53,7 @@ pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
         Bench::Binary(args) => binary::run(&args),
         Bench::Tae(args) => tae::run(args),
         Bench::Schedule(args) => schedule::run(&args),
+        Bench::Failover(args) => failover::run(&args),
         Bench::Exporter(args) => exporter::run(args),
         Bench::Freshness(args) => freshness::run(args),
         Bench::Model(args) => model::run(&args),

@@ -122,7 +122,7 @@ async fn measure(args: &Args, choice: SchedulerChoice, binary: PathBuf) -> anyho
     let shape = Shape { nodes: 0, zones: 1, cpus_per_zone: 1, mixed: false };
     let mut bed = TestBed::start(shape, false, binary).await?;
     let client = bed.cluster.client().await?;
-    create_nodes(&client, args.nodes).await?;
+    create_nodes(&client, args.nodes, 110).await?;
     let raw_binds_per_s = raw_binds(&client, args.pods).await?;
     let own = if stock {
         Some(bed.cluster.control().start_scheduler().await?)
@@ -173,11 +173,12 @@ fn cpu_s(process: &Process) -> anyhow::Result<f64> {
     Ok(ticks.iter().sum::<u64>() as f64 / 100.0)
 }
 
-async fn create_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
+/// Creates nodes that are ready, with room for so many pods each.
+pub(super) async fn create_nodes(client: &Client, count: usize, room: u32) -> anyhow::Result<()> {
     let api: Api<Node> = Api::all(client.clone());
     let node = |at: usize| -> anyhow::Result<Node> {
         let name = format!("node-{at}");
-        let amounts = json!({ "cpu": "32", "memory": "128Gi", "pods": "110" });
+        let amounts = json!({ "cpu": "32", "memory": "128Gi", "pods": room.to_string() });
         let ready = json!({ "type": "Ready", "status": "True", "reason": "Bench", "message": "" });
         Ok(serde_json::from_value(json!({
             "metadata": { "name": name, "labels": {
@@ -200,7 +201,8 @@ async fn create_nodes(client: &Client, count: usize) -> anyhow::Result<()> {
     .await
 }
 
-fn pod(name: &str, scheduler: &str) -> anyhow::Result<Pod> {
+/// A small pod for a scheduler.
+pub(super) fn pod(name: &str, scheduler: &str) -> anyhow::Result<Pod> {
     Ok(serde_json::from_value(json!({
         "metadata": { "name": name, "labels": { "app": "bench" } },
         "spec": { "schedulerName": scheduler, "containers": [{
