@@ -8,8 +8,9 @@ use api::nrt::NodeResourceTopology;
 use kube::Api;
 use serde_json::{Map, json};
 use testkit::cluster::{Cluster, ClusterNode};
+use testkit::controlplane::ControlPlaneOptions;
 use testkit::device_plugin::{DevicePlugin, Options, device};
-use testkit::env;
+use testkit::env::{self, Rig};
 use testkit::kubelet::KubeletOptions;
 use testkit::load::DEVICE;
 use testkit::machine::Machine;
@@ -74,16 +75,20 @@ impl Shape {
 impl TestBed {
     /// Starts control plane and kubelets; with `stock`, kube-scheduler too.
     pub(crate) async fn start(shape: Shape, stock: bool, binary: PathBuf) -> anyhow::Result<Self> {
-        let rig = match env::check() {
-            Ok(rig) => rig,
-            Err(reason) => bail!("the benchmark needs the rig: {reason}"),
-        };
+        let rig = rig()?;
         let builder = Cluster::builder().crds(api::crd::NRT_CRD_YAML).scheduler(stock);
         let nodes = 0..shape.nodes;
         let builder = nodes.fold(builder, |builder, node| builder.node(shape.machine(), shape.kubelet(node)));
         let cluster = builder.start(&rig).await?;
         let plugins = if shape.mixed { plugins(&cluster, shape.zones).await? } else { Vec::new() };
         Ok(Self { exporters: Vec::new(), scheduler: None, _plugins: plugins, cluster, binary, port: 0 })
+    }
+
+    /// Starts a control plane alone.
+    pub(crate) async fn without_nodes(control: ControlPlaneOptions, binary: PathBuf) -> anyhow::Result<Self> {
+        let builder = Cluster::builder().crds(api::crd::NRT_CRD_YAML).control(control);
+        let cluster = builder.start(&rig()?).await?;
+        Ok(Self { exporters: Vec::new(), scheduler: None, _plugins: Vec::new(), cluster, binary, port: 0 })
     }
 
     /// Starts an exporter on each node and waits for their reports.
@@ -128,6 +133,13 @@ impl TestBed {
             .args(["exporter", "-v4", "--metrics-port=0"])
             .arg(state)
             .args(places(&self.cluster, node))
+    }
+}
+
+fn rig() -> anyhow::Result<Rig> {
+    match env::check() {
+        Ok(rig) => Ok(rig),
+        Err(reason) => bail!("the benchmark needs the rig: {reason}"),
     }
 }
 
