@@ -1,5 +1,5 @@
-//! `cargo xtask bench schedule --scheduler-perf`: the performance cases of Kubernetes itself (`test/integration/
-//! scheduler_perf`), with kube-scheduler and tholepin.
+//! `cargo xtask bench schedule --scheduler-perf`: the performance cases of Kubernetes itself
+//! (`test/integration/scheduler_perf`), with kube-scheduler and tholepin.
 //!
 //! In: names of cases. Out: a row for each case, workload and scheduler, and ratios. The cases are read from Go's
 //! module cache. Each run has a fresh control plane with the flags that upstream gives to its API server. Other than
@@ -65,6 +65,7 @@ const ALL: [&str; 31] = [
 
 /// Which cases, and how large.
 #[derive(Debug, Clone, clap::Args)]
+#[group(skip)]
 pub(super) struct Args {
     /// Cases of upstream's scheduler_perf instead; `all` is those for which tholepin is compared
     #[arg(long, num_args = 1.., value_delimiter = ',', value_name = "CASE")]
@@ -110,7 +111,7 @@ struct Row {
     error: Option<String>,
 }
 
-/// The other scheduler's figures divided by kube-scheduler's, the better the larger.
+/// Tholepin's figures divided by those of kube-scheduler; above 1 it is faster.
 #[derive(Debug, Serialize)]
 struct Ratio {
     case: String,
