@@ -174,7 +174,7 @@ async fn measure(args: &Args, choice: SchedulerChoice, binary: PathBuf) -> anyho
     })
 }
 
-fn round(figure: f64) -> f64 {
+pub(super) fn round(figure: f64) -> f64 {
     (figure * 100.0).round() / 100.0
 }
 

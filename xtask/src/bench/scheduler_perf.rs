@@ -24,7 +24,7 @@ use serde::Serialize;
 use testkit::controlplane::ControlPlaneOptions;
 
 use super::rig::{TOPO_AWARE, TestBed};
-use super::schedule::SchedulerChoice;
+use super::schedule::{SchedulerChoice, round};
 use config::{Case, Plan};
 use throughput::{Throughput, throughput};
 
@@ -265,7 +265,7 @@ fn rows_of(
                 pods: result.measurement.scheduled.len(),
                 seconds: result.measurement.scheduled.iter().max().map_or(0.0, Duration::as_secs_f64),
                 throughput: throughput(&result.measurement.scheduled, result.measurement.lasted),
-                cpu_s: result.cpu_s,
+                cpu_s: round(result.cpu_s),
                 ..empty.clone()
             };
             results.into_iter().map(row).collect()

@@ -149,8 +149,9 @@ pub(super) fn node(
 /// What drivers can attach to a node, if the operation says so.
 pub(super) fn csi_node(operation: &CreateNodes, node: &str) -> Option<Value> {
     let strategy = operation.node_allocatable_strategy.as_ref()?;
-    let driver = |(name, allocatable): (&String, &Value)| json!({ "name": name, "nodeID": node, "allocatable": allocatable });
-    let drivers: Vec<Value> = strategy.csi_node_allocatable.iter().map(driver).collect();
+    let drivers = strategy.csi_node_allocatable.iter();
+    let drivers = drivers.map(|(name, count)| json!({ "name": name, "nodeID": node, "allocatable": count }));
+    let drivers: Vec<Value> = drivers.collect();
     Some(json!({
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
