@@ -22,8 +22,11 @@ const CALLS: usize = 30;
 #[derive(Clone)]
 pub(super) struct Server {
     client: Client,
-    kinds: Arc<Mutex<BTreeMap<(String, String), (ApiResource, Scope)>>>,
+    kinds: Arc<Mutex<Kinds>>,
 }
+
+/// What the server has said about kinds, by API version and kind.
+type Kinds = BTreeMap<(String, String), (ApiResource, Scope)>;
 
 #[derive(Deserialize)]
 struct Named {
