@@ -246,8 +246,24 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// Starts the stock kube-scheduler and waits until it schedules. Its client is not throttled (the default of 50
-    /// requests per second would be what a comparison measures).
+    /// Writes a configuration file for a scheduler: defaults, no leader election, and a client that is not throttled
+    /// (the default of 50 requests per second would be what a comparison measures).
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn scheduler_config(&self) -> anyhow::Result<PathBuf> {
+        let config = self.process_group.dir().join("control/scheduler.json");
+        let text = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": { "kubeconfig": self.identity(Program::Scheduler)?, "qps": 5000, "burst": 5000 },
+            "leaderElection": { "leaderElect": false },
+        });
+        pki::write(&config, &text.to_string())?;
+        Ok(config)
+    }
+
+    /// Starts the stock kube-scheduler with [`ControlPlane::scheduler_config`] and waits until it schedules.
     ///
     /// # Errors
     /// When it cannot be started or is not ready in time.
@@ -260,15 +276,7 @@ impl ControlPlane {
     /// # Errors
     /// When it cannot be started or is not ready in time.
     pub async fn start_scheduler_with(&self, flags: &[String]) -> anyhow::Result<Process> {
-        let config = self.process_group.dir().join("control/scheduler.json");
-        let text = json!({
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "clientConnection": { "kubeconfig": self.identity(Program::Scheduler)?, "qps": 5000, "burst": 5000 },
-            "leaderElection": { "leaderElect": false },
-        });
-        pki::write(&config, &text.to_string())?;
-        let flags = [&["--config".to_owned(), text_of(&config)], flags].concat();
+        let flags = [&["--config".to_owned(), text_of(&self.scheduler_config()?)], flags].concat();
         self.start_component(Program::Scheduler, &flags, "readyz").await
     }
 

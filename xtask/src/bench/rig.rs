@@ -109,12 +109,23 @@ impl TestBed {
         Ok(())
     }
 
-    /// Starts our scheduler and waits until it is ready.
+    /// Starts our scheduler without a configuration file and waits until it is ready.
     pub(crate) async fn start_scheduler(&mut self) -> anyhow::Result<()> {
-        self.port = testkit::port::free()?;
         let kubeconfig = self.cluster.control().kubeconfig().display().to_string();
+        self.start_scheduler_with(&["--leader-elect=false", "--kubeconfig", kubeconfig.as_str()]).await
+    }
+
+    /// Starts our scheduler with the configuration file of the stock one and waits until it is ready.
+    pub(crate) async fn start_scheduler_as_stock(&mut self) -> anyhow::Result<()> {
+        let config = self.cluster.control().scheduler_config()?.display().to_string();
+        self.start_scheduler_with(&["--config", config.as_str()]).await
+    }
+
+    async fn start_scheduler_with(&mut self, flags: &[&str]) -> anyhow::Result<()> {
+        self.port = testkit::port::free()?;
         let spec = Spec::new("tholepin-scheduler", &self.binary)
-            .args(["scheduler", "--leader-elect=false", "-v4", "--kubeconfig", kubeconfig.as_str()])
+            .args(["scheduler", "-v4"])
+            .args(flags.iter().copied())
             .args(["--http-bind-address".to_owned(), format!("127.0.0.1:{}", self.port)]);
         let process = self.cluster.spawn(spec)?;
         self.scheduler = Some(process);

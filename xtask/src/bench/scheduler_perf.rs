@@ -2,9 +2,10 @@
 //! (`test/integration/scheduler_perf`), with kube-scheduler and tholepin.
 //!
 //! In: names of cases. Out: a row for each case, workload and scheduler, and ratios. The cases are read from Go's
-//! module cache. Each run has a fresh control plane with the flags that upstream gives to its API server. Other than
-//! upstream's, these schedulers are processes of their own, and kube-scheduler keeps its default feature gates
-//! (upstream turns off `OpportunisticBatching`).
+//! module cache. Each run has a fresh control plane with the flags that upstream gives to its API server. Both schedulers
+//! read the same configuration file, so tholepin runs without its NUMA plugin. Other than upstream's, the schedulers are
+//! processes of their own, and kube-scheduler keeps its default feature gates (upstream turns off
+//! `OpportunisticBatching`).
 
 mod config;
 mod executor;
@@ -23,7 +24,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 use testkit::controlplane::ControlPlaneOptions;
 
-use super::rig::{TOPO_AWARE, TestBed};
+use super::rig::TestBed;
 use super::schedule::{SchedulerChoice, round};
 use config::{Case, Plan};
 use throughput::{Throughput, throughput};
@@ -228,14 +229,13 @@ async fn measure_for_ever(
     let own = match choice {
         SchedulerChoice::KubeScheduler => Some(control.start_scheduler_with(&[gates]).await?),
         SchedulerChoice::Tholepin => {
-            bed.start_scheduler().await?;
+            bed.start_scheduler_as_stock().await?;
             None
         }
     };
     let process = own.as_ref().or(bed.scheduler.as_ref()).context("no scheduler")?;
-    let name = if own.is_some() { "default-scheduler" } else { TOPO_AWARE };
     let client = bed.cluster.client().await?;
-    executor::execute(plan, client, executor::Scheduler { name, process }).await
+    executor::execute(plan, client, process).await
 }
 
 fn rows_of(

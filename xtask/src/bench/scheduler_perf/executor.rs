@@ -32,13 +32,6 @@ const STALLED: Duration = Duration::from_secs(60);
 /// The interval of a churn that names none.
 const CHURN: Duration = Duration::from_millis(500);
 
-/// A scheduler under measurement.
-pub(super) struct Scheduler<'a> {
-    /// What its pods name.
-    pub(super) name: &'static str,
-    pub(super) process: &'a Process,
-}
-
 /// A measurement and what the scheduler spent meanwhile.
 pub(super) struct Result {
     pub(super) measurement: Measurement,
@@ -49,7 +42,7 @@ pub(super) struct Result {
 /// The state of a workload.
 struct Executor<'a> {
     server: Server,
-    scheduler: Scheduler<'a>,
+    scheduler: &'a Process,
     templates: Templates,
     default_pod: Template,
     pods: Pods,
@@ -63,11 +56,7 @@ struct Executor<'a> {
 }
 
 /// Runs a plan.
-pub(super) async fn execute(
-    plan: &Plan,
-    client: Client,
-    scheduler: Scheduler<'_>,
-) -> anyhow::Result<Vec<Result>> {
+pub(super) async fn execute(plan: &Plan, client: Client, scheduler: &Process) -> anyhow::Result<Vec<Result>> {
     let mut templates = Templates::of(plan.folder.clone());
     let default_pod = match &plan.default_pod_template {
         Some(path) => templates.get(path)?,
@@ -195,13 +184,7 @@ impl Executor<'_> {
             }
             None => None,
         };
-        Ok(Batch {
-            namespace: namespace.to_owned(),
-            count: operation.count,
-            pod,
-            volume,
-            scheduler: self.scheduler.name,
-        })
+        Ok(Batch { namespace: namespace.to_owned(), count: operation.count, pod, volume })
     }
 
     /// Makes a batch whenever the former has been scheduled, and deletes that, until the time is over.
@@ -257,9 +240,9 @@ impl Executor<'_> {
             self.need_namespace(&namespace).await?;
         }
         let template = self.templates.get(&operation.template_path)?;
-        let (server, name, count) = (&self.server, self.scheduler.name, operation.count);
+        let (server, count) = (&self.server, operation.count);
         calls(count, |index| {
-            let (object, namespace) = (any(&template, Position { index, count }, name), &namespace);
+            let (object, namespace) = (any(&template, Position { index, count }), &namespace);
             async move { server.create(&object?, namespace).await.map(drop) }
         })
         .await
@@ -277,7 +260,7 @@ impl Executor<'_> {
             if let Some(ticks) = &mut ticks {
                 ticks.tick().await;
             }
-            let object = any(&template, Position { index, count }, self.scheduler.name)?;
+            let object = any(&template, Position { index, count })?;
             let part = operation.subresources.first().map(String::as_str);
             self.server.replace(&object, &namespace, part).await?;
             self.server.replace(&object, &namespace, Some("status")).await?;
@@ -304,7 +287,7 @@ impl Executor<'_> {
         let mut churned = Vec::new();
         for path in &operation.template_paths {
             let template = self.templates.get(path)?;
-            let object = any(&template, Position { index: 0, count: 1 }, self.scheduler.name)?;
+            let object = any(&template, Position { index: 0, count: 1 })?;
             churned.push((self.server.place(&object, &namespace).await?, object));
         }
         let server = self.server.clone();
@@ -368,13 +351,13 @@ impl Executor<'_> {
     }
 
     fn measure(&mut self, name: &str, namespaces: Vec<String>, selector: Selector) -> anyhow::Result<()> {
-        self.cpu_before = cpu_s(self.scheduler.process)?;
+        self.cpu_before = cpu_s(self.scheduler)?;
         self.pods.measure(name, namespaces, selector)
     }
 
     fn measured(&mut self) -> anyhow::Result<()> {
         let measurement = self.pods.measured()?;
-        let cpu_s = cpu_s(self.scheduler.process)? - self.cpu_before;
+        let cpu_s = cpu_s(self.scheduler)? - self.cpu_before;
         self.results.push(Result { measurement, cpu_s });
         Ok(())
     }
@@ -387,7 +370,6 @@ struct Batch {
     pod: Template,
     /// Templates of a volume and its claim for each pod.
     volume: Option<(Template, Template)>,
-    scheduler: &'static str,
 }
 
 impl Batch {
@@ -397,7 +379,7 @@ impl Batch {
 
     async fn create_one(&self, server: &Server, index: usize) -> anyhow::Result<()> {
         let position = Position { index, count: self.count };
-        let mut pod = objects::pod_for(self.pod.object_of("Pod", position)?, self.scheduler)?;
+        let mut pod = objects::pod(self.pod.object_of("Pod", position)?)?;
         if let Some((volume, claim)) = &self.volume {
             let volume = volume.object_of("PersistentVolume", position)?;
             let claim = claim.object_of("PersistentVolumeClaim", position)?;
@@ -413,11 +395,11 @@ impl Batch {
     }
 }
 
-/// An object of a template; pods are for the scheduler.
-fn any(template: &Template, position: Position, scheduler: &str) -> anyhow::Result<Value> {
+/// An object of a template.
+fn any(template: &Template, position: Position) -> anyhow::Result<Value> {
     let object = template.object(position)?;
     match object.get("kind").and_then(Value::as_str) {
-        Some("Pod") => objects::pod_for(object, scheduler),
+        Some("Pod") => objects::pod(object),
         _ => Ok(object),
     }
 }

@@ -99,11 +99,10 @@ pub(super) fn base_node(prefix: &str) -> Template {
     }))
 }
 
-/// A pod as the API server takes it, for a scheduler. Upstream reads field names in any case, the server does not:
+/// A pod as the API server takes it. Upstream reads field names in any case, the server does not:
 /// one template of spread constraints begins them with capitals.
-pub(super) fn pod_for(mut pod: Value, scheduler: &str) -> anyhow::Result<Value> {
+pub(super) fn pod(mut pod: Value) -> anyhow::Result<Value> {
     let spec = member(&mut pod, "spec")?;
-    spec.entry("schedulerName").or_insert_with(|| json!(scheduler));
     if let Some(Value::Array(constraints)) = spec.get_mut("topologySpreadConstraints") {
         for constraint in constraints.iter_mut().filter_map(Value::as_object_mut) {
             let fields = std::mem::take(constraint);
@@ -270,14 +269,11 @@ mod tests {
     }
 
     #[test]
-    fn pods_are_for_a_scheduler_and_have_fields_that_the_server_knows() {
-        let pod = json!({ "spec": { "topologySpreadConstraints": [{ "NodeTaintsPolicy": "Honor", "maxSkew": 1 }] } });
-        let made = pod_for(pod, "ours").unwrap();
+    fn pods_have_fields_that_the_server_knows() {
+        let constraint = json!({ "NodeTaintsPolicy": "Honor", "maxSkew": 1 });
+        let made = pod(json!({ "spec": { "topologySpreadConstraints": [constraint] } })).unwrap();
         let constraint = json!({ "nodeTaintsPolicy": "Honor", "maxSkew": 1 });
-        let spec = json!({ "schedulerName": "ours", "topologySpreadConstraints": [constraint] });
-        assert_eq!(made["spec"], spec);
-        let other = pod_for(json!({ "spec": { "schedulerName": "other" } }), "ours").unwrap();
-        assert_eq!(other["spec"]["schedulerName"], "other");
+        assert_eq!(made["spec"], json!({ "topologySpreadConstraints": [constraint] }));
     }
 
     #[test]
