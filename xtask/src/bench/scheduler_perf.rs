@@ -2,9 +2,9 @@
 //! (`test/integration/scheduler_perf`), with kube-scheduler and tholepin.
 //!
 //! In: names of cases. Out: a row for each case, workload and scheduler, and ratios. The cases are read from Go's
-//! module cache. Each run has a fresh control plane with the flags that upstream gives to its API server. Both schedulers
-//! read the same configuration file, so tholepin runs without its NUMA plugin. Other than upstream's, the schedulers are
-//! processes of their own, and kube-scheduler keeps its default feature gates (upstream turns off
+//! module cache. Each run has a fresh control plane with the flags that upstream gives to its API server. Both
+//! schedulers read the same configuration file, so tholepin runs without its NUMA plugin. Other than upstream's, the
+//! schedulers are processes of their own, and kube-scheduler keeps its default feature gates (upstream turns off
 //! `OpportunisticBatching`).
 
 mod config;
@@ -29,7 +29,7 @@ use super::schedule::{SchedulerChoice, round};
 use config::{Case, Plan};
 use throughput::{Throughput, throughput};
 
-/// The cases that `all` names.
+/// The cases that `all` names: those without special configuration, and of resource claims that of templates.
 const ALL: [&str; 31] = [
     "SchedulingBasic",
     "SchedulingDaemonset",
