@@ -19,6 +19,7 @@ mod model;
 mod operator;
 mod rig;
 mod schedule;
+mod scheduler_perf;
 mod tae;
 
 /// The benchmarks.

@@ -246,12 +246,12 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// Starts the stock kube-scheduler and waits until it schedules. Its client is not throttled (the default of 50
-    /// requests per second would be what a comparison measures).
+    /// Writes a configuration file for a scheduler: defaults, no leader election, and a client that is not throttled
+    /// (the default of 50 requests per second would be what a comparison measures).
     ///
     /// # Errors
-    /// When it cannot be started or is not ready in time.
-    pub async fn start_scheduler(&self) -> anyhow::Result<Process> {
+    /// When the file cannot be written.
+    pub fn scheduler_config(&self) -> anyhow::Result<PathBuf> {
         let config = self.process_group.dir().join("control/scheduler.json");
         let text = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -260,7 +260,24 @@ impl ControlPlane {
             "leaderElection": { "leaderElect": false },
         });
         pki::write(&config, &text.to_string())?;
-        self.start_component(Program::Scheduler, &["--config".to_owned(), text_of(&config)], "readyz").await
+        Ok(config)
+    }
+
+    /// Starts the stock kube-scheduler with [`ControlPlane::scheduler_config`] and waits until it schedules.
+    ///
+    /// # Errors
+    /// When it cannot be started or is not ready in time.
+    pub async fn start_scheduler(&self) -> anyhow::Result<Process> {
+        self.start_scheduler_with(&[]).await
+    }
+
+    /// As [`ControlPlane::start_scheduler`], with further flags, for instance `--feature-gates=...`.
+    ///
+    /// # Errors
+    /// When it cannot be started or is not ready in time.
+    pub async fn start_scheduler_with(&self, flags: &[String]) -> anyhow::Result<Process> {
+        let flags = [&["--config".to_owned(), text_of(&self.scheduler_config()?)], flags].concat();
+        self.start_component(Program::Scheduler, &flags, "readyz").await
     }
 
     /// Starts the stock kube-controller-manager (Deployments, DaemonSets, garbage collection, node taints, ...).
@@ -268,7 +285,16 @@ impl ControlPlane {
     /// # Errors
     /// When it cannot be started or is not ready in time.
     pub async fn start_controller_manager(&self) -> anyhow::Result<Process> {
+        self.start_controllers(&["*"]).await
+    }
+
+    /// Starts the stock kube-controller-manager with these controllers alone.
+    ///
+    /// # Errors
+    /// When it cannot be started or is not ready in time.
+    pub async fn start_controllers(&self, names: &[&str]) -> anyhow::Result<Process> {
         let flags = [
+            format!("--controllers={}", names.join(",")),
             "--kubeconfig".to_owned(),
             text_of(&self.identity(Program::ControllerManager)?),
             "--leader-elect=false".to_owned(),

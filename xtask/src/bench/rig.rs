@@ -8,8 +8,9 @@ use api::nrt::NodeResourceTopology;
 use kube::Api;
 use serde_json::{Map, json};
 use testkit::cluster::{Cluster, ClusterNode};
+use testkit::controlplane::ControlPlaneOptions;
 use testkit::device_plugin::{DevicePlugin, Options, device};
-use testkit::env;
+use testkit::env::{self, Rig};
 use testkit::kubelet::KubeletOptions;
 use testkit::load::DEVICE;
 use testkit::machine::Machine;
@@ -74,16 +75,20 @@ impl Shape {
 impl TestBed {
     /// Starts control plane and kubelets; with `stock`, kube-scheduler too.
     pub(crate) async fn start(shape: Shape, stock: bool, binary: PathBuf) -> anyhow::Result<Self> {
-        let rig = match env::check() {
-            Ok(rig) => rig,
-            Err(reason) => bail!("the benchmark needs the rig: {reason}"),
-        };
+        let rig = rig()?;
         let builder = Cluster::builder().crds(api::crd::NRT_CRD_YAML).scheduler(stock);
         let nodes = 0..shape.nodes;
         let builder = nodes.fold(builder, |builder, node| builder.node(shape.machine(), shape.kubelet(node)));
         let cluster = builder.start(&rig).await?;
         let plugins = if shape.mixed { plugins(&cluster, shape.zones).await? } else { Vec::new() };
         Ok(Self { exporters: Vec::new(), scheduler: None, _plugins: plugins, cluster, binary, port: 0 })
+    }
+
+    /// Starts a control plane alone.
+    pub(crate) async fn without_nodes(control: ControlPlaneOptions, binary: PathBuf) -> anyhow::Result<Self> {
+        let builder = Cluster::builder().crds(api::crd::NRT_CRD_YAML).control(control);
+        let cluster = builder.start(&rig()?).await?;
+        Ok(Self { exporters: Vec::new(), scheduler: None, _plugins: Vec::new(), cluster, binary, port: 0 })
     }
 
     /// Starts an exporter on each node and waits for their reports.
@@ -104,12 +109,23 @@ impl TestBed {
         Ok(())
     }
 
-    /// Starts our scheduler and waits until it is ready.
+    /// Starts our scheduler without a configuration file and waits until it is ready.
     pub(crate) async fn start_scheduler(&mut self) -> anyhow::Result<()> {
-        self.port = testkit::port::free()?;
         let kubeconfig = self.cluster.control().kubeconfig().display().to_string();
+        self.start_scheduler_with(&["--leader-elect=false", "--kubeconfig", kubeconfig.as_str()]).await
+    }
+
+    /// Starts our scheduler with the configuration file of the stock one and waits until it is ready.
+    pub(crate) async fn start_scheduler_as_stock(&mut self) -> anyhow::Result<()> {
+        let config = self.cluster.control().scheduler_config()?.display().to_string();
+        self.start_scheduler_with(&["--config", config.as_str()]).await
+    }
+
+    async fn start_scheduler_with(&mut self, flags: &[&str]) -> anyhow::Result<()> {
+        self.port = testkit::port::free()?;
         let spec = Spec::new("tholepin-scheduler", &self.binary)
-            .args(["scheduler", "--leader-elect=false", "-v4", "--kubeconfig", kubeconfig.as_str()])
+            .args(["scheduler", "-v4"])
+            .args(flags.iter().copied())
             .args(["--http-bind-address".to_owned(), format!("127.0.0.1:{}", self.port)]);
         let process = self.cluster.spawn(spec)?;
         self.scheduler = Some(process);
@@ -128,6 +144,13 @@ impl TestBed {
             .args(["exporter", "-v4", "--metrics-port=0"])
             .arg(state)
             .args(places(&self.cluster, node))
+    }
+}
+
+fn rig() -> anyhow::Result<Rig> {
+    match env::check() {
+        Ok(rig) => Ok(rig),
+        Err(reason) => bail!("the benchmark needs the rig: {reason}"),
     }
 }
 

@@ -22,11 +22,14 @@ use sim::record::percentile;
 use testkit::process_group::Process;
 
 use super::rig::{Shape, TOPO_AWARE, TestBed, build_dist};
+use super::scheduler_perf;
 
 /// Pods a second, on a real API server without kubelets.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:\n  cargo xtask bench schedule --nodes 1000 --pods 3000 --json\n  \
-    cargo xtask bench schedule --nodes 5000 --pods 10000 --schedulers tholepin")]
+    cargo xtask bench schedule --nodes 5000 --pods 10000 --schedulers tholepin\n  \
+    cargo xtask bench schedule --scheduler-perf SchedulingBasic,TopologySpreading --json\n  \
+    cargo xtask bench schedule --scheduler-perf all --scale 0.1")]
 pub(crate) struct Args {
     /// Number of nodes
     #[arg(long, default_value_t = 1000)]
@@ -49,17 +52,26 @@ pub(crate) struct Args {
     /// The tholepin binary to measure; built with the profile `dist` when not given
     #[arg(long)]
     binary: Option<PathBuf>,
+    #[command(flatten)]
+    scheduler_perf: scheduler_perf::Args,
 }
 
 /// A scheduler to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SchedulerChoice {
+pub(super) enum SchedulerChoice {
     KubeScheduler,
     Tholepin,
 }
 
 impl SchedulerChoice {
     const ALL: [Self; 2] = [Self::KubeScheduler, Self::Tholepin];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::KubeScheduler => "kube-scheduler",
+            Self::Tholepin => "tholepin",
+        }
+    }
 }
 
 /// One line of the result.
@@ -87,6 +99,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some(path) => path.clone(),
         None => build_dist()?,
     };
+    if !args.scheduler_perf.scheduler_perf.is_empty() {
+        return scheduler_perf::run(&args.scheduler_perf, &args.schedulers, args.json, &binary);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if !args.json {
         println!(
@@ -146,7 +161,7 @@ async fn measure(args: &Args, choice: SchedulerChoice, binary: PathBuf) -> anyho
     let percentile_ms = |percent| (!waits.is_empty()).then(|| percentile(&waits, percent));
     let pods = args.pods as f64;
     Ok(Row {
-        scheduler: if stock { "kube-scheduler" } else { "tholepin" },
+        scheduler: choice.name(),
         numa: false,
         nodes: args.nodes,
         pods: args.pods,
@@ -159,12 +174,12 @@ async fn measure(args: &Args, choice: SchedulerChoice, binary: PathBuf) -> anyho
     })
 }
 
-fn round(figure: f64) -> f64 {
+pub(super) fn round(figure: f64) -> f64 {
     (figure * 100.0).round() / 100.0
 }
 
 /// Seconds of the processor that a process has used.
-fn cpu_s(process: &Process) -> anyhow::Result<f64> {
+pub(super) fn cpu_s(process: &Process) -> anyhow::Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid()))?;
     // Fields 14 and 15 are user and system time, counted behind the name in parentheses, in hundredths of seconds.
     let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
