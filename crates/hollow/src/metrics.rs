@@ -8,6 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use runtime::specimen;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
@@ -78,7 +79,7 @@ impl Metrics {
     }
 
     /// The nodes are registered.
-    pub fn nodes(&self, count: usize) {
+    pub(crate) fn nodes(&self, count: usize) {
         self.nodes.set(whole(count));
     }
 
@@ -111,6 +112,18 @@ impl Metrics {
             self.failures.get_or_create(&Kind { kind }).inc();
         }
     }
+}
+
+/// All metrics of the program, each with a sample.
+#[must_use]
+pub fn specimen() -> Registry {
+    let mut registry = Registry::default();
+    specimen::process(&mut registry);
+    specimen::watches(&mut registry);
+    let metrics = Metrics::register(&mut registry);
+    metrics.rejected("TopologyAffinityError");
+    metrics.wrote("pod", false);
+    registry
 }
 
 fn whole(count: usize) -> i64 {

@@ -42,22 +42,32 @@ pub(super) async fn register(
     planned: &[PlannedNode],
     qps: u32,
 ) -> anyhow::Result<Vec<RegisteredNode>> {
-    let (pace, existing) = (Pace::new(qps), existing(client).await?);
-    let calls = planned.iter().map(|planned| {
-        let (pace, uid) = (&pace, existing.get(&*planned.name).cloned());
-        async move {
-            let uid = match uid {
-                Some(uid) => take_over(client, planned, pace).await.map(|()| uid),
-                None => create(client, planned, pace).await,
-            };
-            let uid = uid.with_context(|| format!("node {}", planned.name))?;
-            let node = RegisteredNode { name: Arc::clone(&planned.name), uid };
-            pace.turn().await;
-            write_lease(client, &node).await.map_err(|error| anyhow::anyhow!(brief(&error)))?;
-            anyhow::Ok(node)
-        }
-    });
+    let (pace, existing) = (Arc::new(Pace::new(qps)), existing(client).await?);
+    let mut calls = Vec::with_capacity(planned.len());
+    for planned in planned {
+        let uid = existing.get(&*planned.name).cloned();
+        calls.push(register_one(client.clone(), planned.clone(), uid, Arc::clone(&pace)));
+    }
     futures::stream::iter(calls).buffered(CALLS).try_collect().await
+}
+
+/// Registers a node, with its lease. `uid` is that of the object, if there is one with our mark.
+async fn register_one(
+    client: Client,
+    planned: PlannedNode,
+    uid: Option<String>,
+    pace: Arc<Pace>,
+) -> anyhow::Result<RegisteredNode> {
+    let uid = match uid {
+        Some(uid) => take_over(&client, &planned, &pace).await.map(|()| uid),
+        None => create(&client, &planned, &pace).await,
+    };
+    let uid = uid.with_context(|| format!("node {}", planned.name))?;
+    let node = RegisteredNode { name: planned.name, uid };
+    pace.turn().await;
+    let written = write_lease(&client, &node).await;
+    written.map_err(|error| anyhow::anyhow!("lease of node {}: {}", node.name, brief(&error)))?;
+    Ok(node)
 }
 
 /// The UIDs of all nodes that bear our mark, by name.
@@ -126,17 +136,18 @@ pub(super) async fn write_lease(client: &Client, node: &RegisteredNode) -> kube:
 
 /// Deletes the nodes that bear our mark, with their leases and reports.
 pub(super) async fn delete(client: &Client, planned: &[PlannedNode], qps: u32) -> anyhow::Result<()> {
-    let (pace, existing) = (Pace::new(qps), existing(client).await?);
-    let ours = planned.iter().filter(|planned| existing.contains_key(&*planned.name));
-    let calls = ours.map(|planned| {
-        let pace = &pace;
-        async move {
-            delete_one(&Api::<NodeResourceTopology>::all(client.clone()), &planned.name, pace).await?;
-            delete_one(&Api::<Lease>::namespaced(client.clone(), LEASES), &planned.name, pace).await?;
-            delete_one(&Api::<Node>::all(client.clone()), &planned.name, pace).await
-        }
-    });
+    let (pace, existing) = (Arc::new(Pace::new(qps)), existing(client).await?);
+    let mut calls = Vec::new();
+    for planned in planned.iter().filter(|planned| existing.contains_key(&*planned.name)) {
+        calls.push(delete_node(client.clone(), Arc::clone(&planned.name), Arc::clone(&pace)));
+    }
     futures::stream::iter(calls).buffer_unordered(CALLS).try_collect::<()>().await
+}
+
+async fn delete_node(client: Client, name: Arc<str>, pace: Arc<Pace>) -> anyhow::Result<()> {
+    delete_one(&Api::<NodeResourceTopology>::all(client.clone()), &name, &pace).await?;
+    delete_one(&Api::<Lease>::namespaced(client.clone(), LEASES), &name, &pace).await?;
+    delete_one(&Api::<Node>::all(client), &name, &pace).await
 }
 
 async fn delete_one<K>(api: &Api<K>, name: &str, pace: &Pace) -> anyhow::Result<()>

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use api::nrt;
 use clap::Parser as _;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
@@ -86,8 +85,7 @@ fn level() -> log::Handle {
 
 /// A control plane without nodes, and the kubeconfig of a user who may do what hollow nodes need.
 pub(crate) async fn control_plane(rig: &testkit::env::Rig) -> (Cluster, Client, PathBuf) {
-    let crd = runtime::yaml::write(&nrt::crd()).unwrap();
-    let cluster = Cluster::builder().machines([]).crds(crd).start(rig).await.unwrap();
+    let cluster = Cluster::builder().machines([]).crds(api::crd::NRT_CRD_YAML).start(rig).await.unwrap();
     let client = cluster.client().await.unwrap();
     let role = json!({ "metadata": { "name": USER }, "rules": hollow::rbac::cluster(true) });
     let role: ClusterRole = serde_json::from_value(role).unwrap();

@@ -4,19 +4,21 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use api::nrt;
+use api::nrt::NodeResourceTopology;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::ListParams;
 use testkit::cluster::Cluster;
 use testkit::process_group::{Process, Spec};
 
-use crate::cluster::{Running, eventually};
+use crate::cluster::Running;
 
 /// The variable with the kubeconfig of [`hollow_process`].
 const KUBECONFIG: &str = "HOLLOW_KUBECONFIG";
 /// The variable with the number of nodes.
 const NODES: &str = "HOLLOW_NODES";
+/// How long the start may take.
+const START: Duration = Duration::from_secs(400);
 /// How long the idle process is watched: longer than one period of the heartbeats.
 const IDLE: Duration = Duration::from_secs(80);
 
@@ -36,8 +38,7 @@ async fn hollow_process() {
 #[ignore = "takes minutes with many nodes"]
 async fn idle() {
     let Ok(rig) = testkit::env::rig() else { return };
-    let crd = runtime::yaml::write(&nrt::crd()).unwrap();
-    let cluster = Cluster::builder().machines([]).crds(crd).start(&rig).await.unwrap();
+    let cluster = Cluster::builder().machines([]).crds(api::crd::NRT_CRD_YAML).start(&rig).await.unwrap();
     let client = cluster.client().await.unwrap();
     let spec = Spec::new("hollow", std::env::current_exe().unwrap())
         .args(["--exact", "cost::hollow_process", "--ignored", "--nocapture"])
@@ -45,14 +46,12 @@ async fn idle() {
         .env(NODES, count().to_string());
     let began = Instant::now();
     let process = cluster.spawn(spec).unwrap();
-    let reports = Api::<nrt::NodeResourceTopology>::all(client.clone());
+    let reports = Api::<NodeResourceTopology>::all(client.clone());
     let nodes = Api::<Node>::all(client.clone());
-    eventually("all reports", async || {
-        assert!(process.exit().is_none(), "{}", process.log_tail(20));
-        let known = reports.list_metadata(&ListParams::default()).await.unwrap().items.len();
-        (known == count()).then_some(())
-    })
-    .await;
+    while reports.list_metadata(&ListParams::default()).await.unwrap().items.len() < count() {
+        assert!(process.exit().is_none() && began.elapsed() < START, "{}", process.log_tail(20));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
     assert_eq!(nodes.list_metadata(&ListParams::default()).await.unwrap().items.len(), count());
     let started = began.elapsed();
     let (before, at) = (cpu_s(&process), Instant::now());

@@ -135,8 +135,15 @@ async fn a_kubelet_rejects_and_a_new_process_takes_over() {
     pods(&client).delete("fourth", &now).await.unwrap();
     let hollow = Running::hollow(&kubeconfig, flags);
     wait_for_phases(&client, "1 Failed TopologyAffinityError, 3 Running").await;
-    let expected = BTreeMap::from([("hollow-0".to_owned(), vec![4, 5]), ("hollow-1".to_owned(), vec![4, 8])]);
-    eventually("reports of the new process", async || (free(&client).await == expected).then_some(())).await;
-    assert_eq!(report().await.metadata.uid, before.metadata.uid, "the object is the one of before");
+    let expected = |first: i64| {
+        BTreeMap::from([("hollow-0".to_owned(), vec![first, 8]), ("hollow-1".to_owned(), vec![4, 8])])
+    };
+    eventually("reports of the new process", async || (free(&client).await == expected(1)).then_some(()))
+        .await;
+    pods(&client).delete("fifth", &DeleteParams::default()).await.unwrap();
+    eventually("the fifth is gone", async || (free(&client).await == expected(4)).then_some(())).await;
+    let after = report().await;
+    assert_eq!(after.metadata.uid, before.metadata.uid, "the object is the one of before");
+    assert_eq!(after.zones[0], before.zones[0], "the second pod has the CPUs of before");
     hollow.stop().await;
 }
