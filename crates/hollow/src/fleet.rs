@@ -9,7 +9,7 @@
 //! - A pod whose kubelet does not restart it succeeds after its time ([`crate::pod::RUN_TIME`]).
 //! - A pod that is deleted gracefully gives back what it holds, ends, and its object is deleted. A pod that is gone
 //!   without that (deleted by force) gives it back when the watch says so.
-//! - A report is due a lag after the first change that it does not have yet, and shows the state of that moment.
+//! - A report is due a lag after the first change that it does not have yet, and shows the state when it is written.
 //!
 //! # Cost
 //! An event costs an admission and the logarithm of the pods; a report costs what the exporter's does.
@@ -65,12 +65,10 @@ pub enum Write {
         /// The patch.
         patch: Option<Value>,
     },
-    /// Give the NodeResourceTopology object of a node this content.
+    /// Give the NodeResourceTopology object of a node the content that [`Fleet::report`] has then.
     Report {
         /// The number of the node.
         node: usize,
-        /// The content.
-        content: Box<Content>,
     },
 }
 
@@ -89,7 +87,7 @@ impl Write {
     pub fn key(&self) -> Key {
         match self {
             Self::Status { uid, .. } | Self::Delete { uid, .. } => Key::Pod(Arc::clone(uid)),
-            Self::Report { node, .. } => Key::Report(*node),
+            Self::Report { node } => Key::Report(*node),
         }
     }
 }
@@ -186,7 +184,7 @@ impl Fleet {
             if let Some(is_due) = self.is_due.get_mut(node) {
                 *is_due = false;
             }
-            writes.extend(self.report(node));
+            writes.push(Write::Report { node });
         }
         self.metrics.pods(self.ends.len(), self.running);
         writes
@@ -198,6 +196,38 @@ impl Fleet {
         let end = self.ends.first().map(|(at, _)| *at);
         let report = self.reports.first().map(|(at, _)| *at);
         end.into_iter().chain(report).min()
+    }
+
+    /// What the exporter of a node would publish now; `None` for a number without a node. Cost: that of
+    /// [`crate::machine::Machine::report`].
+    #[must_use]
+    pub fn report(&self, node: usize) -> Option<Content> {
+        let hollow = self.nodes.get(node)?;
+        let pods: Vec<(&PodUid, &KnownPod, Vec<&str>)> = hollow
+            .pods
+            .iter()
+            .filter_map(|uid| {
+                let known = self.pods.get(uid)?;
+                let runs = known.containers.iter().filter(|container| container.kind != ContainerKind::Init);
+                Some((uid, known, runs.map(|container| &*container.name).collect()))
+            })
+            .collect();
+        let listed: Vec<ListedPod<'_>> = pods
+            .iter()
+            .map(|(uid, known, running)| ListedPod {
+                uid,
+                namespace: &known.name.namespace,
+                name: &known.name.name,
+                running,
+            })
+            .collect();
+        match hollow.report(&listed) {
+            Ok(content) => Some(content),
+            Err(error) => {
+                warn!(node = %hollow.name, "no report: {error:#}");
+                None
+            }
+        }
     }
 
     /// Takes the whole state of the server.
@@ -358,35 +388,6 @@ impl Fleet {
             && !std::mem::replace(is_due, true)
         {
             self.reports.insert((after(now, self.times.lag), node));
-        }
-    }
-
-    fn report(&self, node: usize) -> Option<Write> {
-        let hollow = self.nodes.get(node)?;
-        let pods: Vec<(&PodUid, &KnownPod, Vec<&str>)> = hollow
-            .pods
-            .iter()
-            .filter_map(|uid| {
-                let known = self.pods.get(uid)?;
-                let runs = known.containers.iter().filter(|container| container.kind != ContainerKind::Init);
-                Some((uid, known, runs.map(|container| &*container.name).collect()))
-            })
-            .collect();
-        let listed: Vec<ListedPod<'_>> = pods
-            .iter()
-            .map(|(uid, known, running)| ListedPod {
-                uid,
-                namespace: &known.name.namespace,
-                name: &known.name.name,
-                running,
-            })
-            .collect();
-        match hollow.report(&listed) {
-            Ok(content) => Some(Write::Report { node, content: Box::new(content) }),
-            Err(error) => {
-                warn!(node = %hollow.name, "no report: {error:#}");
-                None
-            }
         }
     }
 }

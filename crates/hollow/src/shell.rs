@@ -8,7 +8,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -102,9 +102,9 @@ pub async fn run(settings: Settings, level: log::Handle, token: CancellationToke
         tasks.spawn("leases", heartbeats.clone().run(Heartbeat::Lease, settings.heartbeat));
         tasks.spawn("node statuses", heartbeats.run(Heartbeat::Status, heartbeats::STATUS));
         let (writes, waiting) = mpsc::unbounded_channel();
-        let outbox = Outbox::new(client.clone(), Arc::clone(&nodes), settings.qps, metrics.clone());
+        let fleet = SharedFleet::new(Fleet::new(&planned, settings.times, metrics.clone()));
+        let outbox = Outbox::new(client.clone(), nodes, fleet.clone(), settings.qps, metrics);
         tasks.spawn("writes", outbox.run(waiting));
-        let fleet = Fleet::new(&planned, settings.times, metrics);
         tasks.spawn("kubelets", run_fleet(fleet, receiver, writes, synced));
     }
     tasks.run(GRACE).await?;
@@ -129,20 +129,35 @@ fn spawn_watch(
     });
 }
 
+/// The fleet, for the task that feeds it and the one that writes its reports. Nobody holds it while waiting.
+#[derive(Clone)]
+struct SharedFleet(Arc<Mutex<Fleet>>);
+
+impl SharedFleet {
+    fn new(fleet: Fleet) -> Self {
+        Self(Arc::new(Mutex::new(fleet)))
+    }
+
+    fn with<T>(&self, of: impl FnOnce(&mut Fleet) -> T) -> T {
+        of(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// Takes events, and waits for what is due, for ever.
 async fn run_fleet(
-    mut fleet: Fleet,
+    fleet: SharedFleet,
     mut events: mpsc::UnboundedReceiver<Event<PodView>>,
     writes: mpsc::UnboundedSender<Write>,
     synced: Gate,
 ) -> Infallible {
     loop {
-        let wait = fleet.next_due().map(|at| Timestamp::now().duration_until(at));
+        let wait = fleet.with(|fleet| fleet.next_due()).map(|at| Timestamp::now().duration_until(at));
         let wait = wait.map(|span| Duration::try_from(span).unwrap_or_default());
         tokio::select! {
             event = events.recv() => match event {
                 Some(event) => {
-                    fleet.take(event, Timestamp::now()).into_iter().for_each(|write| drop(writes.send(write)));
+                    let taken = fleet.with(|fleet| fleet.take(event, Timestamp::now()));
+                    taken.into_iter().for_each(|write| drop(writes.send(write)));
                     synced.open();
                 }
                 // The watch ends only with the process.
@@ -150,7 +165,8 @@ async fn run_fleet(
             },
             () = sleep(wait) => {}
         }
-        fleet.due(Timestamp::now()).into_iter().for_each(|write| drop(writes.send(write)));
+        let due = fleet.with(|fleet| fleet.due(Timestamp::now()));
+        due.into_iter().for_each(|write| drop(writes.send(write)));
     }
 }
 

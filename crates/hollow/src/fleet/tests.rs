@@ -62,7 +62,7 @@ fn key(pod: &PodView) -> WatchKey {
 }
 
 /// `a Running, b Failed OutOfpods, a Succeeded and deleted, report 0: 3000 4000`.
-fn show(writes: &[Write]) -> String {
+fn show(fleet: &Fleet, writes: &[Write]) -> String {
     let status = |patch: &Value| {
         let text = |field: &str| patch["status"][field].as_str().unwrap_or_default().to_owned();
         format!("{} {}", text("phase"), text("reason")).trim().to_owned()
@@ -73,8 +73,8 @@ fn show(writes: &[Write]) -> String {
             format!("{} {} and deleted", name.name, status(patch))
         }
         Write::Delete { name, patch: None, .. } => format!("{} deleted", name.name),
-        Write::Report { node, content } => {
-            let object = content.object(&WriteContext::new("n", "reactive"));
+        Write::Report { node } => {
+            let object = fleet.report(*node).unwrap().object(&WriteContext::new("n", "reactive"));
             let free = free_cpus(&object).iter().fold(String::new(), |mut text, cpus| {
                 let _ = write!(text, " {cpus}");
                 text
@@ -94,10 +94,19 @@ fn free_cpus(object: &NodeResourceTopology) -> Vec<i64> {
     topology.zones.iter().map(|zone| topology.available().amount(zone.id, cpu) / 1000).collect()
 }
 
+fn take(fleet: &mut Fleet, event: Event<PodView>, now: Timestamp) -> String {
+    let writes = fleet.take(event, now);
+    show(fleet, &writes)
+}
+
+fn due(fleet: &mut Fleet, now: Timestamp) -> String {
+    let writes = fleet.due(now);
+    show(fleet, &writes)
+}
+
 fn synced(fleet: &mut Fleet, pods: Vec<PodView>) -> String {
-    let writes = fleet.take(Event::Reset { objects: pods, vanished: vec![] }, at(0));
-    let reports = fleet.due(at(2));
-    [show(&writes), show(&reports)].join(" | ")
+    let first = take(fleet, Event::Reset { objects: pods, vanished: vec![] }, at(0));
+    [first, due(fleet, at(2))].join(" | ")
 }
 
 #[test]
@@ -119,13 +128,13 @@ fn pods_run_or_fail_as_the_kubelet_says_and_reports_follow_after_the_lag() {
         (14, Event::Deleted(pod("b", 3)), ""),
         (16, Event::Applied(pod("f", 4)), "report 0: 3 4 | f Running"),
     ] {
-        let due = show(&fleet.due(at(second)));
-        let writes = show(&fleet.take(event.clone(), at(second)));
+        let due = due(&mut fleet, at(second));
+        let writes = take(&mut fleet, event.clone(), at(second));
         let text = [due, writes].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" | ");
         assert_eq!(text, expected, "{second} s: {event:?}");
     }
     assert_eq!(fleet.next_due(), Some(at(18)));
-    assert_eq!(show(&fleet.due(at(18))), "report 0: 3 0");
+    assert_eq!(due(&mut fleet, at(18)), "report 0: 3 0");
     assert_eq!(fleet.next_due(), None);
 }
 
@@ -135,14 +144,14 @@ fn the_node_as_a_whole_can_be_too_small() {
     synced(&mut fleet, vec![]);
     let small = || json!({ "cpu": "100m", "memory": "64Mi" });
     for at_pod in 0..5 {
-        let writes = fleet.take(Event::Applied(pod_on("n-0", &format!("p{at_pod}"), small())), at(5));
-        assert_eq!(show(&writes), format!("p{at_pod} Running"));
+        let writes = take(&mut fleet, Event::Applied(pod_on("n-0", &format!("p{at_pod}"), small())), at(5));
+        assert_eq!(writes, format!("p{at_pod} Running"));
     }
-    let writes = fleet.take(Event::Applied(pod_on("n-0", "sixth", small())), at(5));
-    assert_eq!(show(&writes), "sixth Failed OutOfpods");
+    let writes = take(&mut fleet, Event::Applied(pod_on("n-0", "sixth", small())), at(5));
+    assert_eq!(writes, "sixth Failed OutOfpods");
     let huge = json!({ "cpu": "7500m" });
-    let writes = fleet.take(Event::Applied(pod_on("n-1", "huge", huge)), at(5));
-    assert_eq!(show(&writes), "huge Failed OutOfcpu");
+    let writes = take(&mut fleet, Event::Applied(pod_on("n-1", "huge", huge)), at(5));
+    assert_eq!(writes, "huge Failed OutOfcpu");
 }
 
 #[test]
@@ -150,8 +159,8 @@ fn a_manager_can_have_too_little() {
     let mut fleet = fleet_with("none", LAG);
     synced(&mut fleet, vec![]);
     let gpus = json!({ "cpu": "1", "memory": "64Mi", "example.com/gpu": "3" });
-    let writes = fleet.take(Event::Applied(pod_on("n-0", "greedy", gpus)), at(5));
-    assert_eq!(show(&writes), "greedy Failed UnexpectedAdmissionError");
+    let writes = take(&mut fleet, Event::Applied(pod_on("n-0", "greedy", gpus)), at(5));
+    assert_eq!(writes, "greedy Failed UnexpectedAdmissionError");
     assert_eq!(fleet.next_due(), None, "nothing has changed");
 }
 
@@ -160,19 +169,19 @@ fn jobs_end_after_their_time() {
     let mut fleet = fleet(Times { run_time: Some(Duration::from_secs(30)), ..LAG });
     synced(&mut fleet, vec![]);
     let job = |name, time| PodView { restarts: false, run_time: time, ..pod(name, 1) };
-    let writes = fleet.take(Event::Applied(job("usual", None)), at(10));
-    assert_eq!(show(&writes), "usual Running");
+    let writes = take(&mut fleet, Event::Applied(job("usual", None)), at(10));
+    assert_eq!(writes, "usual Running");
     fleet.take(Event::Applied(job("own", Some(Duration::from_secs(5)))), at(10));
     fleet.take(Event::Applied(job("gone", None)), at(10));
     fleet.take(Event::Applied(pod("service", 1)), at(10));
-    assert_eq!(show(&fleet.due(at(15))), "own Succeeded, report 0: 1 3");
+    assert_eq!(due(&mut fleet, at(15)), "own Succeeded, report 0: 1 3");
     assert_eq!(
-        show(&fleet.take(Event::Applied(deleted(job("gone", None))), at(20))),
+        take(&mut fleet, Event::Applied(deleted(job("gone", None))), at(20)),
         "gone Succeeded and deleted"
     );
-    assert_eq!(show(&fleet.due(at(39))), "report 0: 2 3");
-    assert_eq!(show(&fleet.due(at(40))), "usual Succeeded");
-    assert_eq!(show(&fleet.due(at(100))), "report 0: 3 3");
+    assert_eq!(due(&mut fleet, at(39)), "report 0: 2 3");
+    assert_eq!(due(&mut fleet, at(40)), "usual Succeeded");
+    assert_eq!(due(&mut fleet, at(100)), "report 0: 3 3");
     assert_eq!(fleet.next_due(), None);
 }
 
@@ -198,20 +207,16 @@ fn a_restart_takes_pods_over_with_what_they_hold() {
     let second = before.take(Event::Applied(pod("second", 1)), at(10));
     let third = before.take(Event::Applied(pod("third", 4)), at(10));
     before.take(Event::Deleted(first), at(11));
-    let Some(Write::Report { content: told, .. }) = before.due(at(20)).pop() else { panic!("no report") };
+    let told = before.report(0).unwrap();
 
     let mut after = fleet(LAG);
     // Without what it holds, the second would get the first CPU of its zone, not the third.
     let pods = vec![stored(pod("third", 4), &third), stored(pod("second", 1), &second), pod("new", 3)];
     assert_eq!(synced(&mut after, pods[..2].to_vec()), " | report 0: 2 0, report 1: 3 4");
-    after.changed(0, at(3));
-    let Some(Write::Report { content, .. }) = after.due(at(20)).pop() else { panic!("no report") };
+    let content = after.report(0).unwrap();
     assert_eq!(content.attributes, told.attributes);
     assert_eq!(content.zones, told.zones);
-    assert_eq!(
-        show(&after.take(Event::Applied(pods[2].clone()), at(21))),
-        "new Failed TopologyAffinityError"
-    );
+    assert_eq!(take(&mut after, Event::Applied(pods[2].clone()), at(21)), "new Failed TopologyAffinityError");
 }
 
 #[test]
@@ -239,9 +244,9 @@ fn a_new_list_is_compared_with_what_was_known() {
     synced(&mut fleet, vec![pod("stays", 3), pod("goes", 4)]);
     let gone = key(&pod("goes", 4));
     let objects = vec![pod("stays", 3), pod("comes", 4)];
-    let writes = fleet.take(Event::Reset { objects, vanished: vec![gone] }, at(5));
-    assert_eq!(show(&writes), "comes Running");
-    assert_eq!(show(&fleet.due(at(7))), "report 0: 0 0");
+    let writes = take(&mut fleet, Event::Reset { objects, vanished: vec![gone] }, at(5));
+    assert_eq!(writes, "comes Running");
+    assert_eq!(due(&mut fleet, at(7)), "report 0: 0 0");
 }
 
 /// Whatever the order of events, what is published after the last one is what the pods that are left hold.
@@ -262,8 +267,7 @@ fn nothing_is_lost_or_counted_twice() {
             let (short, now) = (name.split('-').next().unwrap().to_owned(), at(10 + step));
             match running.get(&short) {
                 None => {
-                    let writes = fleet.take(Event::Applied(pod(&name, cpus)), now);
-                    if show(&writes).ends_with("Running") {
+                    if take(&mut fleet, Event::Applied(pod(&name, cpus)), now).ends_with("Running") {
                         running.insert(short, (step, cpus));
                     }
                 }
@@ -281,9 +285,7 @@ fn nothing_is_lost_or_counted_twice() {
             }
         }
         let held: u32 = running.values().map(|(_, cpus)| cpus).sum();
-        fleet.changed(0, at(50));
-        let writes = fleet.due(at(60));
-        let Some(Write::Report { content, .. }) = writes.last() else { panic!("no report") };
+        let content = fleet.report(0).unwrap();
         let free: i64 = free_cpus(&content.object(&WriteContext::new("n", "reactive"))).iter().sum();
         assert_eq!(free, 7 - i64::from(held));
         assert_eq!(fleet.running, running.len());

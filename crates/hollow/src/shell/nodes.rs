@@ -12,6 +12,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use runtime::client::{brief, is_already_exists, is_not_found};
@@ -34,6 +35,8 @@ const PAGE: u32 = 500;
 pub(super) struct RegisteredNode {
     pub(super) name: Arc<str>,
     pub(super) uid: String,
+    /// Whether this process has made it.
+    pub(super) is_new: bool,
 }
 
 /// Registers the nodes, in their order. Those that bear our mark already are taken over.
@@ -58,14 +61,18 @@ async fn register_one(
     uid: Option<String>,
     pace: Arc<Pace>,
 ) -> anyhow::Result<RegisteredNode> {
+    let is_new = uid.is_none();
     let uid = match uid {
         Some(uid) => take_over(&client, &planned, &pace).await.map(|()| uid),
         None => create(&client, &planned, &pace).await,
     };
     let uid = uid.with_context(|| format!("node {}", planned.name))?;
-    let node = RegisteredNode { name: planned.name, uid };
+    let node = RegisteredNode { name: planned.name, uid, is_new };
     pace.turn().await;
-    let written = write_lease(&client, &node).await;
+    let written = match create_lease(&client, &node).await {
+        Err(error) if is_already_exists(&error) => renew_lease(&client, &node).await,
+        created => created,
+    };
     written.map_err(|error| anyhow::anyhow!("lease of node {}: {}", node.name, brief(&error)))?;
     Ok(node)
 }
@@ -113,24 +120,34 @@ async fn take_over(client: &Client, planned: &PlannedNode, pace: &Pace) -> anyho
     patched.map(drop).map_err(|error| anyhow::anyhow!(brief(&error)))
 }
 
-/// Renews the lease of a node, or makes it.
+/// Renews the lease of a node, or makes it anew.
 pub(super) async fn write_lease(client: &Client, node: &RegisteredNode) -> kube::Result<()> {
-    let api = Api::<Lease>::namespaced(client.clone(), LEASES);
-    // k8s-openapi writes six digits behind the second, as the API server does.
-    let renewed = k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(Timestamp::now());
-    let patch = Patch::Merge(json!({ "spec": { "renewTime": renewed } }));
-    match api.patch(&node.name, &PatchParams::default(), &patch).await {
-        Err(error) if is_not_found(&error) => {}
-        patched => return patched.map(drop),
+    match renew_lease(client, node).await {
+        Err(error) if is_not_found(&error) => create_lease(client, node).await,
+        renewed => renewed,
     }
-    // As a kubelet's: the node owns it (kubelet 1.36 `util/nodelease.go`).
+}
+
+async fn renew_lease(client: &Client, node: &RegisteredNode) -> kube::Result<()> {
+    let patch = Patch::Merge(json!({ "spec": { "renewTime": MicroTime(Timestamp::now()) } }));
+    let api = Api::<Lease>::namespaced(client.clone(), LEASES);
+    api.patch(&node.name, &PatchParams::default(), &patch).await.map(drop)
+}
+
+/// As a kubelet's: the node owns it (kubelet 1.36 `util/nodelease.go`).
+async fn create_lease(client: &Client, node: &RegisteredNode) -> kube::Result<()> {
     let lease = json!({
         "metadata": { "name": node.name, "namespace": LEASES, "ownerReferences": [
             { "apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid },
         ] },
-        "spec": { "holderIdentity": node.name, "leaseDurationSeconds": 40, "renewTime": renewed },
+        "spec": {
+            "holderIdentity": node.name,
+            "leaseDurationSeconds": 40,
+            "renewTime": MicroTime(Timestamp::now()),
+        },
     });
     let lease: Lease = serde_json::from_value(lease).map_err(kube::Error::SerdeError)?;
+    let api = Api::<Lease>::namespaced(client.clone(), LEASES);
     api.create(&PostParams::default(), &lease).await.map(drop)
 }
 

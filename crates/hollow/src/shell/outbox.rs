@@ -29,7 +29,7 @@ use tracing::{debug, warn};
 
 use super::nodes::RegisteredNode;
 use super::pace::Pace;
-use super::sleep;
+use super::{SharedFleet, sleep};
 use crate::fleet::{Key, Write};
 use crate::machine::KUBELET_VERSION;
 use crate::metrics::Metrics;
@@ -47,6 +47,7 @@ const CONFLICTS: u32 = 4;
 pub(super) struct Outbox {
     client: Client,
     nodes: Arc<Vec<RegisteredNode>>,
+    fleet: SharedFleet,
     metrics: Metrics,
     pace: Arc<Pace>,
     /// Reports as the server has them, by node.
@@ -71,11 +72,21 @@ struct Done {
 }
 
 impl Outbox {
-    pub(super) fn new(client: Client, nodes: Arc<Vec<RegisteredNode>>, qps: u32, metrics: Metrics) -> Self {
+    pub(super) fn new(
+        client: Client,
+        nodes: Arc<Vec<RegisteredNode>>,
+        fleet: SharedFleet,
+        qps: u32,
+        metrics: Metrics,
+    ) -> Self {
+        let stored = |node: &RegisteredNode| {
+            if node.is_new { StoredObject::Absent } else { StoredObject::Unknown }
+        };
         Self {
-            stored: vec![StoredObject::Unknown; nodes.len()],
+            stored: nodes.iter().map(stored).collect(),
             client,
             nodes,
+            fleet,
             metrics,
             pace: Arc::new(Pace::new(qps)),
             waiting: BTreeMap::new(),
@@ -128,9 +139,9 @@ impl Outbox {
     }
 
     fn call(&mut self, write: Write, attempt: u32) -> BoxFuture<'static, Done> {
-        let (client, pace) = (self.client.clone(), Arc::clone(&self.pace));
+        let (client, pace, fleet) = (self.client.clone(), Arc::clone(&self.pace), self.fleet.clone());
         let report = match &write {
-            Write::Report { node, .. } => {
+            Write::Report { node } => {
                 self.nodes.get(*node).cloned().zip(self.stored.get_mut(*node).map(std::mem::take))
             }
             _ => None,
@@ -149,8 +160,11 @@ impl Outbox {
                         failed => (failed, None),
                     }
                 }
-                (Write::Report { content, .. }, Some((node, mut stored))) => {
-                    let result = publish(client, &node, content, &mut stored).await;
+                (Write::Report { node: number }, Some((node, mut stored))) => {
+                    let result = match fleet.with(|fleet| fleet.report(*number)) {
+                        Some(content) => publish(client, &node, &content, &mut stored).await,
+                        None => Ok(()),
+                    };
                     (result, Some(stored))
                 }
                 (Write::Report { .. }, None) => (Ok(()), None),
