@@ -22,7 +22,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
 use runtime::backoff::doubled;
-use runtime::client::{brief, is_already_exists, is_conflict, is_not_found};
+use runtime::client::{brief, code, is_already_exists, is_conflict, is_not_found};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
@@ -40,7 +40,7 @@ const CALLS: usize = 32;
 /// Pauses between attempts.
 const RETRY_MIN: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// Attempts to write a report when others write it as well, before there is a pause.
+/// Attempts in a row that find another object than expected, before there is a pause; of a pod, before it is given up.
 const CONFLICTS: u32 = 4;
 
 /// Makes writes.
@@ -186,7 +186,7 @@ impl Outbox {
         let newer = self.waiting.contains_key(&key);
         if let Err(error) = result {
             let error_text = brief(&error);
-            if is_over(&error, &write) {
+            if is_over(&error, &write, attempt) {
                 debug!(?key, "not written: {error_text}");
             } else {
                 if attempt == 0 {
@@ -207,9 +207,14 @@ impl Outbox {
 }
 
 /// Whether there is nothing left to write: the pod is gone, or another one by now; there is no kind of reports.
-fn is_over(error: &kube::Error, write: &Write) -> bool {
+///
+/// A conflict is either another pod of that name, or other writers in between; that ends after some attempts.
+fn is_over(error: &kube::Error, write: &Write, attempt: u32) -> bool {
     match write {
-        Write::Status { .. } | Write::Delete { .. } => is_not_found(error) || is_conflict(error),
+        Write::Status { .. } | Write::Delete { .. } => {
+            let is_stale = is_conflict(error) && attempt >= CONFLICTS;
+            is_not_found(error) || is_stale || code(error) == Some(422)
+        }
         Write::Report { .. } => is_not_found(error),
     }
 }
