@@ -44,6 +44,7 @@ fn programs() -> Vec<Program> {
         program("operator", &::operator::reconcile::metrics::specimen().unwrap()),
         program("hardware", &::hardware::metrics::specimen()),
         program("device plugin", &::deviceplugin::metrics::specimen()),
+        program("hollow", &::hollow::metrics::specimen()),
     ]
 }
 

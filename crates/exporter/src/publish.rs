@@ -56,10 +56,10 @@ use crate::settings::Publishing;
 use access::{Access, Verb};
 use owner::OwnerLookup;
 use runtime::token_bucket::TokenBucket;
-use server::Server;
 use server_state::ServerView;
 
 pub use object_watch::watch as keep_watching;
+pub use server::Server;
 pub use server_state::{ServerState, StoredObject};
 
 mod access;

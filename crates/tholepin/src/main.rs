@@ -50,6 +50,8 @@ enum Entry {
         kubectl get nodes,pods,noderesourcetopologies -A -o yaml > dump.yaml && tholepin simulate --from dump.yaml"
     )]
     Simulate(Box<sim::cli::Args>),
+    /// Run nodes of a cluster whose kubelets are a model, by the thousand
+    Hollow(Box<hollow::Args>),
     /// Tell what a kubelet would do with pods, CPU by CPU
     Admit(Box<sim::admit::cli::Args>),
     /// Inspect Container Device Interface specifications as container runtimes do
@@ -336,6 +338,13 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Entry::Deployer(command) => with_signals(async |token| command.run(token).await),
         Entry::Simulate(args) => sim::cli::run(&args),
+        Entry::Hollow(args) => {
+            let level = log::init(log::Format::Text, args.verbosity)?;
+            // It waits for answers nearly all of the time.
+            block_on(tokio::runtime::Builder::new_current_thread(), async {
+                hollow::shell::run(args.settings()?, level, shutdown::on_signals()?).await
+            })
+        }
         Entry::Admit(args) => sim::admit::cli::run(&args),
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),

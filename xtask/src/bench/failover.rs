@@ -136,7 +136,8 @@ async fn create(args: &Args, client: &Client, count: u32) -> anyhow::Result<()> 
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / args.rate);
     for at in 0..count {
         ticks.tick().await;
-        api.create(&PostParams::default(), &schedule::pod(&format!("pod-{at}"), TOPO_AWARE)?).await?;
+        api.create(&PostParams::default(), &schedule::pod(&format!("pod-{at}"), (TOPO_AWARE, false))?)
+            .await?;
     }
     Ok(())
 }

@@ -138,6 +138,11 @@ impl TestBed {
         process.wait_until("ready", READY_WITHIN, async || is_ready(self.port).await).await
     }
 
+    /// The program that is measured.
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
+    }
+
     fn exporter(&self, node: &ClusterNode) -> Spec {
         let state = format!("--kubelet-state-dir={}", node.kubelet().root_dir().display());
         Spec::new(format!("exporter-{}", node.name()), &self.binary)

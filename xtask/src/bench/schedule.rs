@@ -3,6 +3,9 @@
 //! One scheduler after the other, each on a fresh control plane with the same nodes. The scheduler is stopped while the
 //! pods are created, and time runs from the moment it goes on: else the rate at which pods can be created would be
 //! measured. Then pods arrive at a steady rate, for latencies.
+//!
+//! With `--numa` the nodes are hollow ones (`tholepin hollow`) with two zones, which publish reports and run or reject
+//! pods, and the pods are Guaranteed. Hollow nodes use the same processors as all else.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,16 +13,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use api::nrt::NodeResourceTopology;
 use clap::ValueEnum;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Binding, Node, Pod};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::json;
 use sim::record::percentile;
-use testkit::process_group::Process;
+use testkit::process_group::{Process, Spec};
 
 use super::rig::{Shape, TOPO_AWARE, TestBed, build_dist};
 use super::scheduler_perf;
@@ -29,7 +33,8 @@ use super::scheduler_perf;
 #[command(after_help = "Examples:\n  cargo xtask bench schedule --nodes 1000 --pods 3000 --json\n  \
     cargo xtask bench schedule --nodes 5000 --pods 10000 --schedulers tholepin\n  \
     cargo xtask bench schedule --scheduler-perf SchedulingBasic,TopologySpreading --json\n  \
-    cargo xtask bench schedule --scheduler-perf all --scale 0.1")]
+    cargo xtask bench schedule --scheduler-perf all --scale 0.1\n  \
+    cargo xtask bench schedule --nodes 1000 --pods 3000 --numa")]
 pub(crate) struct Args {
     /// Number of nodes
     #[arg(long, default_value_t = 1000)]
@@ -43,6 +48,9 @@ pub(crate) struct Args {
     /// Arrivals a second
     #[arg(long, default_value_t = 100)]
     rate: u32,
+    /// Nodes with two zones that report what they have left, and pods whose CPUs must be in one zone
+    #[arg(long)]
+    numa: bool,
     /// Which schedulers
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = SchedulerChoice::ALL)]
     schedulers: Vec<SchedulerChoice>,
@@ -91,6 +99,10 @@ struct Row {
 
 /// Calls to the API server at a time.
 const CALLS: usize = 64;
+/// Zones and CPUs of hollow nodes: as many CPUs as the nodes have otherwise.
+const HOLLOW: &str = "2x16";
+/// How long hollow nodes may take to report.
+const REPORTED_WITHIN: Duration = Duration::from_secs(600);
 /// How long no pod may be bound before the benchmark gives up.
 const STALLED: Duration = Duration::from_secs(60);
 
@@ -137,8 +149,13 @@ async fn measure(args: &Args, choice: SchedulerChoice, binary: PathBuf) -> anyho
     let shape = Shape { nodes: 0, zones: 1, cpus_per_zone: 1, mixed: false };
     let mut bed = TestBed::start(shape, false, binary).await?;
     let client = bed.cluster.client().await?;
-    create_nodes(&client, args.nodes, 110).await?;
     let raw_binds_per_s = raw_binds(&client, args.pods).await?;
+    let _hollow = if args.numa {
+        Some(hollow_nodes(&bed, &client, args.nodes).await?)
+    } else {
+        create_nodes(&client, args.nodes, 110).await?;
+        None
+    };
     let own = if stock {
         Some(bed.cluster.control().start_scheduler().await?)
     } else {
@@ -150,7 +167,7 @@ async fn measure(args: &Args, choice: SchedulerChoice, binary: PathBuf) -> anyho
 
     let bound = BoundPods::watch(&client);
     process.pause()?;
-    create_pods(&client, "bench", name, args.pods).await?;
+    create_pods(&client, "bench", (name, args.numa), args.pods).await?;
     let (began, cpu) = (Instant::now(), cpu_s(process)?);
     process.resume()?;
     let took = bound.all(args.pods).await? - began;
@@ -162,7 +179,7 @@ async fn measure(args: &Args, choice: SchedulerChoice, binary: PathBuf) -> anyho
     let pods = args.pods as f64;
     Ok(Row {
         scheduler: choice.name(),
-        numa: false,
+        numa: args.numa,
         nodes: args.nodes,
         pods: args.pods,
         pods_per_s: round(pods / took.as_secs_f64()),
@@ -216,29 +233,50 @@ pub(super) async fn create_nodes(client: &Client, count: usize, room: u32) -> an
     .await
 }
 
-/// A small pod for a scheduler.
-pub(super) fn pod(name: &str, scheduler: &str) -> anyhow::Result<Pod> {
+/// Starts hollow nodes, and waits until each has reported.
+async fn hollow_nodes(bed: &TestBed, client: &Client, count: usize) -> anyhow::Result<Process> {
+    let kubeconfig = bed.cluster.control().kubeconfig().display().to_string();
+    let spec = Spec::new("tholepin-hollow", bed.binary())
+        .args(["hollow", "--machine", HOLLOW, "--untainted", "--name-prefix=node", "--http-bind-address=0"])
+        .args(["--qps=5000".to_owned(), format!("--nodes={count}"), format!("--kubeconfig={kubeconfig}")]);
+    let process = bed.cluster.spawn(spec)?;
+    let reports = Api::<NodeResourceTopology>::all(client.clone());
+    let all = async || {
+        let known = reports.list_metadata(&ListParams::default()).await;
+        known.is_ok_and(|known| known.items.len() >= count)
+    };
+    process.wait_until("reporting", REPORTED_WITHIN, all).await?;
+    Ok(process)
+}
+
+/// A pod for a scheduler. With zones it is Guaranteed, and its CPUs must be in one of them.
+pub(super) fn pod(name: &str, (scheduler, numa): (&str, bool)) -> anyhow::Result<Pod> {
+    let resources = if numa {
+        let amounts = json!({ "cpu": "2", "memory": "128Mi" });
+        json!({ "requests": amounts, "limits": amounts })
+    } else {
+        json!({ "requests": { "cpu": "100m", "memory": "128Mi" } })
+    };
     Ok(serde_json::from_value(json!({
         "metadata": { "name": name, "labels": { "app": "bench" } },
         "spec": { "schedulerName": scheduler, "containers": [{
-            "name": "main", "image": "registry.example/app:1",
-            "resources": { "requests": { "cpu": "100m", "memory": "128Mi" } },
+            "name": "main", "image": "registry.example/app:1", "resources": resources,
         }] },
     }))?)
 }
 
-async fn create_pods(client: &Client, prefix: &str, scheduler: &str, count: u64) -> anyhow::Result<()> {
+async fn create_pods(client: &Client, prefix: &str, kind: (&str, bool), count: u64) -> anyhow::Result<()> {
     let api: Api<Pod> = Api::default_namespaced(client.clone());
     calls(count, |at| {
         let (api, name) = (api.clone(), format!("{prefix}-{at}"));
-        async move { Ok(api.create(&PostParams::default(), &pod(&name, scheduler)?).await.map(drop)?) }
+        async move { Ok(api.create(&PostParams::default(), &pod(&name, kind)?).await.map(drop)?) }
     })
     .await
 }
 
 /// Bindings a second that the API server takes without a scheduler. The pods are deleted again.
 async fn raw_binds(client: &Client, count: u64) -> anyhow::Result<f64> {
-    create_pods(client, "raw", "none", count).await?;
+    create_pods(client, "raw", ("none", false), count).await?;
     let api: Api<Pod> = Api::default_namespaced(client.clone());
     let began = Instant::now();
     calls(count, |at| {
@@ -331,7 +369,7 @@ async fn arrive(
     for at in 0..args.arrivals {
         ticks.tick().await;
         let name = format!("arrival-{at}");
-        let pod = pod(&name, scheduler)?;
+        let pod = pod(&name, (scheduler, args.numa))?;
         created.push((name, Instant::now()));
         api.create(&PostParams::default(), &pod).await?;
     }

@@ -19,18 +19,28 @@ const BUSY: Duration = Duration::from_secs(1);
 /// The longest pause that a server's answer can cause.
 const BUSY_MAX: Duration = Duration::from_secs(60);
 
-/// Our object on the API server.
-pub(super) struct Server {
+/// One object on the API server.
+pub struct Server {
     objects: Api<NodeResourceTopology>,
     name: String,
 }
 
 impl Server {
-    pub(super) fn new(client: kube::Client, name: &str) -> Self {
+    /// The object of this name.
+    #[must_use]
+    pub fn new(client: kube::Client, name: &str) -> Self {
         Self { objects: Api::all(client), name: name.to_owned() }
     }
 
     /// Reads the object.
+    ///
+    /// # Errors
+    /// When the server refuses or does not answer.
+    pub async fn get(&self) -> kube::Result<StoredObject> {
+        self.read(ReadMethod::Get).await
+    }
+
+    /// Reads the object in this way.
     pub(super) async fn read(&self, reading: ReadMethod) -> kube::Result<StoredObject> {
         let found = match reading {
             ReadMethod::Get => self.objects.get_opt(&self.name).await,
@@ -55,7 +65,10 @@ impl Server {
     }
 
     /// Writes, and returns the object as stored.
-    pub(super) async fn write(&self, write: &Write) -> kube::Result<NodeResourceTopology> {
+    ///
+    /// # Errors
+    /// When the server refuses or does not answer.
+    pub async fn write(&self, write: &Write) -> kube::Result<NodeResourceTopology> {
         let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
         match write {
             Write::Create(object) => self.objects.create(&params, object).await,

@@ -1,0 +1,12 @@
+//! Hollow nodes on a real API server, with our scheduler.
+//!
+//! Needs the rig; without its parts the tests are skipped with a warning.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
+
+#[path = "it/cluster.rs"]
+mod cluster;
+#[path = "it/cost.rs"]
+mod cost;
+#[path = "it/placement.rs"]
+mod placement;
