@@ -195,6 +195,12 @@ async fn change_level(
     }
 }
 
+/// A route with a JSON document that does not change.
+pub fn document(path: &str, document: &serde_json::Value) -> Router {
+    let body = document.to_string();
+    Router::new().route(path, get(async move || ([(CONTENT_TYPE, "application/json")], body)))
+}
+
 /// Reads an address to listen on, in the form of Go programs. `:8080` means all addresses, of both families where the
 /// machine has IPv6. `127.0.0.1:8080` and `[::1]:8080` mean one address. `0` and the empty text mean `None`: no
 /// listener.
