@@ -337,7 +337,6 @@ impl Core {
 
     fn pod(&mut self, mut view: PodView) {
         let id = self.id(&view.uid);
-        self.gated.remove(&id);
         let terminal = view.progress.terminal;
         let bound_to = view.node.clone();
         if bound_to.is_some() {
@@ -368,6 +367,7 @@ impl Core {
         match (place, bound_to) {
             (None, None) => self.enqueue(id, respecified, renominated),
             (None, Some(node)) => {
+                self.gated.remove(&id);
                 self.queue.forget(id);
                 self.place(id, &node);
             }
@@ -409,13 +409,16 @@ impl Core {
         let view = &entry.view;
         let ours = self.settings.profiles.iter().any(|profile| profile.name == view.scheduler);
         if !ours || view.progress.deleting || !view.spec.gates.is_empty() {
-            if ours && !view.progress.deleting {
-                self.gated.insert(id);
+            if !ours || view.progress.deleting {
+                self.gated.remove(&id);
+            } else if self.gated.insert(id) {
+                self.queue.count_gated();
             }
             self.queue.forget(id);
             self.nominate(id, None);
             return;
         }
+        self.gated.remove(&id);
         let nominated = view.nominated.clone();
         if respecified {
             self.queue.push(id, view.priority, (&view.scheduler, &view.spec));

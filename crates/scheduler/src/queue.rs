@@ -86,6 +86,7 @@ pub struct Queue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Arrival {
     Added,
+    Gated,
     Updated,
     Woken,
     BackoffOver,
@@ -96,13 +97,14 @@ enum Arrival {
 
 /// Numbers of arrivals in each queue since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Incoming([u64; 7]);
+pub struct Incoming([u64; 8]);
 
 impl Incoming {
     /// Queue and event of each number, with kube-scheduler's names. A pod that is woken has been found to fit, which is
     /// no event there; it counts as activated.
-    pub const NAMES: [(&str, &str); 7] = [
+    pub const NAMES: [(&str, &str); 8] = [
         ("active", "UnschedulablePodAdd"),
+        ("unschedulable", "UnschedulablePodAdd"),
         ("active", "UnschedulablePodUpdate"),
         ("active", "ForceActivate"),
         ("active", "BackoffComplete"),
@@ -347,6 +349,11 @@ impl Queue {
     pub fn attempts(&self, pod: PodId) -> (u32, u64) {
         let entry = self.entries.get(&pod);
         entry.map_or((0, 0), |entry| (entry.attempts, entry.first_attempt_ms.unwrap_or(0)))
+    }
+
+    /// Counts a pod with scheduling gates. It is in no queue here; in kube-scheduler it is among those that wait.
+    pub fn count_gated(&mut self) {
+        self.incoming.count(Arrival::Gated);
     }
 
     /// How often pods came into each queue.

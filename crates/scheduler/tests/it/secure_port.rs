@@ -41,8 +41,10 @@ async fn client_at(port: u16, kubeconfig: Option<&Path>) -> Client {
         None => Config::new(url),
         Some(path) => {
             let file = Kubeconfig::read_from(path).unwrap();
-            let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
-            Config { cluster_url: url, root_cert: None, ..config }
+            let mut config =
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+            (config.cluster_url, config.root_cert) = (url, None);
+            config
         }
     };
     config.accept_invalid_certs = true;
@@ -65,7 +67,7 @@ async fn account(control: &ControlPlane, client: &Client, name: &str) -> std::pa
     accounts.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     let request = TokenRequest::default();
     let made = accounts.create_token_request(name, &PostParams::default(), &request).await.unwrap();
-    control.kubeconfig_with_token(name, &made.status.unwrap().token).unwrap()
+    control.kubeconfig_with_token(name, &made.status.unwrap().token.unwrap()).unwrap()
 }
 
 async fn may_read(client: &Client, subject: Value, paths: &[&str]) {
@@ -119,6 +121,8 @@ async fn readers_are_judged_as_kube_scheduler_judges_them() {
         );
         words.split_whitespace().map(str::to_owned).collect()
     };
+    let spec =
+        Spec::new("kube-scheduler", rig.binaries.path(Program::Scheduler)).args(flags("theirs", theirs));
     let _theirs = control.process_group().spawn(spec).unwrap();
     let token = CancellationToken::new();
     let running =
