@@ -26,11 +26,11 @@ fn port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// Our scheduler with kube-scheduler's arguments.
-fn plan(words: &[String]) -> compat::Plan {
+/// Our scheduler with kube-scheduler's arguments, or what it says to them.
+fn plan(words: &[String]) -> Result<compat::Plan, String> {
     match compat::start("kube-scheduler", words.to_vec(), &|_| None) {
-        Start::Run(plan) => *plan,
-        Start::End { text, .. } => panic!("{text}"),
+        Start::Run(plan) => Ok(*plan),
+        Start::End { text, .. } => Err(text),
     }
 }
 
@@ -126,7 +126,7 @@ async fn readers_are_judged_as_kube_scheduler_judges_them() {
     let _theirs = control.process_group().spawn(spec).unwrap();
     let token = CancellationToken::new();
     let running =
-        tokio::spawn(scheduler::shell::run(plan(&flags("ours", ours)).args, level(), token.clone()));
+        tokio::spawn(scheduler::shell::run(plan(&flags("ours", ours)).unwrap().args, level(), token.clone()));
     for port in [ours, theirs] {
         let anyone = client_at(port, None).await;
         eventually("the port is served", async || {
@@ -175,9 +175,14 @@ async fn readers_are_judged_as_kube_scheduler_judges_them() {
     }
     schedule_with_both(&client).await;
     let metrics = async |port: u16| {
-        let (status, text) = get(&client_at(port, Some(admin)).await, "metrics").await;
-        assert_eq!(status, 200);
-        families(&text)
+        let admin = client_at(port, Some(admin)).await;
+        let mut all = BTreeMap::new();
+        for path in ["metrics", "metrics/slis"] {
+            let (status, text) = get(&admin, path).await;
+            assert_eq!(status, 200);
+            all.extend(families(&text));
+        }
+        all
     };
     let our_pending = async || {
         let found = metrics(ours).await;
@@ -340,7 +345,7 @@ async fn the_effective_configuration_is_that_of_kube_scheduler() {
         ours.push(format!("--write-config-to={}", at("ours")));
         let ran = Command::new(rig.binaries.path(Program::Scheduler)).args(theirs).output().unwrap();
         assert!(ran.status.success(), "{case}: {}", String::from_utf8_lossy(&ran.stderr));
-        scheduler::shell::run(plan(&ours).args, level(), CancellationToken::new()).await.unwrap();
+        scheduler::shell::run(plan(&ours).unwrap().args, level(), CancellationToken::new()).await.unwrap();
         let read = |name: &str| {
             let text = std::fs::read_to_string(at(name)).unwrap();
             yaml::read_str::<Value>(name, &text, Mode::Strict).unwrap()
