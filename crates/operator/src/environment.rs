@@ -184,9 +184,8 @@ pub async fn detect(client: &Client, options: &EnvironmentOptions) -> anyhow::Re
 /// server does not say, it counts as held: a role that cannot be granted is an error later.
 async fn may_grant_other_schedulers(client: &Client) -> bool {
     let attributes = ResourceAttributes {
-        group: Some("authentication.k8s.io".to_owned()),
-        resource: Some("tokenreviews".to_owned()),
-        verb: Some("create".to_owned()),
+        resource: Some("persistentvolumes".to_owned()),
+        verb: Some("update".to_owned()),
         ..ResourceAttributes::default()
     };
     let spec = SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..Default::default() };

@@ -101,6 +101,28 @@ impl Connection {
         Ok(Self { config, request_timeout: options.request_timeout })
     }
 
+    /// The configuration of the service account of this process's pod; `None` outside a pod, as client-go's
+    /// `InClusterConfig` has it.
+    ///
+    /// # Errors
+    /// When the name of the user agent is malformed.
+    pub fn in_cluster(user_agent: &str) -> Result<Option<Self>, Error> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut config = match Config::incluster() {
+            Ok(config) => config,
+            Err(error) => {
+                if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+                    tracing::warn!(reason = chain(&error), "the pod's service account cannot be used");
+                }
+                return Ok(None);
+            }
+        };
+        let value = HeaderValue::from_str(user_agent).map_err(|_| Error::UserAgent(user_agent.to_owned()))?;
+        config.headers.push((USER_AGENT, value));
+        config.default_retry = false;
+        Ok(Some(Self { config, request_timeout: None }))
+    }
+
     /// The configuration for a kubelet's own port, which takes the same requests and tokens as an API server.
     ///
     /// # Errors

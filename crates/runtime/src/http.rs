@@ -5,7 +5,7 @@
 //!
 //! `/healthz`, `/livez` and `/readyz` respond as Kubernetes' own components do: `ok`, or status 500 with one line for
 //! each check. `?verbose` always shows the lines, and `?exclude=name` leaves a check out. Failures show their reason,
-//! which is never a secret here. `/metrics` is OpenMetrics or Prometheus' plain text, as the scraper accepts. `GET
+//! which is never a secret here. `/metrics/slis` has their results as metrics. `/metrics` is OpenMetrics or Prometheus' plain text, as the scraper accepts. `GET
 //! /log-level` shows the level and `PUT` changes it, from this machine only (a port-forward counts).
 //!
 //! The module `tls` serves the same over HTTPS. [`serve_health`] serves the probes alone, on a port of their own, so
@@ -13,6 +13,7 @@
 
 mod exposition;
 pub(crate) mod server;
+mod slis;
 
 use crate::log;
 use crate::shutdown::Tasks;
@@ -23,6 +24,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use exposition::Format;
 use prometheus_client::registry::Registry;
+use slis::Slis;
 use std::convert::Infallible;
 use std::fmt::{Debug, Formatter};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -46,6 +48,16 @@ pub enum Probe {
     Ready,
 }
 
+impl Probe {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Health => "healthz",
+            Self::Live => "livez",
+            Self::Ready => "readyz",
+        }
+    }
+}
+
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// The endpoints of a process: probes, metrics, log level.
@@ -53,6 +65,7 @@ type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 pub struct Endpoints {
     checks: Vec<(Probe, String, Check)>,
     registry: Registry,
+    slis: Slis,
     log: Option<log::Handle>,
 }
 
@@ -93,6 +106,7 @@ impl Endpoints {
         let all = probes
             .clone()
             .route("/metrics", get(metrics))
+            .route("/metrics/slis", get(slis))
             .route("/log-level", get(show_level).put(change_level))
             .layer(DefaultBodyLimit::max(4096));
         Routers { all: all.with_state(Arc::clone(&endpoints)), probes: probes.with_state(endpoints) }
@@ -124,7 +138,9 @@ impl Endpoints {
             if asked("exclude", name) {
                 continue;
             }
-            let line = match check() {
+            let result = check();
+            self.slis.observe(name, probe.name(), result.is_ok());
+            let line = match result {
                 Ok(()) => format!("[+]{name} ok"),
                 Err(reason) => {
                     passed = false;
@@ -134,11 +150,7 @@ impl Endpoints {
             lines += &line;
             lines.push('\n');
         }
-        let name = match probe {
-            Probe::Health => "healthz",
-            Probe::Live => "livez",
-            Probe::Ready => "readyz",
-        };
+        let name = probe.name();
         match passed {
             true if asked("verbose", "") => (StatusCode::OK, format!("{lines}{name} check passed\n")),
             true => (StatusCode::OK, "ok".to_owned()),
@@ -164,8 +176,16 @@ impl Debug for Endpoints {
 }
 
 async fn metrics(State(endpoints): State<Arc<Endpoints>>, headers: HeaderMap) -> Response {
-    let format = Format::accepted(&headers);
-    match format.text(&endpoints.registry) {
+    exposition(&endpoints.registry, &headers)
+}
+
+async fn slis(State(endpoints): State<Arc<Endpoints>>, headers: HeaderMap) -> Response {
+    exposition(endpoints.slis.registry(), &headers)
+}
+
+fn exposition(registry: &Registry, headers: &HeaderMap) -> Response {
+    let format = Format::accepted(headers);
+    match format.text(registry) {
         Ok(text) => ([(CONTENT_TYPE, format.content_type())], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics: {error}\n")).into_response(),
     }
@@ -193,6 +213,12 @@ async fn change_level(
         }
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")),
     }
+}
+
+/// A route with a JSON document that does not change.
+pub fn document(path: &str, document: &serde_json::Value) -> Router {
+    let body = document.to_string();
+    Router::new().route(path, get(async move || ([(CONTENT_TYPE, "application/json")], body)))
 }
 
 /// Reads an address to listen on, in the form of Go programs. `:8080` means all addresses, of both families where the
@@ -335,6 +361,16 @@ mod tests {
         let passed = "[+]ping ok\n[+]leaderElection ok\nhealthz check passed\n";
         assert_eq!(ask(address, "GET /healthz?verbose", "").await, (200, passed.to_owned()));
         assert_eq!(ask(address, "GET /livez", "").await, (200, "ok".to_owned()));
+        let (_, results) = ask(address, "GET /metrics/slis", "").await;
+        for line in [
+            "kubernetes_healthcheck{name=\"sync\",type=\"readyz\"} 1",
+            "kubernetes_healthchecks_total{name=\"sync\",type=\"readyz\",status=\"error\"} 1",
+            "kubernetes_healthchecks_total{name=\"sync\",type=\"readyz\",status=\"success\"} 1",
+            "kubernetes_healthchecks_total{name=\"ping\",type=\"readyz\",status=\"success\"} 3",
+            "kubernetes_healthchecks_total{name=\"ping\",type=\"livez\",status=\"success\"} 1",
+        ] {
+            assert!(results.lines().any(|found| found == line), "{line}: {results}");
+        }
         assert_eq!(ask(address, "GET /log-level", "").await.0, 404);
     }
 

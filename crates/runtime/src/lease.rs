@@ -38,6 +38,9 @@ use tracing::{debug, info, warn};
 
 /// Jitter of a candidate's wait, as a share of `retry_period`: client-go's factor.
 const JITTER: f64 = 1.2;
+/// The longest pause between two looks at another's lease, so that one that is given back is taken soon. client-go waits
+/// the jittered retry period, 2 to 4.4 s; a look is one GET.
+const LOOK: Duration = Duration::from_secs(1);
 /// Delay after which the health check fails: that of kube-scheduler's lease watchdog.
 const OVERDUE: Duration = Duration::from_secs(20);
 
@@ -232,7 +235,7 @@ impl Candidate {
             Action::Wait(_) | Action::TakeOver if self.lost_to_another() => Ok(Duration::ZERO),
             Action::Wait(expiry) => {
                 let jittered = self.config.retry_period.mul_f64(1.0 + JITTER * self.random.fraction());
-                Ok(jittered.min(expiry.saturating_duration_since(now)))
+                Ok(jittered.min(LOOK).min(expiry.saturating_duration_since(now)))
             }
             action => match self.write(action).await {
                 Ok(()) => Ok(self.config.retry_period),

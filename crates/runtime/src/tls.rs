@@ -12,6 +12,7 @@
 
 mod files;
 mod policy;
+mod requested;
 
 pub use files::Error as FileError;
 pub use policy::{Error as PolicyError, Policy};
@@ -21,6 +22,7 @@ use axum::Router;
 use files::{Contents, Pair};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
+use requested::Requested;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -57,6 +59,8 @@ pub enum ClientAuth {
     File(PathBuf),
     /// The system's authorities at start, which Go uses when it is given none.
     System,
+    /// Any: clients are asked for a certificate, need none, and each request judges it ([`crate::delegated_auth`]).
+    PerRequest,
 }
 
 impl Settings {
@@ -94,7 +98,7 @@ impl CertWatcher {
         let contents = Contents::read(settings);
         let system = match settings.clients {
             Some(ClientAuth::System) => Some(system_authorities()?),
-            Some(ClientAuth::File(_)) | None => None,
+            Some(ClientAuth::File(_) | ClientAuth::PerRequest) | None => None,
         };
         let provider = Arc::new(settings.policy.provider());
         let authorities = contents.authorities(settings)?.or_else(|| system.clone());
@@ -297,6 +301,7 @@ fn configure(
         },
     };
     let verifier = match authorities {
+        None if settings.clients == Some(ClientAuth::PerRequest) => Requested::verifier(provider),
         None => WebPkiClientVerifier::no_client_auth(),
         Some(authorities) => {
             WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider.clone())

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use api::goduration::GoDuration;
-use api::schedulerconfig::SchedulerConfig;
+use api::schedulerconfig::{ExtensionPoint, NUMA_PLUGIN, Plugin, PluginSet, SchedulerConfig};
+use runtime::delegated_auth::{Lookup, Remember, RequestHeader};
 use runtime::{http, log, tls, yaml};
 
 use crate::config;
@@ -53,6 +54,15 @@ pub struct Args {
     /// Directory for status files: the pods behind each node's fingerprint, as reported and as known here
     #[arg(long, value_name = "DIR", env = "PFP_STATUS_DUMP", value_parser = path_or_nothing)]
     pub pods_fingerprint_status_dir: Option<PathBuf>,
+    /// Whether this is kube-scheduler's command line: without a file, it serves default-scheduler as that does.
+    #[arg(skip)]
+    pub is_kube_scheduler: bool,
+    /// File to write the effective configuration to, instead of running.
+    #[arg(skip)]
+    pub write_config_to: Option<PathBuf>,
+    /// How long a pod that fits no node waits before it is tried again in any case; `None`: the default.
+    #[arg(skip)]
+    pub max_wait: Option<GoDuration>,
     /// Transport of health checks and metrics: plain HTTP for our own flags, TLS for kube-scheduler's.
     #[arg(skip)]
     pub serving: Serving,
@@ -67,10 +77,34 @@ pub enum Serving {
     /// Plain HTTP.
     #[default]
     Plain,
-    /// HTTP over TLS.
-    Tls(Box<tls::Settings>),
+    /// HTTP over TLS, for whom the API server permits.
+    Secure {
+        /// Certificate and policy.
+        tls: Box<tls::Settings>,
+        /// Whom to ask.
+        delegation: Box<Delegation>,
+    },
     /// Not served.
     Disabled,
+}
+
+/// Flags about who may read what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delegation {
+    /// Kubeconfig of the API server that reviews tokens; `None`: that of the pod of this process, if it is in one.
+    pub authentication_kubeconfig: Option<PathBuf>,
+    /// The same of the one that reviews access.
+    pub authorization_kubeconfig: Option<PathBuf>,
+    /// File with the authorities of clients.
+    pub client_ca: Option<PathBuf>,
+    /// The front proxy.
+    pub request_header: Option<RequestHeader>,
+    /// What becomes of authorities that are not given.
+    pub lookup: Lookup,
+    /// How long answers are remembered.
+    pub remember: Remember,
+    /// Paths that everybody may read.
+    pub always_allow_paths: Vec<String>,
 }
 
 /// Lease settings given as flags; `None`: as in the configuration file.
@@ -101,7 +135,8 @@ impl Args {
         if self.logging_format == "json" { log::Format::Json } else { log::Format::Text }
     }
 
-    /// Reads the configuration file, and merges in the flags about the lease, which take precedence.
+    /// Reads the configuration file, and merges in the flags, which take precedence. The result is the effective
+    /// configuration, with its settings.
     ///
     /// # Errors
     /// When the file cannot be read or is invalid, or asks for an unsupported feature; the file is named. When two
@@ -109,7 +144,7 @@ impl Args {
     pub fn load(&self) -> anyhow::Result<(SchedulerConfig, Settings)> {
         let flag = match self.serving {
             Serving::Plain => "--http-bind-address",
-            Serving::Tls(_) | Serving::Disabled => "--secure-port",
+            Serving::Secure { .. } | Serving::Disabled => "--secure-port",
         };
         let all = (self.serving != Serving::Disabled).then_some(self.http_bind_address);
         let health = ("--health-probe-bind-address", self.health_probe_bind_address);
@@ -117,9 +152,23 @@ impl Args {
         let seed = self.seed.unwrap_or_else(random_seed);
         let (mut file, mut settings) = match &self.config {
             Some(path) => read(path, seed)?,
+            None if self.is_kube_scheduler => {
+                let file = SchedulerConfig::default();
+                let settings = config::settings(&file, seed)?;
+                (file, settings)
+            }
             None => (default_file(), config::default_settings(seed)),
         };
         self.election.apply(&mut file);
+        if let Some(kubeconfig) = &self.kubeconfig {
+            file.client_connection.kubeconfig = kubeconfig.display().to_string();
+        }
+        let election = &mut file.leader_election;
+        election.leader_elect = self.leader_elect.unwrap_or(election.leader_elect);
+        if let Some(wait) = self.max_wait {
+            let wait = wait.to_std().context("--pod-max-in-unschedulable-pods-duration: it is negative")?;
+            settings.max_wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        }
         settings.hold_after_ms = self.hold_after_ms()?;
         Ok((file, settings))
     }
@@ -173,7 +222,13 @@ fn read(path: &Path, seed: u64) -> anyhow::Result<(SchedulerConfig, Settings)> {
 
 /// The configuration without a file.
 fn default_file() -> SchedulerConfig {
+    let numa = Plugin { name: NUMA_PLUGIN.to_owned(), weight: None };
+    let everywhere = PluginSet { enabled: vec![numa], disabled: Vec::new() };
     let mut file = SchedulerConfig::default();
+    if let Some(profile) = file.profiles.first_mut() {
+        config::DEFAULT_SCHEDULER_NAME.clone_into(&mut profile.scheduler_name);
+        profile.plugins.0.insert(ExtensionPoint::MultiPoint, everywhere);
+    }
     // The lease of the defaults is kube-scheduler's own; sharing it would leave one of the two without work for ever.
     config::DEFAULT_SCHEDULER_NAME.clone_into(&mut file.leader_election.resource_name);
     file

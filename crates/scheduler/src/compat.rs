@@ -4,19 +4,18 @@
 //! of the process, or a file.
 //!
 //! Flags are parsed as by Go's `flag` package, with one or two dashes. Flags without effect are accepted and logged
-//! once. Health checks and metrics are on port 10259 over TLS, as there; every client that reaches the port may read
-//! them.
+//! once; values that would have to have one are refused.
 
-use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use runtime::goflag::{Error, FlagSet, KLOG, Outcome, Parsed};
-use runtime::tls;
 
-use crate::args::{Args, ElectionFlags, Serving};
+use crate::args::{Args, ElectionFlags};
 use crate::config::HOLD_AFTER_MS;
 
+mod refused;
+mod serving;
 mod table;
 
 /// The program's name.
@@ -25,8 +24,6 @@ pub const NAME: &str = "kube-scheduler";
 pub const FAILURE: u8 = 1;
 /// Path of the program in its image; some manifests pass it as the first argument.
 const PATH: &str = "/bin/kube-scheduler";
-/// The default port of health checks and metrics.
-const PORT: i64 = 10259;
 
 /// The meaning of a command line.
 #[derive(Debug)]
@@ -74,7 +71,10 @@ pub fn start(program: &str, arguments: Vec<String>, variable: &dyn Fn(&str) -> O
     if arguments.first().is_some_and(|first| named(first)) {
         arguments.remove(0);
     }
-    let flags = FlagSet { program, flags: &[table::EFFECTIVE, table::WITHOUT_EFFECT, KLOG] };
+    let flags = FlagSet {
+        program,
+        flags: &[table::EFFECTIVE, table::SERVING, table::WITHOUT_EFFECT, table::REFUSED, KLOG],
+    };
     let parsed = match flags.parse(arguments) {
         Ok(parsed) => parsed,
         Err(Outcome::Help { usage }) => return Start::End { text: usage, code: 0 },
@@ -110,7 +110,8 @@ fn complaint(error: &Error) -> String {
 fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<Args, String> {
     let text = |name: &str| parsed.text(name).filter(|text| !text.is_empty());
     let path = |name: &str| text(name).map(PathBuf::from);
-    let (http_bind_address, serving) = serving(parsed)?;
+    refused::check(parsed)?;
+    let (http_bind_address, serving) = serving::read(parsed)?;
     let health = text("health-probe-bind-address").unwrap_or_default();
     let health_probe_bind_address =
         runtime::http::address(health).map_err(|error| format!("--health-probe-bind-address: {error}"))?;
@@ -129,6 +130,9 @@ fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<Ar
         verbosity: parsed.int("v").map_or(2, |level| u8::try_from(level.max(0)).unwrap_or(u8::MAX)),
         logging_format: format.to_owned(),
         pods_fingerprint_status_dir: variable("PFP_STATUS_DUMP").map(PathBuf::from),
+        is_kube_scheduler: true,
+        write_config_to: path("write-config-to"),
+        max_wait: parsed.duration("pod-max-in-unschedulable-pods-duration"),
         serving,
         election: ElectionFlags {
             lease_duration: parsed.duration("leader-elect-lease-duration"),
@@ -138,33 +142,6 @@ fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<Ar
             resource_namespace: text("leader-elect-resource-namespace").map(str::to_owned),
         },
     })
-}
-
-/// Address and transport of health checks and metrics.
-fn serving(parsed: &Parsed) -> Result<(SocketAddr, Serving), String> {
-    let text = |name: &str| parsed.text(name).unwrap_or_default();
-    let port = parsed.int("secure-port").unwrap_or(PORT);
-    let port = u16::try_from(port)
-        .map_err(|_| format!("--secure-port: {port} is not allowed; it must be 0 to 65535"))?;
-    let address = match text("bind-address") {
-        "" => "0.0.0.0",
-        address => address,
-    };
-    let address: IpAddr = address
-        .parse()
-        .map_err(|_| format!("--bind-address: {address:?} is not allowed; it must be an IP address"))?;
-    let (certificate, key) = (text("tls-cert-file"), text("tls-private-key-file"));
-    if certificate.is_empty() != key.is_empty() {
-        return Err("--tls-cert-file and --tls-private-key-file: give both or none".to_owned());
-    }
-    let policy = tls::Policy::parse(text("tls-min-version"), text("tls-cipher-suites"))
-        .map_err(|error| format!("--tls-min-version, --tls-cipher-suites: {error}"))?;
-    let address = SocketAddr::new(address, port);
-    if port == 0 {
-        return Ok((address, Serving::Disabled));
-    }
-    let settings = tls::Settings { policy, ..tls::Settings::new(certificate, key) };
-    Ok((address, Serving::Tls(Box::new(settings))))
 }
 
 #[cfg(test)]

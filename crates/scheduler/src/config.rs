@@ -93,6 +93,10 @@ pub enum ConfigError {
 /// How long a pod waits before a node is held for it, unless a flag says otherwise.
 pub const HOLD_AFTER_MS: u64 = 60_000;
 
+/// How long a pod that fits no node waits before it is tried again in any case, unless a flag says otherwise
+/// (kube-scheduler's default of `--pod-max-in-unschedulable-pods-duration`).
+pub const MAX_WAIT_MS: u64 = 5 * 60 * 1_000;
+
 /// Settings without a file: one profile with zones.
 #[must_use]
 pub fn default_settings(seed: u64) -> Settings {
@@ -108,6 +112,7 @@ pub fn default_settings(seed: u64) -> Settings {
         backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
         seed,
         hold_after_ms: Some(HOLD_AFTER_MS),
+        max_wait_ms: MAX_WAIT_MS,
     }
 }
 
@@ -135,7 +140,7 @@ pub fn settings(config: &SchedulerConfig, seed: u64) -> Result<Settings, ConfigE
         initial_ms: config.pod_initial_backoff_seconds.saturating_mul(1_000),
         max_ms: config.pod_max_backoff_seconds.saturating_mul(1_000),
     };
-    Ok(Settings { profiles, backoff, seed, hold_after_ms: Some(HOLD_AFTER_MS) })
+    Ok(Settings { profiles, backoff, seed, hold_after_ms: Some(HOLD_AFTER_MS), max_wait_ms: MAX_WAIT_MS })
 }
 
 /// Refuses arguments of unknown plugins, and those of known ones that would have no effect.

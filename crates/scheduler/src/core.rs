@@ -23,7 +23,7 @@ use crate::plugins::Plugins;
 use crate::plugins::image_locality::Images;
 use crate::plugins::inter_pod_affinity::ExistingTerms;
 use crate::pod::{PodView, Spec};
-use crate::queue::{BackoffLimits, Class, Queue};
+use crate::queue::{BackoffLimits, Class, Incoming, Queue};
 use crate::reason::Reason;
 use crate::selection::Selections;
 use crate::volumes::{Change, Volumes};
@@ -37,6 +37,7 @@ mod nodes;
 mod nomination;
 mod preemption;
 mod resync;
+mod stopwatch;
 mod trial;
 mod volumes;
 
@@ -48,6 +49,8 @@ use hold::Hold;
 use nodes::Nodes;
 use nomination::Nominations;
 pub use preemption::Preemption;
+pub use stopwatch::Lap;
+use stopwatch::Stopwatch;
 use volumes::Waits;
 
 /// A scheduler name that this process serves.
@@ -74,6 +77,8 @@ pub struct Settings {
     pub seed: u64,
     /// How long a pod waits before a node is held for it; `None`: none ever is.
     pub hold_after_ms: Option<u64>,
+    /// How long a pod that fits no node waits before it is tried again without a change.
+    pub max_wait_ms: u64,
 }
 
 impl Settings {
@@ -199,6 +204,9 @@ pub struct Core {
     images: Images,
     default_selectors: DefaultSelectors,
     queue: Queue,
+    /// Pods of our profiles with scheduling gates.
+    gated: BTreeSet<PodId>,
+    stopwatch: Stopwatch,
     equivalence: EquivalenceCache,
     hold: Hold,
     nominations: Nominations,
@@ -233,7 +241,6 @@ impl Core {
         let random = Random::seeded(settings.seed);
         let timers = settings.resync_ms().map(|_| (0, Timer::Resync));
         Self {
-            settings,
             pods: BTreeMap::new(),
             ids: HashMap::new(),
             next_id: 0,
@@ -249,7 +256,9 @@ impl Core {
             waits: Waits::default(),
             images: Images::default(),
             default_selectors: DefaultSelectors::default(),
-            queue: Queue::default(),
+            queue: Queue::new(settings.max_wait_ms),
+            gated: BTreeSet::new(),
+            stopwatch: Stopwatch::default(),
             hold: Hold::default(),
             nominations: Nominations::default(),
             evicting: BTreeMap::new(),
@@ -265,6 +274,7 @@ impl Core {
             curable: Vec::new(),
             raw: Vec::new(),
             totals: Vec::new(),
+            settings,
         }
     }
 
@@ -357,6 +367,7 @@ impl Core {
         match (place, bound_to) {
             (None, None) => self.enqueue(id, respecified, renominated),
             (None, Some(node)) => {
+                self.gated.remove(&id);
                 self.queue.forget(id);
                 self.place(id, &node);
             }
@@ -398,10 +409,16 @@ impl Core {
         let view = &entry.view;
         let ours = self.settings.profiles.iter().any(|profile| profile.name == view.scheduler);
         if !ours || view.progress.deleting || !view.spec.gates.is_empty() {
+            if !ours || view.progress.deleting {
+                self.gated.remove(&id);
+            } else if self.gated.insert(id) {
+                self.queue.count_gated();
+            }
             self.queue.forget(id);
             self.nominate(id, None);
             return;
         }
+        self.gated.remove(&id);
         let nominated = view.nominated.clone();
         if respecified {
             self.queue.push(id, view.priority, (&view.scheduler, &view.spec));
@@ -517,6 +534,28 @@ impl Core {
     #[must_use]
     pub fn queue_lengths(&self) -> (usize, usize, usize) {
         self.queue.lengths()
+    }
+
+    /// Number of pods with scheduling gates.
+    #[must_use]
+    pub fn gated(&self) -> usize {
+        self.gated.len()
+    }
+
+    /// How often pods came into each queue.
+    #[must_use]
+    pub fn incoming(&self) -> Incoming {
+        self.queue.incoming()
+    }
+
+    /// Measures the steps of attempts by this clock from now on.
+    pub fn measure(&mut self, clock: fn() -> std::time::Instant) {
+        self.stopwatch.with(clock);
+    }
+
+    /// The steps of the last attempt.
+    pub fn laps(&mut self) -> impl Iterator<Item = Lap> + '_ {
+        self.stopwatch.laps()
     }
 
     /// The existing nodes.

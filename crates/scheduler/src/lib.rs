@@ -8,6 +8,7 @@ pub mod args;
 pub mod budget;
 pub mod compat;
 pub mod config;
+pub mod configz;
 pub mod core;
 pub mod cycle;
 pub mod default_selector;

@@ -1,7 +1,11 @@
 //! The scheduler's metrics, with kube-scheduler's names where it has them, and those of the ledger.
 //!
 //! In: attempts, refusals, the state of the core. Out: a registry's metrics. Never: names with `_total`, which
-//! prometheus-client appends to counters itself.
+//! prometheus-client appends to counters itself. Names, help texts and buckets of the stable metrics are those of
+//! kube-scheduler 1.36 `pkg/scheduler/metrics`, and dashboards made for it read them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -11,7 +15,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use runtime::specimen;
 
-use crate::core::Core;
+use crate::core::{Core, Lap};
+use crate::queue::Incoming;
 
 /// Labels of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -28,6 +33,25 @@ struct QueueLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct IncomingLabels {
+    queue: &'static str,
+    event: &'static str,
+}
+
+/// Labels of a step of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StepLabels {
+    extension_point: &'static str,
+    status: &'static str,
+    profile: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptsLabel {
+    attempts: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PluginLabel {
     plugin: &'static str,
 }
@@ -37,6 +61,10 @@ struct PluginLabel {
 pub struct Metrics {
     attempts: Family<Attempt, Counter>,
     attempt_seconds: Family<Attempt, Histogram>,
+    decision_seconds: Histogram,
+    steps: Family<StepLabels, Histogram, fn() -> Histogram>,
+    sli_seconds: Family<AttemptsLabel, Histogram, fn() -> Histogram>,
+    incoming: Family<IncomingLabels, Counter>,
     pod_attempts: Histogram,
     pending: Family<QueueLabel, Gauge>,
     rejections: Family<PluginLabel, Counter>,
@@ -55,8 +83,12 @@ impl Metrics {
         let metrics = Self {
             attempts: Family::default(),
             attempt_seconds: Family::new_with_constructor(|| {
-                Histogram::new(exponential_buckets(0.000_05, 2.0, 16))
+                Histogram::new(exponential_buckets(0.001, 2.0, 15))
             }),
+            decision_seconds: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
+            steps: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.000_1, 2.0, 12))),
+            sli_seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.01, 2.0, 20))),
+            incoming: Family::default(),
             pod_attempts: Histogram::new(exponential_buckets(1.0, 2.0, 5)),
             pending: Family::default(),
             rejections: Family::default(),
@@ -69,22 +101,20 @@ impl Metrics {
             corrections: Gauge::default(),
         };
         let m = &metrics;
+        m.register_attempts(registry);
         registry.register(
-            "scheduler_schedule_attempts",
-            "Number of attempts to schedule pods, by result",
-            m.attempts.clone(),
+            "scheduler_pending_pods",
+            "[STABLE] Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' \
+             means number of pods in backoffQ; 'unschedulable' means number of pods in unschedulablePods that the \
+             scheduler attempted to schedule and failed; 'gated' is the number of unschedulable pods that the \
+             scheduler never attempted to schedule because they are gated",
+            m.pending.clone(),
         );
         registry.register(
-            "scheduler_scheduling_attempt_duration_seconds",
-            "Duration of one scheduling attempt, without binding",
-            m.attempt_seconds.clone(),
+            "scheduler_queue_incoming_pods",
+            "[STABLE] Number of pods added to scheduling queues by event and queue type",
+            m.incoming.clone(),
         );
-        registry.register(
-            "scheduler_pod_scheduling_attempts",
-            "Number of attempts needed to schedule a pod",
-            m.pod_attempts.clone(),
-        );
-        registry.register("scheduler_pending_pods", "Number of pending pods, by queue", m.pending.clone());
         m.register_preemption(registry);
         registry.register(
             "tholepin_scheduler_rejections",
@@ -119,29 +149,71 @@ impl Metrics {
         metrics
     }
 
+    fn register_attempts(&self, registry: &mut Registry) {
+        registry.register(
+            "scheduler_schedule_attempts",
+            "[STABLE] Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be \
+             scheduled, while 'error' means an internal scheduler problem",
+            self.attempts.clone(),
+        );
+        registry.register(
+            "scheduler_scheduling_attempt_duration_seconds",
+            "[STABLE] Scheduling attempt latency in seconds (scheduling algorithm + binding)",
+            self.attempt_seconds.clone(),
+        );
+        registry.register(
+            "scheduler_pod_scheduling_attempts",
+            "[STABLE] Number of attempts to successfully schedule a pod",
+            self.pod_attempts.clone(),
+        );
+        registry.register(
+            "scheduler_pod_scheduling_sli_duration_seconds",
+            "[BETA] E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might \
+             involve multiple scheduling attempts",
+            self.sli_seconds.clone(),
+        );
+        registry.register(
+            "scheduler_framework_extension_point_duration_seconds",
+            "[STABLE] Latency for running all plugins of a specific extension point",
+            self.steps.clone(),
+        );
+        registry.register(
+            "tholepin_scheduler_decision_duration_seconds",
+            "Duration of one decision, without API calls",
+            self.decision_seconds.clone(),
+        );
+    }
+
     fn register_preemption(&self, registry: &mut Registry) {
         registry.register(
             "scheduler_preemption_attempts",
-            "Number of attempts to make room for a pod by evicting others",
+            "[STABLE] Total preemption attempts in the cluster till now",
             self.preemptions.clone(),
         );
         registry.register(
             "scheduler_preemption_victims",
-            "Number of pods evicted for one pod",
+            "[STABLE] Number of selected preemption victims",
             self.victims.clone(),
         );
     }
 
-    /// Counts an attempt that ended after `seconds`.
+    /// Counts a decision that took `seconds`.
+    pub fn decided(&self, seconds: f64) {
+        self.decision_seconds.observe(seconds);
+    }
+
+    /// Counts an attempt that ended after `seconds`, binding included.
     pub fn attempt(&self, result: &'static str, profile: &str, seconds: f64) {
         let labels = Attempt { result, profile: profile.to_owned() };
         self.attempts.get_or_create(&labels).inc();
         self.attempt_seconds.get_or_create(&labels).observe(seconds);
     }
 
-    /// Counts a pod that was scheduled after this number of attempts.
-    pub fn scheduled(&self, attempts: u32) {
+    /// Counts a pod that was scheduled after this number of attempts, `seconds` after the first began.
+    pub fn scheduled(&self, attempts: u32, seconds: f64) {
         self.pod_attempts.observe(f64::from(attempts));
+        let attempts = if attempts < 15 { attempts.to_string() } else { "15+".to_owned() };
+        self.sli_seconds.get_or_create(&AttemptsLabel { attempts }).observe(seconds);
     }
 
     /// Counts an attempt in which a plugin refused nodes.
@@ -173,6 +245,11 @@ impl Metrics {
         set("active", active);
         set("backoff", backoff);
         set("unschedulable", waiting);
+        set("gated", core.gated());
+        for ((queue, event), number) in core.incoming().iter().filter(|(_, number)| *number > 0) {
+            let counter = self.incoming.get_or_create(&IncomingLabels { queue, event });
+            counter.inc_by(number.saturating_sub(counter.get()));
+        }
         let (mut worlds, mut unexplained, mut corrections) = (0, 0, 0);
         for node in core.nodes() {
             let summary = node.ledger.summary();
@@ -187,6 +264,32 @@ impl Metrics {
     }
 }
 
+/// The histograms of steps, by extension point, status and profile. A step costs one look-up in a small map.
+#[derive(Debug)]
+pub struct Steps {
+    family: Family<StepLabels, Histogram, fn() -> Histogram>,
+    known: BTreeMap<(Arc<str>, &'static str, &'static str), Histogram>,
+}
+
+impl Steps {
+    /// Those of these metrics.
+    #[must_use]
+    pub fn new(metrics: &Metrics) -> Self {
+        Self { family: metrics.steps.clone(), known: BTreeMap::new() }
+    }
+
+    /// Counts a step of an attempt.
+    pub fn observe(&mut self, profile: &Arc<str>, lap: Lap) {
+        let Lap { point: extension_point, status, took } = lap;
+        let histogram =
+            self.known.entry((Arc::clone(profile), extension_point, status)).or_insert_with(|| {
+                let labels = StepLabels { extension_point, status, profile: profile.as_ref().to_owned() };
+                self.family.get_or_create(&labels).clone()
+            });
+        histogram.observe(took.as_secs_f64());
+    }
+}
+
 /// All families of the process, each with a sample, for the documentation and its tests.
 #[must_use]
 pub fn specimen() -> Registry {
@@ -194,7 +297,12 @@ pub fn specimen() -> Registry {
     specimen::process(&mut registry);
     let metrics = Metrics::register(&mut registry);
     metrics.attempt("scheduled", "topo-aware-scheduler", 0.001);
-    metrics.scheduled(1);
+    metrics.decided(0.001);
+    metrics.scheduled(1, 0.001);
+    let lap = Lap { point: "Filter", status: "Success", took: std::time::Duration::from_millis(1) };
+    Steps::new(&metrics).observe(&"topo-aware-scheduler".into(), lap);
+    let (queue, event) = Incoming::NAMES[0];
+    drop(metrics.incoming.get_or_create(&IncomingLabels { queue, event }));
     metrics.rejected("NodeResourceTopologyMatch");
     metrics.tried_preemption();
     metrics.preempted(1);

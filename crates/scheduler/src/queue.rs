@@ -51,6 +51,8 @@ struct Entry {
     state: QueueState,
     errors: u32,
     attempts: u32,
+    /// The start of the first attempt.
+    first_attempt_ms: Option<u64>,
     /// The first refusal.
     refused_ms: Option<u64>,
     /// Number of times that a node was held for the pod.
@@ -75,6 +77,52 @@ pub struct Queue {
     classes: HashMap<ClassKey, (Class, usize)>,
     next_class: u64,
     arrivals: u64,
+    /// Time after which waiting pods are tried again even without a change.
+    max_wait_ms: u64,
+    incoming: Incoming,
+}
+
+/// The way of a pod into a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrival {
+    Added,
+    Gated,
+    Updated,
+    Woken,
+    BackoffOver,
+    WaitOver,
+    Refused,
+    Failed,
+}
+
+/// Numbers of arrivals in each queue since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Incoming([u64; 8]);
+
+impl Incoming {
+    /// Queue and event of each number, with kube-scheduler's names. A pod that is woken has been found to fit, which is
+    /// no event there; it counts as activated.
+    pub const NAMES: [(&str, &str); 8] = [
+        ("active", "UnschedulablePodAdd"),
+        ("unschedulable", "UnschedulablePodAdd"),
+        ("active", "UnschedulablePodUpdate"),
+        ("active", "ForceActivate"),
+        ("active", "BackoffComplete"),
+        ("active", "UnschedulableTimeout"),
+        ("unschedulable", "ScheduleAttemptFailure"),
+        ("backoff", "ScheduleAttemptFailure"),
+    ];
+
+    fn count(&mut self, arrival: Arrival) {
+        if let Some(count) = self.0.get_mut(arrival as usize) {
+            *count += 1;
+        }
+    }
+
+    /// Each number with its queue and event.
+    pub fn iter(&self) -> impl Iterator<Item = ((&'static str, &'static str), u64)> {
+        Self::NAMES.into_iter().zip(self.0)
+    }
 }
 
 /// Limits of the backoff after errors, in milliseconds. No jitter: attempts are serial anyway, and runs stay
@@ -87,15 +135,18 @@ pub struct BackoffLimits {
     pub max_ms: u64,
 }
 
-/// Time after which waiting pods are tried again even without a change (kube-scheduler's
-/// `--pod-max-in-unschedulable-pods-duration`).
-const MAX_WAIT_MS: u64 = 5 * 60 * 1000;
-
 impl Queue {
+    /// A queue whose waiting pods are tried again after this time in any case.
+    #[must_use]
+    pub fn new(max_wait_ms: u64) -> Self {
+        Self { max_wait_ms, ..Self::default() }
+    }
+
     /// Adds a pod of a profile to be tried. A queued pod keeps its rank among equals and gets the new spec and
     /// priority.
     pub fn push(&mut self, pod: PodId, priority: i32, (profile, spec): (&Arc<str>, &Arc<Spec>)) {
         let previous = self.remove(pod);
+        self.incoming.count(if previous.is_none() { Arrival::Added } else { Arrival::Updated });
         let arrival = previous.as_ref().map_or(self.arrivals, |entry| entry.rank.arrival);
         self.arrivals += u64::from(previous.is_none());
         let rank = Rank { priority: std::cmp::Reverse(priority), arrival, pod };
@@ -106,18 +157,29 @@ impl Queue {
             Some(previous) => Entry { rank, class, key, state: QueueState::Active, ..previous },
             None => {
                 let (state, refused_ms) = (QueueState::Active, None);
-                Entry { rank, class, key, state, errors: 0, attempts: 0, refused_ms, holds: 0 }
+                Entry {
+                    rank,
+                    class,
+                    key,
+                    state,
+                    errors: 0,
+                    attempts: 0,
+                    first_attempt_ms: None,
+                    refused_ms,
+                    holds: 0,
+                }
             }
         };
         self.entries.insert(pod, entry);
     }
 
     /// Takes the next pod to try.
-    pub fn pop(&mut self) -> Option<PodId> {
+    pub fn pop(&mut self, now_ms: u64) -> Option<PodId> {
         let rank = self.active.pop_first()?;
         if let Some(entry) = self.entries.get_mut(&rank.pod) {
             entry.state = QueueState::Popped;
             entry.attempts += 1;
+            entry.first_attempt_ms.get_or_insert(now_ms);
         }
         Some(rank.pod)
     }
@@ -127,7 +189,8 @@ impl Queue {
         if let Some(entry) = self.entries.get_mut(&pod) {
             entry.refused_ms.get_or_insert(now_ms);
         }
-        self.move_to(pod, QueueState::Waiting(now_ms + MAX_WAIT_MS));
+        self.incoming.count(Arrival::Refused);
+        self.move_to(pod, QueueState::Waiting(now_ms.saturating_add(self.max_wait_ms)));
     }
 
     /// The attempt ended in an error. The pod is tried again after a delay that doubles with each error.
@@ -137,6 +200,7 @@ impl Queue {
         let delay_ms = backoff::doubled(min, max, entry.errors).as_millis();
         entry.errors = entry.errors.saturating_add(1);
         let until_ms = now_ms.saturating_add(u64::try_from(delay_ms).unwrap_or(u64::MAX));
+        self.incoming.count(Arrival::Failed);
         self.move_to(pod, QueueState::Backoff(until_ms));
     }
 
@@ -252,12 +316,17 @@ impl Queue {
 
     /// Moves a waiting pod to the active ones.
     pub fn wake(&mut self, pod: PodId) {
+        if self.is_waiting(pod) {
+            self.incoming.count(Arrival::Woken);
+        }
         self.move_to(pod, QueueState::Active);
     }
 
     /// Moves pods whose backoff or wait is over to the active ones.
     pub fn tick(&mut self, now_ms: u64) {
         while let Some((_, rank)) = self.timed.first().filter(|(due, _)| *due <= now_ms).copied() {
+            let waited = self.is_waiting(rank.pod);
+            self.incoming.count(if waited { Arrival::WaitOver } else { Arrival::BackoffOver });
             self.move_to(rank.pod, QueueState::Active);
         }
     }
@@ -275,10 +344,22 @@ impl Queue {
         (self.active.len(), self.timed.len().saturating_sub(waiting), waiting)
     }
 
-    /// Number of attempts of a pod so far.
+    /// Number of attempts of a pod so far, and the start of the first.
     #[must_use]
-    pub fn attempts(&self, pod: PodId) -> u32 {
-        self.entries.get(&pod).map_or(0, |entry| entry.attempts)
+    pub fn attempts(&self, pod: PodId) -> (u32, u64) {
+        let entry = self.entries.get(&pod);
+        entry.map_or((0, 0), |entry| (entry.attempts, entry.first_attempt_ms.unwrap_or(0)))
+    }
+
+    /// Counts a pod with scheduling gates. It is in no queue here; in kube-scheduler it is among those that wait.
+    pub fn count_gated(&mut self) {
+        self.incoming.count(Arrival::Gated);
+    }
+
+    /// How often pods came into each queue.
+    #[must_use]
+    pub fn incoming(&self) -> Incoming {
+        self.incoming
     }
 
     fn move_to(&mut self, pod: PodId, to: QueueState) {

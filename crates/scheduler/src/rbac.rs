@@ -1,6 +1,6 @@
 //! The permissions of the scheduler's service account, next to the code that needs them.
 //!
-//! In: a lease's name. Out: the rules of a ClusterRole, and of a Role in the lease's namespace. Never: a permission
+//! In: a lease's name. Out: the rules of ClusterRoles, and of a Role in the lease's namespace. Never: a permission
 //! that is not used.
 
 use api::nrt;
@@ -24,6 +24,16 @@ pub fn cluster() -> Vec<PolicyRule> {
         rule("", &["pods/binding"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
+    ]
+}
+
+/// Rules of the ClusterRole for the secure port of kube-scheduler's command line: to ask who reads it, and whether they
+/// may ([`runtime::delegated_auth`]).
+#[must_use]
+pub fn reviews() -> Vec<PolicyRule> {
+    vec![
+        rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
+        rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
     ]
 }
 
@@ -51,6 +61,7 @@ mod tests {
              csidrivers csinodes csistoragecapacities storageclasses volumeattachments: list watch; pods: delete; pods/binding: create; pods/status: patch; \
              events: create patch"
         );
+        assert_eq!(api::rbac::show(&reviews()), "tokenreviews: create; subjectaccessreviews: create");
         assert_eq!(api::rbac::show(&lease("mine")), "leases: create; leases[mine]: get update");
     }
 }

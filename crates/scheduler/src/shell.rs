@@ -9,21 +9,24 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use api::schedulerconfig::SchedulerConfig;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
 use runtime::http::{Endpoints, Probe};
 use runtime::ready::Gate;
 use runtime::shutdown::Tasks;
-use runtime::{events, host, lease, log, process_metrics, ready, tls, watch};
+use runtime::{events, host, lease, log, process_metrics, ready, watch, yaml};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::args::{Args, Serving};
+use crate::args::Args;
 use crate::config;
+use crate::configz;
 use crate::core::Core;
 use crate::metrics::Metrics;
 
+mod endpoints;
 mod event_loop;
 mod intake;
 mod outbox;
@@ -49,6 +52,10 @@ const GRACE: Duration = Duration::from_secs(14);
 /// lease is such a failure.
 pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> anyhow::Result<()> {
     let (file, settings) = args.load()?;
+    if let Some(path) = &args.write_config_to {
+        let text = yaml::write(&configz::effective(&file))?;
+        return std::fs::write(path, text).with_context(|| path.display().to_string());
+    }
     let names: Vec<&str> = settings.profiles.iter().map(|profile| profile.name.as_ref()).collect();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), profiles = ?names, "starting scheduler");
     for profile in &file.profiles {
@@ -59,8 +66,8 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
         }
     }
     let kubeconfig = args.kubeconfig(&file);
-    let user_agent = format!("tholepin-scheduler/{}", env!("CARGO_PKG_VERSION"));
-    let connection = Connection::open(&Options { kubeconfig, user_agent, ..Options::default() }).await?;
+    let options = Options { kubeconfig, user_agent: user_agent(), ..Options::default() };
+    let connection = Connection::open(&options).await?;
 
     let mut registry = Registry::default();
     registry.register_collector(Box::new(process_metrics::ProcessCollector));
@@ -77,7 +84,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
         Watches { tasks: &mut tasks, connection: &connection, metrics: &watch_metrics, inputs: &inputs };
     watches.spawn(&metrics)?;
     let release = CancellationToken::new();
-    let leadership = join_election(&mut tasks, (&args, &file), &connection, &mut registry, &release)?;
+    let leadership = join_election(&mut tasks, &file, &connection, &mut registry, &release)?;
     let (dumper, writer) = status_dump::channel(args.pods_fingerprint_status_dir.as_deref()).unzip();
     if let Some(writer) = writer {
         tasks.spawn_draining("status dumps", writer.run());
@@ -88,13 +95,13 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let event_loop = EventLoop::new(Core::new(settings), outputs, metrics, dumper);
     let health = leadership.clone();
     let gates = readiness.clone();
-    let surface = Endpoints::new(registry)
+    let endpoints = Endpoints::new(registry)
         .log_level(level)
         .check(Probe::Health, "leaderElection", move || {
             health.as_ref().map_or(Ok(()), |status| status.borrow().check())
         })
         .check(Probe::Ready, "sched-handler-sync", move || gates.check());
-    serve(&mut tasks, &args, surface).await?;
+    endpoints::serve(&mut tasks, (&args, &file), endpoints).await?;
     spawn_waker(&mut tasks, leadership.clone(), inputs.clone());
     let ended = spawn_thread(event_loop, receiver, leadership, synced, token.clone())?;
     tasks.spawn_draining("core", ended);
@@ -108,6 +115,11 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     });
     tasks.run(GRACE).await?;
     Ok(())
+}
+
+/// The name of this program in requests.
+fn user_agent() -> String {
+    format!("tholepin-scheduler/{}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Runs the event loop on a thread of its own. The future ends with it.
@@ -150,40 +162,19 @@ async fn changed(leadership: &mut Leadership) {
     }
 }
 
-/// Serves health checks and metrics, as the flags say.
-async fn serve(tasks: &mut Tasks, args: &Args, surface: Endpoints) -> anyhow::Result<()> {
-    let token = tasks.token().clone();
-    let routers = surface.routers();
-    runtime::http::serve_health(tasks, args.health_probe_bind_address, routers.probes).await?;
-    if args.serving == Serving::Disabled {
-        return Ok(());
-    }
-    let listener = runtime::http::bind(args.http_bind_address).await?;
-    match &args.serving {
-        Serving::Tls(settings) => {
-            let server = tls::CertWatcher::new(settings)?;
-            tasks.spawn_draining("https", tls::serve(listener, routers.all, token, server));
-        }
-        Serving::Plain | Serving::Disabled => {
-            tasks.spawn_draining("http", runtime::http::serve(listener, routers.all, token));
-        }
-    }
-    Ok(())
-}
-
 /// Whether this process leads; `None`: no election, it always does.
 type Leadership = Option<tokio::sync::watch::Receiver<lease::Status>>;
 
 /// Joins the election. The lease is given back when `release` is cancelled.
 fn join_election(
     tasks: &mut Tasks,
-    (args, file): (&Args, &SchedulerConfig),
+    file: &SchedulerConfig,
     connection: &Connection,
     registry: &mut Registry,
     release: &CancellationToken,
 ) -> anyhow::Result<Leadership> {
     let settings = &file.leader_election;
-    if !args.leader_elect.unwrap_or(settings.leader_elect) {
+    if !settings.leader_elect {
         return Ok(None);
     }
     let config = lease::Config {

@@ -10,12 +10,16 @@ mod cluster;
 mod faults;
 #[path = "it/garbage.rs"]
 mod garbage;
+#[path = "it/hand_over.rs"]
+mod hand_over;
 #[path = "it/in_its_place.rs"]
 mod in_its_place;
 #[path = "it/model.rs"]
 mod model;
 #[path = "it/preemption.rs"]
 mod preemption;
+#[path = "it/secure_port.rs"]
+mod secure_port;
 #[path = "it/tenant.rs"]
 mod tenant;
 #[path = "it/volumes.rs"]

@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-use scheduler::config::HOLD_AFTER_MS;
+use scheduler::config::{HOLD_AFTER_MS, MAX_WAIT_MS};
 use scheduler::core::{Core, Decision, Event, Profile, Settings};
 use scheduler::cycle::{Accounting, Numa};
 use scheduler::ledger::PodId;
@@ -380,6 +380,7 @@ impl<'a> Simulation<'a> {
             backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
             seed: self.setup.seed,
             hold_after_ms: self.holds_nodes().then_some(HOLD_AFTER_MS),
+            max_wait_ms: MAX_WAIT_MS,
         });
         for machine in self.setup.machines {
             core.handle(Event::Node(machine.view.clone()), self.now_ms);

@@ -189,7 +189,10 @@ fn pod_labels() -> BTreeMap<String, String> {
 /// our scheduler, else of kube-scheduler with the Go plugin.
 #[must_use]
 pub(crate) fn cluster_rules(own: bool) -> Vec<PolicyRule> {
-    if own { scheduler::rbac::cluster() } else { plugin::rules::with_zones() }
+    if !own {
+        return plugin::rules::with_zones();
+    }
+    [scheduler::rbac::cluster(), scheduler::rbac::reviews()].concat()
 }
 
 /// Whether this is the ClusterRole that the Go operator made, or its binding. They stay for its scheduler: this

@@ -58,12 +58,9 @@ fn olm_gets_the_rules_of_all() {
 #[test]
 fn rights_of_other_schedulers_are_apart() {
     for rules in Platform::ALL.map(rules).into_iter().chain([everywhere()]) {
-        for (group, resource, verb) in [
-            ("authentication.k8s.io", "tokenreviews", "create"),
-            ("authorization.k8s.io", "subjectaccessreviews", "create"),
-            ("", "persistentvolumes", "update"),
-            ("", "persistentvolumeclaims", "update"),
-        ] {
+        for (group, resource, verb) in
+            [("", "persistentvolumes", "update"), ("", "persistentvolumeclaims", "update")]
+        {
             let right = [rule(group, &[resource], &[verb])];
             assert!(!covers(&rules.cluster, &right) && covers(&other_schedulers(), &right), "{resource}");
         }

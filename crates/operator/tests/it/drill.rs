@@ -361,6 +361,8 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("controller-manager", "pods", "to pass on to its scheduler"),
     ("controller-manager", "persistentvolumeclaims", "to pass on to its scheduler"),
     ("controller-manager", "persistentvolumes", "to pass on to its scheduler"),
+    ("controller-manager", "tokenreviews.authentication.k8s.io", "to pass on to its scheduler"),
+    ("controller-manager", "subjectaccessreviews.authorization.k8s.io", "to pass on to its scheduler"),
     (
         "controller-manager",
         "pods/binding",
@@ -395,12 +397,8 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("scheduler", "endpoints", "leases of older versions of the Go scheduler"),
     ("scheduler", "persistentvolumeclaims", "it chooses nodes for claims that wait for a pod"),
     ("scheduler", "persistentvolumes", "it chooses volumes for claims that wait for a pod"),
-    ("scheduler", "tokenreviews.authentication.k8s.io", "the Go scheduler asks who reads its metrics"),
-    (
-        "scheduler",
-        "subjectaccessreviews.authorization.k8s.io",
-        "the Go scheduler asks who may read its metrics",
-    ),
+    ("scheduler", "tokenreviews.authentication.k8s.io", "it asks who reads its metrics"),
+    ("scheduler", "subjectaccessreviews.authorization.k8s.io", "it asks who may read its metrics"),
 ];
 
 /// Of MachineConfigs the operator's account writes those of its names with its content. Each differs from one that it

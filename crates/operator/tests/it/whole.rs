@@ -69,7 +69,7 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
 }
 
 /// Rights of exporters and scheduler that need no use here, and the tests that use them: crate, module, function.
-const USED_ELSEWHERE: [(&str, &str); 27] = [
+const USED_ELSEWHERE: [(&str, &str); 29] = [
     (
         "topology.node.k8s.io/noderesourcetopologies[]: get",
         "exporter faults/apiserver answer_lost_after_the_object_was_changed",
@@ -133,6 +133,15 @@ const USED_ELSEWHERE: [(&str, &str); 27] = [
     (
         "/persistentvolumeclaims[]: patch",
         "scheduler volumes a_claim_that_cannot_be_provisioned_is_tried_again",
+    ),
+    // Readers of metrics.
+    (
+        "authentication.k8s.io/tokenreviews[]: create",
+        "scheduler secure_port readers_are_judged_as_kube_scheduler_judges_them",
+    ),
+    (
+        "authorization.k8s.io/subjectaccessreviews[]: create",
+        "scheduler secure_port readers_are_judged_as_kube_scheduler_judges_them",
     ),
     // Several replicas elect a leader.
     (

@@ -7,6 +7,7 @@
 //! connections, and a probe from another address is answered.
 
 use super::DRAIN;
+use crate::delegated_auth::PeerCertificates;
 use axum::extract::ConnectInfo;
 use axum::serve::Listener;
 use axum::{Extension, Router};
@@ -144,9 +145,13 @@ impl Client {
     async fn serve(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
         let (peer, lifetime) = (self.peer, self.limits.lifetime);
         let talk = async {
-            let Some(tls) = tls else { return self.answer(stream).await };
+            let Some(tls) = tls else { return self.answer(stream, PeerCertificates::default()).await };
             match timeout(self.limits.handshake, tls.accept(stream)).await {
-                Ok(Ok(stream)) => self.answer(stream).await,
+                Ok(Ok(stream)) => {
+                    let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                    let shown = PeerCertificates(shown.iter().map(|one| one.clone().into_owned()).collect());
+                    self.answer(stream, shown).await;
+                }
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "tls handshake failed"),
                 Err(_) => tracing::debug!(%peer, "tls handshake took too long"),
             }
@@ -157,8 +162,9 @@ impl Client {
     }
 
     /// Answers requests until the client goes, is too slow, or the server stops.
-    async fn answer(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
-        let router = self.router.clone().layer(Extension(ConnectInfo(self.peer)));
+    async fn answer(&self, stream: impl AsyncRead + AsyncWrite + Unpin, certificates: PeerCertificates) {
+        let router =
+            self.router.clone().layer(Extension(ConnectInfo(self.peer))).layer(Extension(certificates));
         let service = TowerToHyperService::new(router.into_service::<Incoming>());
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

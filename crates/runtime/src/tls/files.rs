@@ -62,7 +62,7 @@ impl Contents {
             key: read(&settings.key),
             authorities: match &settings.clients {
                 Some(ClientAuth::File(path)) => Some(read(path)),
-                Some(ClientAuth::System) | None => None,
+                Some(ClientAuth::System | ClientAuth::PerRequest) | None => None,
             },
         }
     }

@@ -183,6 +183,7 @@ impl Core {
             }
         }
         self.queue.forget(id);
+        self.gated.remove(&id);
         self.nominate(id, None);
         self.evicting.remove(&id);
     }

@@ -51,6 +51,10 @@ pub struct Binding {
     pub node: Arc<str>,
     /// Number of attempts, this one included.
     pub attempts: u32,
+    /// The start of the first of them.
+    pub first_attempt_ms: u64,
+    /// The start of this one.
+    pub attempt_ms: u64,
 }
 
 /// A pod whose volumes are to be bound before it is.
@@ -137,7 +141,8 @@ impl Core {
             return Some(decision);
         }
         self.wake(now_ms);
-        let id = self.queue.pop()?;
+        let id = self.queue.pop(now_ms)?;
+        self.stopwatch.start();
         let entry = self.pods.get(&id)?;
         let mut pod = entry.view.clone();
         let Some(profile) = self.settings.profiles.iter().find(|p| p.name == pod.scheduler).cloned() else {
@@ -154,23 +159,25 @@ impl Core {
             return Some(Decision::Refuse(Refused::new((pod, message, refusals))));
         }
         if let Some((message, refusals)) = self.refused_at_once(&spec, &profile) {
+            self.stopwatch.lap("PreFilter", false);
             return Some(self.refuse_at_once(id, (pod, message, refusals), now_ms));
         }
         match self.choose(id, &pod, &profile, now_ms) {
             Ok(slot) => {
                 self.end_hold_of(id, now_ms);
-                let attempts = self.queue.attempts(id);
+                let (attempts, first_attempt_ms) = self.queue.attempts(id);
                 let node = Arc::clone(&self.nodes[slot].name);
                 if spec.spans_nodes() || !spec.volumes.is_empty() {
                     // There may be room for the next one as well.
                     self.retried.extend(self.queue.class(id));
                 }
                 let volumes = self.reserve_volumes(&pod, slot, &profile);
+                self.stopwatch.lap("Reserve", true);
                 self.charge(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = Lifecycle::Assumed { slot };
                 }
-                let binding = Binding { id, pod, node, attempts };
+                let binding = Binding { id, pod, node, attempts, first_attempt_ms, attempt_ms: now_ms };
                 if let Some(volumes) = volumes {
                     return Some(self.await_volumes(slot, binding, volumes));
                 }
@@ -232,6 +239,9 @@ impl Core {
             true => Outcome::Off,
             false => self.preempt(id, &pod, &curable, now_ms),
         };
+        if !matches!(outcome, Outcome::Off) {
+            self.stopwatch.lap("PostFilter", matches!(outcome, Outcome::Best(_)));
+        }
         self.curable = curable;
         let nodes = self.node_order.len();
         let claims = nodes > 0 && self.profile_of(id).is_some_and(|profile| profile.plugins.claims);
@@ -382,6 +392,7 @@ impl Core {
         spec.selectors().for_each(|pods| self.selections.follow(pods));
         let known = (&self.selections, &self.volumes);
         let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
+        self.stopwatch.lap("PreFilter", true);
         let count = self.node_order.len();
         let enough =
             if profile.scores() { cycle::feasible_nodes_to_find(count, profile.percentage) } else { 1 };
@@ -400,6 +411,7 @@ impl Core {
         let mut is_fine = |slot: &usize| self.judge(incoming, *slot, &spanning, &mut scratch).is_ok();
         if let Some(slot) = self.nominated_slot(id).filter(|slot| is_fine(slot)) {
             (self.scratch, self.equivalence) = (scratch, cache);
+            self.stopwatch.lap("Filter", true);
             return Ok(slot);
         }
         let mut seen = 0;
@@ -439,11 +451,13 @@ impl Core {
         }
         (self.scratch, self.equivalence) = (scratch, cache);
         self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
+        self.stopwatch.lap("Filter", true);
         let plugins = &*profile.plugins;
         cycle::totals(&self.raw, &plugins.scores, &mut self.totals);
         let found = (&*self.feasible, &*self.nodes);
         cycle::add_spanning((pod, &self.existing_terms), found, &self.selections, plugins, &mut self.totals);
         let best = self.totals.iter().max().copied().ok_or(refusals)?;
+        self.stopwatch.lap("Score", true);
         let ties = self.totals.iter().filter(|total| **total == best).count();
         let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
         let winner = self.totals.iter().enumerate().filter(|(_, total)| **total == best).nth(pick);

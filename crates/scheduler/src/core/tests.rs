@@ -42,6 +42,7 @@ fn settings() -> Settings {
         backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
         seed: 7,
         hold_after_ms: Some(60_000),
+        max_wait_ms: crate::config::MAX_WAIT_MS,
     }
 }
 

@@ -17,7 +17,7 @@ use super::outbox::{CallResult, MAX_OPEN};
 use super::status_dump::Dumper;
 use crate::core::{Binding, Core, Decision, Event, Refused};
 use crate::ledger::PodId;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Steps};
 
 /// Time between two updates of the gauges.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -53,8 +53,9 @@ pub(super) struct EventLoop {
     outputs: UnboundedSender<Output>,
     metrics: Metrics,
     dumper: Option<Dumper>,
-    /// Seconds that the decisions took whose bindings have not ended.
-    decided: BTreeMap<PodId, f64>,
+    steps: Steps,
+    /// The starts of the attempts whose bindings have not ended.
+    decided: BTreeMap<PodId, Instant>,
     /// The node held for a pod, as last logged.
     held: Option<String>,
     started: Instant,
@@ -64,15 +65,17 @@ pub(super) struct EventLoop {
 
 impl EventLoop {
     pub(super) fn new(
-        core: Core,
+        mut core: Core,
         outputs: UnboundedSender<Output>,
         metrics: Metrics,
         dumper: Option<Dumper>,
     ) -> Self {
         let started_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
         let (intake, started) = (Intake::default(), Instant::now());
+        core.measure(Instant::now);
+        let steps = Steps::new(&metrics);
         let (decided, held) = (BTreeMap::new(), None);
-        Self { core, intake, outputs, metrics, dumper, decided, held, started, started_ms }
+        Self { core, intake, outputs, metrics, steps, dumper, decided, held, started, started_ms }
     }
 
     /// Runs until `token` is cancelled and an input comes: decides while this process leads, and opens `synced` once
@@ -168,21 +171,25 @@ impl EventLoop {
                 return false;
             }
             let began = Instant::now();
-            let Some(decision) = self.core.next(self.now_ms()) else { return false };
+            let now_ms = self.now_ms();
+            let Some(decision) = self.core.next(now_ms) else { return false };
             let seconds = began.elapsed().as_secs_f64();
+            self.measure(&decision, seconds);
             match decision {
                 Decision::Bind(binding) => {
-                    self.decided.insert(binding.id, seconds);
+                    let began = began.checked_sub(waited(&binding, now_ms)).unwrap_or(began);
+                    self.decided.insert(binding.id, began);
                     tracing::debug!(pod = binding.pod.key(), node = %binding.node, "binding");
                     self.carry_out(Decision::Bind(binding));
                 }
-                // It may wait for minutes, and keeps no other pod waiting: it counts from its binding on.
+                // It may wait for minutes, and keeps no other pod waiting.
                 Decision::BindVolumes(bind) => {
                     tracing::debug!(pod = bind.binding.pod.key(), node = %bind.binding.node, "binding volumes");
                     self.carry_out(Decision::BindVolumes(bind));
                 }
                 Decision::FailVolumes(failed) => {
                     let Binding { pod, node, .. } = &failed.binding;
+                    let seconds = seconds + waited(&failed.binding, now_ms).as_secs_f64();
                     self.metrics.attempt("error", &pod.scheduler, seconds);
                     tracing::warn!(pod = pod.key(), %node, reason = failed.message, "volumes are not bound");
                     self.carry_out(Decision::FailVolumes(failed));
@@ -206,6 +213,19 @@ impl EventLoop {
         true
     }
 
+    /// Counts a decision and its steps.
+    fn measure(&mut self, decision: &Decision, seconds: f64) {
+        self.metrics.decided(seconds);
+        let profile = match decision {
+            Decision::Bind(binding) => &binding.pod.scheduler,
+            Decision::BindVolumes(bind) => &bind.binding.pod.scheduler,
+            Decision::FailVolumes(failed) => &failed.binding.pod.scheduler,
+            Decision::Refuse(refused) => &refused.pod.scheduler,
+            Decision::Preempt(preemption) => &preemption.refused.pod.scheduler,
+        };
+        self.core.laps().for_each(|lap| self.steps.observe(profile, lap));
+    }
+
     fn count(&self, refused: &Refused, seconds: f64) {
         self.metrics.attempt("unschedulable", &refused.pod.scheduler, seconds);
         refused.plugins().into_iter().for_each(|plugin| self.metrics.rejected(plugin));
@@ -218,13 +238,14 @@ impl EventLoop {
         let now = self.now_ms();
         match result {
             CallResult::Bound(binding) => {
-                let seconds = self.decided.remove(&binding.id).unwrap_or(0.0);
+                let seconds = self.ended(&binding);
                 self.metrics.attempt("scheduled", &binding.pod.scheduler, seconds);
-                self.metrics.scheduled(binding.attempts);
+                let since_first = Duration::from_millis(now.saturating_sub(binding.first_attempt_ms));
+                self.metrics.scheduled(binding.attempts, since_first.as_secs_f64());
                 self.core.handle(Event::Bound(binding.id), now);
             }
             CallResult::BindFailed(binding) => {
-                let seconds = self.decided.remove(&binding.id).unwrap_or(0.0);
+                let seconds = self.ended(&binding);
                 self.metrics.attempt("error", &binding.pod.scheduler, seconds);
                 self.core.handle(Event::BindFailed(binding.id), now);
             }
@@ -239,6 +260,11 @@ impl EventLoop {
         }
     }
 
+    /// The seconds of an attempt whose binding has ended.
+    fn ended(&mut self, binding: &Binding) -> f64 {
+        self.decided.remove(&binding.id).map_or(0.0, |began| began.elapsed().as_secs_f64())
+    }
+
     /// Milliseconds since the epoch, by a clock that does not jump after the start.
     fn now_ms(&self) -> u64 {
         self.started_ms + u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
@@ -247,6 +273,11 @@ impl EventLoop {
     fn instant(&self, ms: u64) -> Instant {
         self.started + Duration::from_millis(ms.saturating_sub(self.started_ms))
     }
+}
+
+/// How long a pod waited for its volumes after its node was chosen.
+fn waited(binding: &Binding, now_ms: u64) -> Duration {
+    Duration::from_millis(now_ms.saturating_sub(binding.attempt_ms))
 }
 
 #[cfg(test)]

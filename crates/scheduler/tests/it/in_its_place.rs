@@ -60,7 +60,7 @@ async fn it_schedules_serves_and_writes_down_as_kube_scheduler_does() {
     let words = format!(
         "/bin/kube-scheduler --config={} -v=2 --tls-min-version=VersionTLS12 \
          --tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 --kubeconfig={} \
-         --bind-address=127.0.0.1 --secure-port={port} --authorization-kubeconfig=/none",
+         --bind-address=127.0.0.1 --secure-port={port}",
         file.display(),
         control.kubeconfig().display()
     );

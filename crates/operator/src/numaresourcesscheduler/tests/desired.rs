@@ -48,7 +48,7 @@ fn rights_are_what_the_scheduler_needs() {
     }
     assert_eq!(
         rules(&own, "ClusterRole", "topology-aware-scheduler"),
-        api::rbac::show(&scheduler::rbac::cluster())
+        api::rbac::show(&[scheduler::rbac::cluster(), scheduler::rbac::reviews()].concat())
     );
     let go = rules(&go, "ClusterRole", "topology-aware-scheduler");
     for needed in

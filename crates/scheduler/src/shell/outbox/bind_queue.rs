@@ -87,7 +87,8 @@ mod tests {
     fn binding(id: u64, node: &str, priority: i32) -> Binding {
         let object = json!({ "metadata": { "name": format!("p{id}") }, "spec": { "priority": priority, "containers": [] } });
         let pod = PodView::read(&serde_json::from_value(object).unwrap());
-        Binding { id: PodId(id), pod, node: node.into(), attempts: 1 }
+        let (attempts, first_attempt_ms, attempt_ms) = (1, 0, 0);
+        Binding { id: PodId(id), pod, node: node.into(), attempts, first_attempt_ms, attempt_ms }
     }
 
     #[test]
