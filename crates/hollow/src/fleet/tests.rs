@@ -211,7 +211,7 @@ fn a_restart_takes_pods_over_with_what_they_hold() {
 
     let mut after = fleet(LAG);
     // Without what it holds, the second would get the first CPU of its zone, not the third.
-    let pods = vec![stored(pod("third", 4), &third), stored(pod("second", 1), &second), pod("new", 3)];
+    let pods = [stored(pod("third", 4), &third), stored(pod("second", 1), &second), pod("new", 3)];
     assert_eq!(synced(&mut after, pods[..2].to_vec()), " | report 0: 2 0, report 1: 3 4");
     let content = after.report(0).unwrap();
     assert_eq!(content.attributes, told.attributes);
