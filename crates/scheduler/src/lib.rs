@@ -11,6 +11,7 @@ pub mod config;
 pub mod core;
 pub mod cycle;
 pub mod default_selector;
+pub mod devices;
 pub mod ledger;
 pub mod metrics;
 pub mod namespace;

@@ -69,6 +69,8 @@ pub struct Queue {
     spanning: BTreeMap<Class, Arc<Spec>>,
     /// Those of them with volumes that limit where they can run.
     with_volumes: BTreeMap<Class, Arc<Spec>>,
+    /// Those of them with claims for devices.
+    with_claims: BTreeMap<Class, Arc<Spec>>,
     /// Waiting pods by their first refusal.
     refused: BTreeSet<(u64, PodId)>,
     /// Each class with the number of its pods.
@@ -166,6 +168,11 @@ impl Queue {
     /// Waiting classes with volumes that limit where they can run, with their specs.
     pub fn with_volumes(&self) -> impl Iterator<Item = (Class, &Spec)> + '_ {
         self.with_volumes.iter().map(|(class, spec)| (*class, &**spec))
+    }
+
+    /// Waiting classes with claims for devices, with their specs.
+    pub fn with_claims(&self) -> impl Iterator<Item = (Class, &Spec)> + '_ {
+        self.with_claims.iter().map(|(class, spec)| (*class, &**spec))
     }
 
     /// The first waiting pod of a class.
@@ -300,6 +307,9 @@ impl Queue {
                 if !spec.volumes.is_empty() {
                     self.with_volumes.insert(class, Arc::clone(&spec));
                 }
+                if !spec.claims.is_empty() {
+                    self.with_claims.insert(class, Arc::clone(&spec));
+                }
                 if spec.spans_nodes() {
                     self.spanning.insert(class, spec);
                 }
@@ -325,6 +335,7 @@ impl Queue {
                         self.waiting.remove(&class);
                         self.spanning.remove(&class);
                         self.with_volumes.remove(&class);
+                        self.with_claims.remove(&class);
                     }
                 }
             }

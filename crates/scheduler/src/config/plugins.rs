@@ -12,8 +12,8 @@ use topology::resource::ResourceName;
 use super::{ConfigError, in_tree};
 use crate::affinity::NodeAffinity;
 use crate::plugins::{
-    Filters, Plugins, PreFilters, Scores, balanced_allocation, default_preemption, inter_pod_affinity,
-    node_resources_fit, pod_topology_spread, volume_binding,
+    Filters, Plugins, PreFilters, Scores, balanced_allocation, default_preemption, dynamic_resources,
+    inter_pod_affinity, node_resources_fit, pod_topology_spread, volume_binding,
 };
 
 /// The plugins of the profile with this index.
@@ -36,6 +36,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             volume_zone: filters("VolumeZone"),
             pod_topology_spread: filters("PodTopologySpread"),
             inter_pod_affinity: filters("InterPodAffinity"),
+            dynamic_resources: filters("DynamicResources") && pre_filters("DynamicResources"),
         },
         pre_filters: PreFilters {
             volume_restrictions: pre_filters("VolumeRestrictions"),
@@ -50,6 +51,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             image_locality: score("ImageLocality"),
             pod_topology_spread: score("PodTopologySpread"),
             inter_pod_affinity: score("InterPodAffinity"),
+            dynamic_resources: score("DynamicResources"),
         },
         added_affinity: wire
             .in_tree
@@ -72,7 +74,9 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
         },
         volume_binding: volume_binding(profile, wire)?,
         preemption: preemption(profile, wire)?,
-        claims: weight(wire, "DynamicResources", Point::PostFilter).is_some(),
+        dynamic_resources: weight(wire, "DynamicResources", Point::PreBind)
+            .map(|_| dynamic_resources::Args::default()),
+        deallocates: weight(wire, "DynamicResources", Point::PostFilter).is_some(),
     })
 }
 

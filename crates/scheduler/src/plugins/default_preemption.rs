@@ -89,6 +89,11 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::VolumeBinding(_)
         | Reason::VolumeZone
         | Reason::VolumeUnreadable
+        | Reason::ClaimsNotReady
+        | Reason::ClaimElsewhere
+        | Reason::DevicesUnavailable
+        | Reason::InvalidPools
+        | Reason::ClaimError
         | Reason::Held
         | Reason::NoVictims
         | Reason::NotHelpful => false,
