@@ -336,30 +336,30 @@ mod tests {
     #[test]
     fn weights_follow_the_lists() {
         for (plugins, wanted) in [
-            ("{}", [3, 2, 1, 1, 1, 2, 2]),
-            ("{score: {disabled: [{name: '*'}]}}", [0; 7]),
+            ("{}", [3, 2, 1, 1, 1, 2, 2, 2]),
+            ("{score: {disabled: [{name: '*'}]}}", [0; 8]),
             (
                 "{preScore: {disabled: [{name: ImageLocality}]}, score: {disabled: [{name: ImageLocality}]}}",
-                [3, 2, 1, 1, 0, 2, 2],
+                [3, 2, 1, 1, 0, 2, 2, 2],
             ),
-            ("{multiPoint: {disabled: [{name: ImageLocality}]}}", [3, 2, 1, 1, 0, 2, 2]),
+            ("{multiPoint: {disabled: [{name: ImageLocality}]}}", [3, 2, 1, 1, 0, 2, 2, 2]),
             // At a point of its own a plugin without a weight has 1, and not its default.
-            ("{score: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1, 2, 2]),
-            ("{multiPoint: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1, 2, 2]),
+            ("{score: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1, 2, 2, 2]),
+            ("{multiPoint: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1, 2, 2, 2]),
             (
                 "{score: {disabled: [{name: '*'}], enabled: [{name: NodeAffinity, weight: 7}]}}",
-                [0, 7, 0, 0, 0, 0, 0],
+                [0, 7, 0, 0, 0, 0, 0, 0],
             ),
             // The point's own list wins over multiPoint.
             (
                 "{multiPoint: {enabled: [{name: NodeAffinity, weight: 5}]}, \
                   score: {enabled: [{name: NodeAffinity, weight: 9}], disabled: [{name: NodeAffinity}]}}",
-                [3, 9, 1, 1, 1, 2, 2],
+                [3, 9, 1, 1, 1, 2, 2, 2],
             ),
             (
                 "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}, \
                   {name: SchedulingGates}, {name: NodeResourcesFit, weight: 4}]}}",
-                [0, 0, 4, 0, 0, 0, 0],
+                [0, 0, 4, 0, 0, 0, 0, 0],
             ),
         ] {
             let (read, notes) = profile(plugins, "[]").unwrap();
@@ -394,6 +394,7 @@ mod tests {
                     volume_zone: false,
                     pod_topology_spread: false,
                     inter_pod_affinity: false,
+                    dynamic_resources: false,
                 },
             ),
         ] {

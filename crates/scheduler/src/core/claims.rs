@@ -134,6 +134,12 @@ impl Core {
         }
     }
 
+    /// The claims that a waiting pod is about to get devices for.
+    pub fn pending_claims(&self, id: PodId) -> impl Iterator<Item = (&ClaimKey, &Allocation)> {
+        let reservations = self.waits.reservations(id);
+        reservations.filter_map(|it| Some((&it.key, &**it.allocation.as_ref()?)))
+    }
+
     /// Lets go of the claims that are reserved for a pod which is on no node (Unreserve).
     pub(super) fn release_claims_of(&mut self, id: PodId) {
         let Some(entry) = self.pods.get(&id).filter(|entry| entry.lifecycle.slot().is_none()) else { return };

@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 use super::claims::Claims;
 use super::decision::{
-    BindVolumes, Binding, ChosenVolume, Decision, FailedVolumes, Provision, ReserveClaims, VolumeBindings,
+    BindVolumes, Binding, ChosenVolume, Decision, FailedVolumes, Provision, Reservation, ReserveClaims,
+    VolumeBindings,
 };
 use super::trial::filters_exactly;
 use super::{Core, Profile, Timer};
@@ -92,6 +93,11 @@ impl Waits {
     /// The pods that wait on a node.
     pub(super) fn on(&self, slot: usize) -> impl Iterator<Item = PodId> + '_ {
         self.by_slot.get(&slot).into_iter().flatten().copied()
+    }
+
+    /// The claims that are written for a pod.
+    pub(super) fn reservations(&self, id: PodId) -> impl Iterator<Item = &Reservation> {
+        self.pods.get(&id).into_iter().flat_map(|wait| &wait.claims.reservations)
     }
 
     /// The next decision about a pod that waits or did.
@@ -439,7 +445,11 @@ impl Core {
         self.unplace(id);
         self.release_claims_of(id);
         let reason = format!("pod does not exist any more: pod {:?} not found", binding.pod.name);
-        self.waits.decide(failed(binding, stage, &format!("binding volumes: {reason}")));
+        let reason = match stage {
+            Stage::Volumes(_) => format!("binding volumes: {reason}"),
+            Stage::Claims(_) => reason,
+        };
+        self.waits.decide(failed(binding, stage, &reason));
         true
     }
 

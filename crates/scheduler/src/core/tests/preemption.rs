@@ -33,7 +33,7 @@ fn plain(nodes: &[&str]) -> Core {
 }
 
 fn with_plugins(nodes: &[&str], plugins: Plugins) -> Core {
-    let plugins = Arc::new(Plugins { claims: false, ..plugins });
+    let plugins = Arc::new(Plugins { deallocates: false, ..plugins });
     let profile = Profile { name: "numa".into(), numa: None, plugins, percentage: 0 };
     let mut core = Core::new(Settings { profiles: vec![profile], hold_after_ms: None, ..settings() });
     for name in nodes {
