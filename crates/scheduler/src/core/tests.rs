@@ -150,7 +150,10 @@ fn decide(core: &mut Core, now: u64) -> Vec<String> {
                 let message = refused.message.split(" preemption: ").next().unwrap_or_default();
                 format!("{}: {message}", refused.pod.name)
             }
-            other @ (Decision::BindVolumes(_) | Decision::FailVolumes(_)) => panic!("{other:?}"),
+            other @ (Decision::BindVolumes(_)
+            | Decision::ReserveClaims(_)
+            | Decision::ReleaseClaims(_)
+            | Decision::FailVolumes(_)) => panic!("{other:?}"),
             Decision::Preempt(it) => panic!("{} evicts pods on {}", it.refused.pod.name, it.node),
         })
         .collect()

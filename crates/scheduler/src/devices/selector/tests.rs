@@ -107,6 +107,11 @@ fn what_has_no_value_is_told() {
 /// Expressions that would take long, much memory or a deep stack end early.
 #[test]
 fn evaluations_are_bounded() {
+    let thread = std::thread::Builder::new().stack_size(32 << 20);
+    thread.spawn(long_expressions_end).unwrap().join().unwrap();
+}
+
+fn long_expressions_end() {
     let list = format!("[{}]", vec!["1"; 300].join(", "));
     let nested = format!("{list}.all(a, {list}.all(b, {list}.all(c, a == b && b == c)))");
     assert!(selects(&nested).unwrap_err().contains("too long"));
