@@ -21,7 +21,7 @@ pub fn cluster() -> Vec<PolicyRule> {
         rule("", &["persistentvolumeclaims", "persistentvolumes"], &["list", "patch", "watch"]),
         rule("storage.k8s.io", &STORAGE, &["list", "watch"]),
         rule(DEVICES, &["deviceclasses", "resourceslices"], &["list", "watch"]),
-        rule(DEVICES, &["resourceclaims"], &["get", "list", "patch", "watch"]),
+        rule(DEVICES, &["resourceclaims"], &["list", "patch", "watch"]),
         rule(DEVICES, &["resourceclaims/binding", "resourceclaims/status"], &["patch"]),
         rule("", &["pods"], &["delete"]),
         rule("", &["pods/binding"], &["create"]),
@@ -56,7 +56,7 @@ mod tests {
             "nodes pods: get list watch; noderesourcetopologies: get list watch; namespaces services replicationcontrollers: list watch; replicasets statefulsets: list watch; \
              poddisruptionbudgets: list watch; persistentvolumeclaims persistentvolumes: list patch watch; \
              csidrivers csinodes csistoragecapacities storageclasses volumeattachments: list watch; \
-             deviceclasses resourceslices: list watch; resourceclaims: get list patch watch; \
+             deviceclasses resourceslices: list watch; resourceclaims: list patch watch; \
              resourceclaims/binding resourceclaims/status: patch; pods: delete; pods/binding: create; pods/status: patch; \
              events: create patch"
         );

@@ -361,6 +361,9 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("controller-manager", "pods", "to pass on to its scheduler"),
     ("controller-manager", "persistentvolumeclaims", "to pass on to its scheduler"),
     ("controller-manager", "persistentvolumes", "to pass on to its scheduler"),
+    ("controller-manager", "resourceclaims.resource.k8s.io", "to pass on to its scheduler"),
+    ("controller-manager", "resourceclaims.resource.k8s.io/binding", "to pass on to its scheduler"),
+    ("controller-manager", "resourceclaims.resource.k8s.io/status", "to pass on to its scheduler"),
     (
         "controller-manager",
         "pods/binding",
@@ -395,6 +398,9 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("scheduler", "endpoints", "leases of older versions of the Go scheduler"),
     ("scheduler", "persistentvolumeclaims", "it chooses nodes for claims that wait for a pod"),
     ("scheduler", "persistentvolumes", "it chooses volumes for claims that wait for a pod"),
+    ("scheduler", "resourceclaims.resource.k8s.io", "it protects claims that it gives devices"),
+    ("scheduler", "resourceclaims.resource.k8s.io/binding", "it gives claims devices and users"),
+    ("scheduler", "resourceclaims.resource.k8s.io/status", "it gives claims devices and users"),
     ("scheduler", "tokenreviews.authentication.k8s.io", "the Go scheduler asks who reads its metrics"),
     (
         "scheduler",
