@@ -201,3 +201,6 @@ fn usable<'a>(reference: &ClaimRef, devices: &'a Devices) -> Result<&'a ClaimVie
         _ => Ok(claim),
     }
 }
+
+#[cfg(test)]
+mod tests;
