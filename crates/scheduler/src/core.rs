@@ -43,9 +43,9 @@ mod resync;
 mod trial;
 mod volumes;
 
+pub use claims::{Deallocation, ReleaseClaims, Reservation, ReserveClaims};
 pub use decision::{
-    BindVolumes, Binding, ChosenVolume, Deallocation, Decision, FailedVolumes, Provision, Refused,
-    ReleaseClaims, Reservation, ReserveClaims, VolumeBindings,
+    BindVolumes, Binding, ChosenVolume, Decision, FailedVolumes, Provision, Refused, VolumeBindings,
 };
 use equivalence_cache::EquivalenceCache;
 use hold::Hold;

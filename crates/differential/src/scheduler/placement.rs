@@ -27,7 +27,7 @@ use serde_json::Value;
 use crate::scheduler::case::Case;
 
 /// What our core does with the pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Placement {
     /// It goes to this node, by these total scores of the nodes that fit, and its claims get these devices.
     Node(String, BTreeMap<String, i64>, BTreeMap<String, AllocationResult>),

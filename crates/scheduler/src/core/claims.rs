@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use super::decision::{Deallocation, Decision, ReleaseClaims, Reservation};
+use super::decision::{Binding, Decision};
 use super::volumes::{Stage, Wait};
 use super::{Core, Profile};
 use crate::devices::views::claim::{Allocation, ClaimView, Readiness};
@@ -19,8 +19,52 @@ use crate::devices::{Change, Helped};
 use crate::ledger::PodId;
 use crate::plugins::dynamic_resources::PodClaims;
 use crate::plugins::dynamic_resources::allocator::Failure;
-use crate::pod::PodView;
+use crate::pod::{PodView, Spec};
+use crate::reason::{Reason, Refusals};
 use crate::volumes::reference::ClaimKey;
+
+/// A pod whose claims are to be written before it is bound.
+#[derive(Clone, Debug)]
+pub struct ReserveClaims {
+    /// The pod and its node, for [`Event::ClaimsWritten`](super::Event::ClaimsWritten) and
+    /// [`Event::ClaimsFailed`](super::Event::ClaimsFailed).
+    pub binding: Binding,
+    /// The claims; none if conditions of their devices alone are waited for.
+    pub claims: Vec<Reservation>,
+}
+
+/// A claim to reserve for a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// The claim.
+    pub key: ClaimKey,
+    /// Its uid.
+    pub uid: Arc<str>,
+    /// Its version.
+    pub version: u64,
+    /// Whether it has the finalizer of allocated claims.
+    pub is_protected: bool,
+    /// The devices that it gets; `None`: it has some.
+    pub allocation: Option<Arc<Allocation>>,
+}
+
+/// Claims to give back.
+#[derive(Clone, Debug)]
+pub struct ReleaseClaims {
+    /// The pod.
+    pub pod: PodView,
+    /// The claims with their uids.
+    pub claims: Vec<(ClaimKey, Arc<str>)>,
+}
+
+/// A claim whose devices are to be given back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deallocation {
+    /// The claim.
+    pub key: ClaimKey,
+    /// Its version.
+    pub version: u64,
+}
 
 // === changes ===
 
@@ -181,6 +225,24 @@ impl Core {
 // === refusals ===
 
 impl Core {
+    /// The message about a pod whose claims refuse it (DynamicResources' PreFilter).
+    pub(super) fn claims_not_ready(
+        &self,
+        spec: &Spec,
+        profile: &Profile,
+        now_ms: u64,
+    ) -> Option<(String, Refusals)> {
+        let (plugins, nodes) = (&profile.plugins, self.node_order.len());
+        if spec.claims.is_empty() || !plugins.filters.dynamic_resources || nodes == 0 {
+            return None;
+        }
+        let args = plugins.dynamic_resources.unwrap_or_default();
+        let reason = PodClaims::new(spec, &self.devices, args, now_ms).err()?;
+        let mut refusals = Refusals::default();
+        refusals.add_all(Reason::ClaimsNotReady, nodes);
+        Some((format!("0/{nodes} nodes are available: {reason}."), refusals))
+    }
+
     /// A claim of a pod that fits nowhere, whose devices are of no use and nobody's (PostFilter). `elsewhere`: nodes
     /// that do not reach devices of the pod's claims.
     pub(super) fn deallocation(&self, pod: &PodView, profile: &Profile, now_ms: u64) -> Option<Deallocation> {

@@ -9,17 +9,16 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::claims::{Deallocation, ReleaseClaims, ReserveClaims};
 use super::preemption::Outcome;
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Lifecycle, Preemption, Profile, Timer};
 use crate::affinity::Labels;
 use crate::cycle::volumes::VolumeState;
 use crate::cycle::{self, Known, PreFilterState, PreScoreState};
-use crate::devices::views::claim::Allocation;
 use crate::ledger::{PodId, Scratch};
 use crate::node::NodeView;
 use crate::plugins::default_preemption::is_curable;
-use crate::plugins::dynamic_resources::PodClaims;
 use crate::plugins::inter_pod_affinity::Domains;
 use crate::pod::{PodView, Spec};
 use crate::queue::Rank;
@@ -76,49 +75,6 @@ pub struct FailedVolumes {
     pub binding: Binding,
     /// The reason, in kube-scheduler's words.
     pub message: String,
-}
-
-/// A pod whose claims are to be written before it is bound.
-#[derive(Clone, Debug)]
-pub struct ReserveClaims {
-    /// The pod and its node, for [`Event::ClaimsWritten`](super::Event::ClaimsWritten) and
-    /// [`Event::ClaimsFailed`](super::Event::ClaimsFailed).
-    pub binding: Binding,
-    /// The claims; none if conditions of their devices alone are waited for.
-    pub claims: Vec<Reservation>,
-}
-
-/// A claim to reserve for a pod.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reservation {
-    /// The claim.
-    pub key: ClaimKey,
-    /// Its uid.
-    pub uid: Arc<str>,
-    /// Its version.
-    pub version: u64,
-    /// Whether it has the finalizer of allocated claims.
-    pub is_protected: bool,
-    /// The devices that it gets; `None`: it has some.
-    pub allocation: Option<Arc<Allocation>>,
-}
-
-/// Claims to give back.
-#[derive(Clone, Debug)]
-pub struct ReleaseClaims {
-    /// The pod.
-    pub pod: PodView,
-    /// The claims with their uids.
-    pub claims: Vec<(ClaimKey, Arc<str>)>,
-}
-
-/// A claim whose devices are to be given back.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deallocation {
-    /// The claim.
-    pub key: ClaimKey,
-    /// Its version.
-    pub version: u64,
 }
 
 /// What to write so that claims get their volumes.
@@ -264,19 +220,6 @@ impl Core {
         let mut refusals = Refusals::default();
         refusals.add_all(Reason::VolumesNotReady(not_ready.plugin), nodes);
         Some((format!("0/{nodes} nodes are available: {}.", not_ready.message), refusals))
-    }
-
-    /// The message about a pod whose claims refuse it (DynamicResources' PreFilter).
-    fn claims_not_ready(&self, spec: &Spec, profile: &Profile, now_ms: u64) -> Option<(String, Refusals)> {
-        let (plugins, nodes) = (&profile.plugins, self.node_order.len());
-        if spec.claims.is_empty() || !plugins.filters.dynamic_resources || nodes == 0 {
-            return None;
-        }
-        let args = plugins.dynamic_resources.unwrap_or_default();
-        let reason = PodClaims::new(spec, &self.devices, args, now_ms).err()?;
-        let mut refusals = Refusals::default();
-        refusals.add_all(Reason::ClaimsNotReady, nodes);
-        Some((format!("0/{nodes} nodes are available: {reason}."), refusals))
     }
 
     /// The decision about such a pod. With DynamicResources, whose PreFilter then has not run, PostFilter ends with an

@@ -15,10 +15,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::claims::Claims;
+use super::claims::{Claims, Reservation, ReserveClaims};
 use super::decision::{
-    BindVolumes, Binding, ChosenVolume, Decision, FailedVolumes, Provision, Reservation, ReserveClaims,
-    VolumeBindings,
+    BindVolumes, Binding, ChosenVolume, Decision, FailedVolumes, Provision, VolumeBindings,
 };
 use super::trial::filters_exactly;
 use super::{Core, Profile, Timer};

@@ -69,9 +69,7 @@ fn requests(list: &[Value]) -> Value {
 }
 
 fn numbered(numa: &[i64]) -> Value {
-    let device = |(at, numa): (usize, &i64)| {
-        json!({ "name": format!("d{at}"), "attributes": { "numa": { "int": numa } } })
-    };
+    let device = |(at, numa): (usize, &i64)| json!({ "name": format!("d{at}"), "attributes": { "numa": { "int": numa } } });
     json!({ "devices": numa.iter().enumerate().map(device).collect::<Vec<_>>() })
 }
 
@@ -96,29 +94,46 @@ fn requests_get_the_first_devices_that_satisfy_all_of_the_claim() {
     };
     let all = json!({ "allocationMode": "All" });
     let matches = json!({ "matchAttribute": "d/numa" });
-    let counters = || vec![
-        slice("p", json!({
-            "pool": { "name": "p", "generation": 1, "resourceSliceCount": 2 },
-            "devices": [
-                { "name": "half", "consumesCounters": [{ "counterSet": "s", "counters": { "m": { "value": "2" } } }] },
-                { "name": "most", "consumesCounters": [{ "counterSet": "s", "counters": { "m": { "value": "3" } } }] },
-                { "name": "rest", "consumesCounters": [{ "counterSet": "s", "counters": { "m": { "value": "2" } } }] },
-            ],
-        })),
-        slice("q", json!({
-            "pool": { "name": "p", "generation": 1, "resourceSliceCount": 2 },
-            "sharedCounters": [{ "name": "s", "counters": { "m": { "value": "4" } } }],
-        })),
-    ];
-    let shared = |taken: &str| vec![
-        slice("p", json!({ "devices": [
+    let counters = || {
+        vec![
+            slice(
+                "p",
+                json!({
+                    "pool": { "name": "p", "generation": 1, "resourceSliceCount": 2 },
+                    "devices": [
+                        { "name": "half", "consumesCounters": [{ "counterSet": "s", "counters": { "m": { "value": "2" } } }] },
+                        { "name": "most", "consumesCounters": [{ "counterSet": "s", "counters": { "m": { "value": "3" } } }] },
+                        { "name": "rest", "consumesCounters": [{ "counterSet": "s", "counters": { "m": { "value": "2" } } }] },
+                    ],
+                }),
+            ),
+            slice(
+                "q",
+                json!({
+                    "pool": { "name": "p", "generation": 1, "resourceSliceCount": 2 },
+                    "sharedCounters": [{ "name": "s", "counters": { "m": { "value": "4" } } }],
+                }),
+            ),
+        ]
+    };
+    let shared = |taken: &str| {
+        vec![
+            slice(
+                "p",
+                json!({ "devices": [
             { "name": "d0", "allowMultipleAllocations": true, "capacity": { "m": { "value": "10" } } },
-        ] })),
-        claim(json!({}), Some(json!([
-            { "request": "q", "driver": "d", "pool": "p", "device": "d0", "shareID": "s",
-              "consumedCapacity": { "m": taken } },
-        ])), "other"),
-    ];
+        ] }),
+            ),
+            claim(
+                json!({}),
+                Some(json!([
+                    { "request": "q", "driver": "d", "pool": "p", "device": "d0", "shareID": "s",
+                      "consumedCapacity": { "m": taken } },
+                ])),
+                "other",
+            ),
+        ]
+    };
     let needs = json!({ "capacity": { "requests": { "m": "4" } } });
     let taken = |more: Value| {
         let mut result = json!({ "request": "q", "driver": "d", "pool": "p", "device": "d0" });
@@ -133,8 +148,11 @@ fn requests_get_the_first_devices_that_satisfy_all_of_the_claim() {
         (p(&[0, 1]), requests(&two(json!({}))), unavailable.clone()),
         (p(&[0, 1, 0]), with(requests(&two(json!({}))[..1]), matches.clone()), got(&["q p/d0", "q p/d2"])),
         (p(&[0, 1, 2]), with(requests(&two(json!({}))[..1]), matches), unavailable.clone()),
-        (p(&[0, 0, 1]), with(requests(&two(json!({}))[..1]), json!({ "distinctAttribute": "d/numa" })),
-            got(&["q p/d0", "q p/d2"])),
+        (
+            p(&[0, 0, 1]),
+            with(requests(&two(json!({}))[..1]), json!({ "distinctAttribute": "d/numa" })),
+            got(&["q p/d0", "q p/d2"]),
+        ),
         (vec![slice("p", taint.clone())], requests(&[request("q", json!({}))]), got(&["q p/d1"])),
         (vec![slice("p", taint)], requests(&[request("q", tolerates)]), got(&["q p/d0"])),
         (p(&[0, 1]), requests(&[request("q", all.clone())]), got(&["q p/d0", "q p/d1"])),
@@ -149,8 +167,11 @@ fn requests_get_the_first_devices_that_satisfy_all_of_the_claim() {
         (counters(), requests(&[request("q", json!({ "count": 3 }))]), unavailable.clone()),
         (shared("6"), requests(&[request("q", needs.clone())]), got(&["q p/d0"])),
         (shared("7"), requests(&[request("q", needs.clone())]), unavailable.clone()),
-        (shared("2"), requests(&[request("q", needs.clone()), request("r", needs.clone())]),
-            got(&["q p/d0", "r p/d0"])),
+        (
+            shared("2"),
+            requests(&[request("q", needs.clone()), request("r", needs.clone())]),
+            got(&["q p/d0", "r p/d0"]),
+        ),
         (shared("3"), requests(&[request("q", needs.clone()), request("r", needs)]), unavailable.clone()),
     ] {
         assert_eq!(allocate(changes, spec.clone()), wanted, "{spec}");

@@ -20,7 +20,8 @@ impl Allocator<'_> {
                 .map_err(|reason| format!("create NodeSelector for claim {}: {reason}", claim.key.name))?;
             let devices = wire::DeviceAllocationResult {
                 config: Some(self.config(at, claim)).filter(|config| !config.is_empty()),
-                results: Some(choices.iter().filter_map(|choice| self.result(choice)).collect()),
+                results: Some(choices.iter().filter_map(|choice| self.result(choice)).collect())
+                    .filter(|results: &Vec<_>| !results.is_empty()),
             };
             Ok(wire::AllocationResult {
                 devices: Some(devices),
