@@ -16,6 +16,8 @@ use crate::affinity::Labels;
 use crate::budget::BudgetView;
 use crate::cycle::{Accounting, Numa, RawScore, UNREPORTED_GRACE_MS};
 use crate::default_selector::{DefaultSelectors, SelectingKey, SelectingView};
+use crate::devices::views::claim::ClaimView;
+use crate::devices::{self, Devices};
 use crate::ledger::{PodId, Scratch};
 use crate::namespace::NamespaceView;
 use crate::node::{Node, NodeView};
@@ -29,6 +31,7 @@ use crate::selection::Selections;
 use crate::volumes::{Change, Volumes};
 
 mod accounting;
+mod claims;
 mod decision;
 mod default_spread;
 mod equivalence_cache;
@@ -41,6 +44,7 @@ mod stopwatch;
 mod trial;
 mod volumes;
 
+pub use claims::{Deallocation, ReleaseClaims, Reservation, ReserveClaims};
 pub use decision::{
     BindVolumes, Binding, ChosenVolume, Decision, FailedVolumes, Provision, Refused, VolumeBindings,
 };
@@ -130,6 +134,12 @@ pub enum Event {
     VolumesWritten(PodId, VolumeBindings),
     /// The volumes of a pod could not be written, but for those with new versions; with the reason.
     VolumesFailed(PodId, VolumeBindings, String),
+    /// A claim for devices, a slice or a class is new, has changed or is gone.
+    Devices(devices::Change),
+    /// The claims of a pod are written, and look like this now.
+    ClaimsWritten(PodId, Vec<ClaimView>),
+    /// The claims of a pod could not be written, but for these; with the reason.
+    ClaimsFailed(PodId, Vec<ClaimView>, String),
     /// The binding was accepted.
     Bound(PodId),
     /// The binding failed for certain; the pod is not on the node.
@@ -198,7 +208,9 @@ pub struct Core {
     selections: Selections,
     /// Objects of storage.
     volumes: Volumes,
-    /// Pods whose volumes are being bound.
+    /// Devices and claims for them.
+    devices: Devices,
+    /// Pods whose volumes or claims are being bound.
     waits: Waits,
     /// The images on existing nodes.
     images: Images,
@@ -228,6 +240,8 @@ pub struct Core {
     feasible: Vec<usize>,
     /// Nodes whose refusal the departure of pods may turn, each with its reason.
     curable: Vec<(usize, Reason)>,
+    /// Nodes that do not reach devices of the pod's claims, or the last on which claims are in error.
+    elsewhere: Vec<usize>,
     raw: Vec<RawScore>,
     totals: Vec<i64>,
 }
@@ -253,6 +267,7 @@ impl Core {
             existing_terms: ExistingTerms::default(),
             selections: Selections::default(),
             volumes: Volumes::default(),
+            devices: Devices::default(),
             waits: Waits::default(),
             images: Images::default(),
             default_selectors: DefaultSelectors::default(),
@@ -272,6 +287,7 @@ impl Core {
             scratch: Scratch::default(),
             feasible: Vec::new(),
             curable: Vec::new(),
+            elsewhere: Vec::new(),
             raw: Vec::new(),
             totals: Vec::new(),
             settings,
@@ -314,6 +330,9 @@ impl Core {
             Event::Volumes(change) => self.volumes_changed(change, now_ms),
             Event::VolumesWritten(id, volumes) => self.volumes_written(id, volumes, now_ms),
             Event::VolumesFailed(id, volumes, reason) => self.volumes_failed(id, volumes, &reason, now_ms),
+            Event::Devices(change) => self.devices_changed(change, now_ms),
+            Event::ClaimsWritten(id, claims) => self.claims_written(id, claims, now_ms),
+            Event::ClaimsFailed(id, claims, reason) => self.claims_failed(id, claims, &reason, now_ms),
             Event::Bound(id) => {
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = entry.lifecycle.confirmed();
@@ -517,6 +536,7 @@ impl Core {
             Some(Lifecycle::Assumed { .. }) => {
                 self.unplace(id);
                 self.queue.back_off(id, now_ms, self.settings.backoff);
+                self.release_claims_of(id);
             }
             Some(Lifecycle::Ended { assumed: true, .. }) => {
                 self.unplace(id);

@@ -3,7 +3,7 @@
 //! In: a pod's [`Spec`] and the nodes. Out: the scores of the nodes that fit, or the reason why a node does not. Never:
 //! I/O, a lock, or a dependence on anything but the arguments. The order of checks is kube-scheduler's
 //! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, the volume plugins,
-//! PodTopologySpread, InterPodAffinity, then the zones), so the reasons agree with its own. Cost: nodes x (taints +
+//! PodTopologySpread, InterPodAffinity, DynamicResources, then the zones), so the reasons agree with its own. Cost: nodes x (taints +
 //! selector labels + host ports + resources + volumes + constraints + images of the pod + one admission for each
 //! possible world). A node with one world and an understood report takes no memory, but for pods of several aligned
 //! containers.
@@ -13,10 +13,12 @@ use topology::score::{Strategy, Weights};
 
 use crate::affinity::{self, Labels, NodeAffinity};
 use crate::core::Profile;
+use crate::devices::Devices;
 use crate::ledger::{Ledger, Scratch};
 use crate::namespace::Namespaces;
 use crate::node::{Node, NodeView};
 use crate::over_reserve::OverReserve;
+use crate::plugins::dynamic_resources::PodClaims;
 use crate::plugins::image_locality::Wanted;
 use crate::plugins::inter_pod_affinity::{self, Affinity, Domains, ExistingTerms};
 use crate::plugins::node_resources_fit::{self, Requests};
@@ -68,6 +70,8 @@ pub const UNREPORTED_GRACE_MS: u64 = 60_000;
 pub struct RawScore {
     aversions: i64,
     preference: i64,
+    /// Points of subrequests of claims.
+    points: i64,
     sum: i64,
 }
 
@@ -105,6 +109,22 @@ pub struct PreFilterState<'a> {
     volumes: VolumeState<'a>,
     /// Whether the pod has to wait for its volumes, whatever the node.
     awaits_volumes: bool,
+    claims: Option<PodClaims<'a>>,
+    /// Whether the pod has to wait for its claims, whatever the node.
+    awaits_claims: bool,
+}
+
+/// The objects that constraints look at, and the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// The pods on nodes.
+    pub selections: &'a Selections,
+    /// Objects of storage.
+    pub volumes: &'a Volumes,
+    /// Devices and claims for them.
+    pub devices: &'a Devices,
+    /// The time.
+    pub now_ms: u64,
 }
 
 impl<'a> PreFilterState<'a> {
@@ -116,7 +136,7 @@ impl<'a> PreFilterState<'a> {
         existing: Domains,
         plugins: &Plugins,
         nodes: &'a [Node],
-        (selections, volumes): (&'a Selections, &'a Volumes),
+        Known { selections, volumes, devices, now_ms }: Known<'a>,
     ) -> Self {
         let filters = plugins.filters;
         let mut spanning = Self { namespaces: Some(selections.namespaces()), ..Self::default() };
@@ -132,6 +152,12 @@ impl<'a> PreFilterState<'a> {
             // Else kube-scheduler 1.36 skips the plugin for this pod, and the terms of nominated pods do not count.
             spanning.counts_terms = !existing.is_empty() || spec.pod_affinity.is_required();
             spanning.existing = existing;
+        }
+        if filters.dynamic_resources && !spec.claims.is_empty() {
+            match PodClaims::new(spec, devices, plugins.dynamic_resources.unwrap_or_default(), now_ms) {
+                Ok(claims) => spanning.claims = claims,
+                Err(_) => spanning.awaits_claims = true,
+            }
         }
         spanning
     }
@@ -155,7 +181,8 @@ impl<'a> PreFilterState<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let constraints = self.spread.is_empty() && self.affinity.is_empty() && self.existing.is_empty();
-        constraints && self.volumes.is_empty() && !self.awaits_volumes
+        let claims = self.claims.is_some() || self.awaits_claims;
+        constraints && self.volumes.is_empty() && !self.awaits_volumes && !claims
     }
 
     /// Whether a node with these totals fits the pod's volumes.
@@ -167,6 +194,24 @@ impl<'a> PreFilterState<'a> {
             return Err(Reason::VolumesNotReady("VolumeBinding"));
         }
         self.volumes.filter(totals, view)
+    }
+
+    /// Whether a node fits the pod's claims.
+    ///
+    /// # Errors
+    /// The [`Reason`] against it.
+    pub fn filter_claims(&self, view: &NodeView) -> Result<(), Reason> {
+        if self.awaits_claims {
+            return Err(Reason::ClaimsNotReady);
+        }
+        self.claims.as_ref().map_or(Ok(()), |claims| claims.filter(view))
+    }
+
+    /// The points of a node by the pod's claims.
+    #[must_use]
+    pub fn points(&self, view: &NodeView) -> i64 {
+        let claims = self.claims.as_ref().filter(|claims| claims.scores());
+        claims.map_or(0, |claims| claims.points(view))
     }
 
     /// Whether the pod may be on a node with these labels.
@@ -217,7 +262,8 @@ pub fn filter_node(
         return Err(Reason::short_of(resource));
     }
     spanning.filter_volumes(node, view)?;
-    spanning.filter(&view.labels)
+    spanning.filter(&view.labels)?;
+    spanning.filter_claims(view)
 }
 
 /// Whether a pod fits in the zones of a node, by either accounting.
@@ -310,7 +356,7 @@ impl<'a> PreScoreState<'a> {
 
     /// The part of a node's score that does not depend on the other nodes.
     #[must_use]
-    pub fn raw_score(&self, node: &Node, view: &NodeView) -> RawScore {
+    pub fn raw_score(&self, node: &Node, view: &NodeView, spanning: &PreFilterState<'_>) -> RawScore {
         let Self { spec, plugins, .. } = self;
         let weights = plugins.scores;
         let mut sum = 0;
@@ -332,6 +378,7 @@ impl<'a> PreScoreState<'a> {
         RawScore {
             aversions: affinity::aversions(&spec.tolerations, &view.taints),
             preference: preferred(&spec.affinity) + preferred(&plugins.added_affinity),
+            points: if weights.dynamic_resources > 0 { spanning.points(view) } else { 0 },
             sum,
         }
     }
@@ -367,11 +414,16 @@ pub(crate) fn zone_score_of(ledger: &Ledger, needs: &PodNeeds, strategy: Strateg
 pub fn totals(raw: &[RawScore], weights: &Scores, out: &mut Vec<i64>) {
     let worst = raw.iter().map(|r| r.aversions).max().unwrap_or(0);
     let best = raw.iter().map(|r| r.preference).max().unwrap_or(0);
+    let most = raw.iter().map(|r| r.points).max().unwrap_or(0);
     out.clear();
     out.extend(raw.iter().map(|r| {
         let taints = if worst == 0 { 100 } else { 100 - r.aversions * 100 / worst };
         let affinity = if best == 0 { 0 } else { r.preference * 100 / best };
-        r.sum + weights.taint_toleration * taints + weights.node_affinity * affinity
+        let devices = if most == 0 { 0 } else { r.points * 100 / most };
+        r.sum
+            + weights.taint_toleration * taints
+            + weights.node_affinity * affinity
+            + weights.dynamic_resources * devices
     }));
 }
 

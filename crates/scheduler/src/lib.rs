@@ -12,6 +12,7 @@ pub mod configz;
 pub mod core;
 pub mod cycle;
 pub mod default_selector;
+pub mod devices;
 pub mod ledger;
 pub mod metrics;
 pub mod namespace;

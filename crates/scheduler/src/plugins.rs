@@ -11,6 +11,7 @@ use crate::affinity::NodeAffinity;
 
 pub mod balanced_allocation;
 pub mod default_preemption;
+pub mod dynamic_resources;
 pub mod image_locality;
 pub mod inter_pod_affinity;
 pub mod node_ports;
@@ -44,8 +45,10 @@ pub struct Plugins {
     pub volume_binding: Option<volume_binding::Args>,
     /// `DefaultPreemptionArgs`; `None`: nothing is evicted.
     pub preemption: Option<default_preemption::Args>,
-    /// DynamicResources' PostFilter, which says that a pod that fits nowhere has no claims to deallocate.
-    pub claims: bool,
+    /// `DynamicResourcesArgs`; `None`: pods are bound without devices for their claims.
+    pub dynamic_resources: Option<dynamic_resources::Args>,
+    /// DynamicResources' PostFilter, which gives back devices that are of no use to a pod that fits nowhere.
+    pub deallocates: bool,
 }
 
 /// Filters that run. NodeName has no entry: a pod with `spec.nodeName` is never placed, so it has nothing to check.
@@ -75,6 +78,8 @@ pub struct Filters {
     pub pod_topology_spread: bool,
     /// InterPodAffinity.
     pub inter_pod_affinity: bool,
+    /// DynamicResources.
+    pub dynamic_resources: bool,
 }
 
 /// The volume plugins' PreFilter, which refuses pods whose claims are not ready.
@@ -105,6 +110,8 @@ pub struct Scores {
     pub pod_topology_spread: i64,
     /// InterPodAffinity.
     pub inter_pod_affinity: i64,
+    /// DynamicResources.
+    pub dynamic_resources: i64,
 }
 
 impl Default for Plugins {
@@ -120,7 +127,8 @@ impl Default for Plugins {
             spread: pod_topology_spread::Args::default(),
             volume_binding: Some(volume_binding::Args::default()),
             preemption: Some(default_preemption::Args::default()),
-            claims: true,
+            dynamic_resources: Some(dynamic_resources::Args::default()),
+            deallocates: true,
         }
     }
 }
@@ -140,6 +148,7 @@ impl Default for Filters {
             volume_zone: true,
             pod_topology_spread: true,
             inter_pod_affinity: true,
+            dynamic_resources: true,
         }
     }
 }
@@ -160,6 +169,7 @@ impl Default for Scores {
             image_locality: 1,
             pod_topology_spread: 2,
             inter_pod_affinity: 2,
+            dynamic_resources: 2,
         }
     }
 }
@@ -167,7 +177,7 @@ impl Default for Scores {
 impl Scores {
     /// All weights, in the order of the fields.
     #[must_use]
-    pub fn all(self) -> [i64; 7] {
+    pub fn all(self) -> [i64; 8] {
         [
             self.taint_toleration,
             self.node_affinity,
@@ -176,12 +186,13 @@ impl Scores {
             self.image_locality,
             self.pod_topology_spread,
             self.inter_pod_affinity,
+            self.dynamic_resources,
         ]
     }
 
     /// Whether nothing scores. Then the first node that fits is taken, as in kube-scheduler.
     #[must_use]
     pub fn is_empty(self) -> bool {
-        self.all() == [0; 7]
+        self.all() == [0; 8]
     }
 }

@@ -11,6 +11,7 @@ use topology::request::{PodNeeds, PodRequest};
 
 use crate::affinity::{Labels, NodeAffinity, Toleration};
 use crate::default_selector::Controller;
+use crate::devices::reference::ClaimRef;
 use crate::plugins::image_locality::PodImages;
 use crate::plugins::inter_pod_affinity::{PodAffinity, PodTerm, Term};
 use crate::plugins::node_ports::HostPort;
@@ -31,13 +32,15 @@ pub struct Spec {
     pub host_ports: Vec<HostPort>,
     /// Volumes that limit where the pod can run.
     pub volumes: Vec<VolumeRef>,
+    /// Claims for devices.
+    pub claims: Vec<ClaimRef>,
     /// `topologySpreadConstraints`, or those that the profile gives to a pod without any.
     pub spread: Vec<SpreadConstraint>,
     /// Pod affinity and anti-affinity.
     pub pod_affinity: PodAffinity,
     /// Names of the `schedulingGates` that hold the pod back.
     pub gates: Vec<String>,
-    /// Features that the pod needs and the scheduler does not support yet.
+    /// What of the pod cannot be read; with any of it the pod is not placed.
     pub unsupported: Vec<Unsupported>,
     /// Whether the pod may finish by itself (`restartPolicy` other than `Always`).
     pub finishes: bool,
@@ -45,15 +48,13 @@ pub struct Spec {
     pub preempts: bool,
 }
 
-/// Features that a pod needs and that are not supported yet (listed in docs/scheduler.md).
+/// What of a pod cannot be read, so that it is not placed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Unsupported {
     /// A required term of pod affinity or anti-affinity, with the reason.
     PodAffinity(String),
     /// A spread constraint, with the reason.
     TopologySpread(String),
-    /// `resourceClaims` (DRA).
-    ResourceClaims,
     /// Resources that cannot be read, with the reason.
     Resources(String),
     /// A field that cannot be read, with the reason.
@@ -212,14 +213,14 @@ impl Spec {
     fn read(pod: &wire::Pod, needs: Arc<PodNeeds>, problem: Option<String>) -> Self {
         let nothing = wire::PodSpec::default();
         let spec = pod.spec.as_ref().unwrap_or(&nothing);
-        let mut unsupported = unsupported_features(spec);
-        unsupported.extend(problem.map(Unsupported::Resources));
+        let mut unsupported: Vec<Unsupported> = problem.into_iter().map(Unsupported::Resources).collect();
         let spread = SpreadConstraint::read(pod).map_err(Unsupported::TopologySpread);
         let pod_affinity = PodAffinity::read(pod).map_err(Unsupported::PodAffinity);
         unsupported.extend(spread.as_ref().err().into_iter().chain(pod_affinity.as_ref().err()).cloned());
         Self {
             host_ports: HostPort::read(spec),
             volumes: VolumeRef::read(pod),
+            claims: ClaimRef::read(pod),
             spread: spread.unwrap_or_default(),
             pod_affinity: pod_affinity.unwrap_or_default(),
             needs,
@@ -248,14 +249,6 @@ impl Spec {
     pub(crate) fn selectors(&self) -> impl Iterator<Item = &Arc<PodSelector>> {
         self.spread.iter().filter_map(|c| c.counted()).chain(self.pod_affinity.selectors())
     }
-}
-
-fn unsupported_features(spec: &wire::PodSpec) -> Vec<Unsupported> {
-    let mut list = Vec::new();
-    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
-        list.push(Unsupported::ResourceClaims);
-    }
-    list
 }
 
 impl Progress {
@@ -297,7 +290,6 @@ impl std::fmt::Display for Unsupported {
         match self {
             Self::PodAffinity(reason) => write!(f, "pod affinity or anti-affinity: {reason}"),
             Self::TopologySpread(reason) => write!(f, "topology spread constraints: {reason}"),
-            Self::ResourceClaims => f.write_str("resource claims"),
             Self::Resources(reason) => f.write_str(reason),
             Self::Unreadable(reason) => write!(f, "the pod's {reason}"),
         }

@@ -71,6 +71,8 @@ pub struct Queue {
     spanning: BTreeMap<Class, Arc<Spec>>,
     /// Those of them with volumes that limit where they can run.
     with_volumes: BTreeMap<Class, Arc<Spec>>,
+    /// Those of them with claims for devices.
+    with_claims: BTreeMap<Class, Arc<Spec>>,
     /// Waiting pods by their first refusal.
     refused: BTreeSet<(u64, PodId)>,
     /// Each class with the number of its pods.
@@ -232,6 +234,11 @@ impl Queue {
         self.with_volumes.iter().map(|(class, spec)| (*class, &**spec))
     }
 
+    /// Waiting classes with claims for devices, with their specs.
+    pub fn with_claims(&self) -> impl Iterator<Item = (Class, &Spec)> + '_ {
+        self.with_claims.iter().map(|(class, spec)| (*class, &**spec))
+    }
+
     /// The first waiting pod of a class.
     #[must_use]
     pub fn first_of(&self, class: Class) -> Option<Rank> {
@@ -381,6 +388,9 @@ impl Queue {
                 if !spec.volumes.is_empty() {
                     self.with_volumes.insert(class, Arc::clone(&spec));
                 }
+                if !spec.claims.is_empty() {
+                    self.with_claims.insert(class, Arc::clone(&spec));
+                }
                 if spec.spans_nodes() {
                     self.spanning.insert(class, spec);
                 }
@@ -406,6 +416,7 @@ impl Queue {
                         self.waiting.remove(&class);
                         self.spanning.remove(&class);
                         self.with_volumes.remove(&class);
+                        self.with_claims.remove(&class);
                     }
                 }
             }

@@ -7,8 +7,8 @@ use api::nrt;
 use api::rbac::{rule, rule_for};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
-/// Rules of the ClusterRole: to watch objects, to write bindings, conditions and events, to bind volumes to claims, and
-/// to evict pods for more important ones ([`crate::shell`]).
+/// Rules of the ClusterRole: to watch objects, to write bindings, conditions and events, to bind volumes to claims,
+/// to give claims devices, and to evict pods for more important ones ([`crate::shell`]).
 #[must_use]
 pub fn cluster() -> Vec<PolicyRule> {
     let watch = ["get", "list", "watch"];
@@ -20,6 +20,9 @@ pub fn cluster() -> Vec<PolicyRule> {
         rule("policy", &["poddisruptionbudgets"], &["list", "watch"]),
         rule("", &["persistentvolumeclaims", "persistentvolumes"], &["list", "patch", "watch"]),
         rule("storage.k8s.io", &STORAGE, &["list", "watch"]),
+        rule(DEVICES, &["deviceclasses", "resourceslices"], &["list", "watch"]),
+        rule(DEVICES, &["resourceclaims"], &["list", "patch", "watch"]),
+        rule(DEVICES, &["resourceclaims/binding", "resourceclaims/status"], &["patch"]),
         rule("", &["pods"], &["delete"]),
         rule("", &["pods/binding"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
@@ -41,6 +44,10 @@ pub fn reviews() -> Vec<PolicyRule> {
 const STORAGE: [&str; 5] =
     ["csidrivers", "csinodes", "csistoragecapacities", "storageclasses", "volumeattachments"];
 
+/// The group of claims for devices, slices and classes ([`crate::devices`]). `resourceclaims/binding` is no resource:
+/// the API server asks for it when a status changes the devices or the users of a claim.
+const DEVICES: &str = "resource.k8s.io";
+
 /// Rules of the Role in the namespace of the lease `name` ([`runtime::lease`]).
 #[must_use]
 pub fn lease(name: &str) -> Vec<PolicyRule> {
@@ -58,7 +65,9 @@ mod tests {
             api::rbac::show(&cluster()),
             "nodes pods: get list watch; noderesourcetopologies: get list watch; namespaces services replicationcontrollers: list watch; replicasets statefulsets: list watch; \
              poddisruptionbudgets: list watch; persistentvolumeclaims persistentvolumes: list patch watch; \
-             csidrivers csinodes csistoragecapacities storageclasses volumeattachments: list watch; pods: delete; pods/binding: create; pods/status: patch; \
+             csidrivers csinodes csistoragecapacities storageclasses volumeattachments: list watch; \
+             deviceclasses resourceslices: list watch; resourceclaims: list patch watch; \
+             resourceclaims/binding resourceclaims/status: patch; pods: delete; pods/binding: create; pods/status: patch; \
              events: create patch"
         );
         assert_eq!(api::rbac::show(&reviews()), "tokenreviews: create; subjectaccessreviews: create");

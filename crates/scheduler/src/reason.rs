@@ -55,6 +55,16 @@ pub enum Reason {
     PodAntiAffinity,
     /// Pods in the node's domain keep the pod away.
     ExistingAntiAffinity,
+    /// The pod has to wait for its claims, whatever the node.
+    ClaimsNotReady,
+    /// The node does not reach the devices of a claim.
+    ClaimElsewhere,
+    /// Too few devices for the claims are free.
+    DevicesUnavailable,
+    /// The same, and slices of a pool contradict each other.
+    InvalidPools,
+    /// Something is wrong with a claim or its class, on whatever node.
+    ClaimError,
     /// Enough on the node, but not in one zone; with the resource that no zone has enough of, if there is one.
     Misaligned(Part, Option<ResourceName>),
     /// The kubelet aligns pods with pod-level resources as a whole, which is not modelled.
@@ -112,6 +122,11 @@ impl Reason {
             Self::VolumeZone => "VolumeZone",
             Self::NoSpreadLabel | Self::Spread => "PodTopologySpread",
             Self::PodAffinity | Self::PodAntiAffinity | Self::ExistingAntiAffinity => "InterPodAffinity",
+            Self::ClaimsNotReady
+            | Self::ClaimElsewhere
+            | Self::DevicesUnavailable
+            | Self::InvalidPools
+            | Self::ClaimError => "DynamicResources",
             Self::Misaligned(..) | Self::PodLevelManagers | Self::StaleTopology => {
                 "NodeResourceTopologyMatch"
             }
@@ -134,6 +149,11 @@ impl fmt::Display for Reason {
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient(resource) => write!(f, "Insufficient {resource}"),
             Self::VolumesNotReady(_) => f.write_str("volumes of the pod are not ready"),
+            Self::ClaimsNotReady => f.write_str("claims of the pod are not ready"),
+            Self::ClaimElsewhere => f.write_str("resourceclaim not available on the node"),
+            Self::DevicesUnavailable => f.write_str("cannot allocate all claims"),
+            Self::InvalidPools => f.write_str("invalid resource pools were encountered"),
+            Self::ClaimError => f.write_str("claims of the pod are in error"),
             Self::DiskConflict => f.write_str("node(s) had no available disk"),
             Self::ClaimInUse => f.write_str(
                 "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \

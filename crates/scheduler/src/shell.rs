@@ -42,6 +42,9 @@ use watches::Watches;
 /// How long a binding or condition write may take before its result is looked up.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The stack of the core's thread: selectors of devices and the search for them recurse (`devices::selector`).
+const STACK: usize = 32 << 20;
+
 /// How long everything may take to end: the last bindings, then the release of the lease.
 const GRACE: Duration = Duration::from_secs(14);
 
@@ -131,7 +134,7 @@ fn spawn_thread(
     token: CancellationToken,
 ) -> std::io::Result<impl Future<Output = Result<(), &'static str>>> {
     let (sender, ended) = oneshot::channel();
-    std::thread::Builder::new().name("core".to_owned()).spawn(move || {
+    std::thread::Builder::new().name("core".to_owned()).stack_size(STACK).spawn(move || {
         event_loop.run(&inputs, &leadership, &synced, &token);
         sender.send(())
     })?;

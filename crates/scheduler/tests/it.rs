@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking; the exemption for tests misses helpers")]
 
+#[path = "it/claims.rs"]
+mod claims;
 #[path = "it/cluster.rs"]
 mod cluster;
 #[path = "it/faults.rs"]

@@ -374,7 +374,7 @@ impl<'a> Simulation<'a> {
                 name: PROFILE.into(),
                 numa: self.setup.accounting.map(numa),
                 // Simulated pods end by themselves alone.
-                plugins: Arc::new(Plugins { preemption: None, claims: false, ..Plugins::default() }),
+                plugins: Arc::new(Plugins { preemption: None, deallocates: false, ..Plugins::default() }),
                 percentage: 0,
             }],
             backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },

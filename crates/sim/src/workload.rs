@@ -281,6 +281,7 @@ impl Arrival {
             affinity: NodeAffinity::default(),
             host_ports: Vec::new(),
             volumes: Vec::new(),
+            claims: Vec::new(),
             spread: Vec::new(),
             pod_affinity: PodAffinity::default(),
             tolerations: Vec::new(),

@@ -69,6 +69,7 @@ static SCHEDULER_ORACLE: LazyLock<String> = LazyLock::new(|| {
     let sources: &[&[u8]] = &[
         include_bytes!("../../../testenv/kubernetes/scheduler-oracle/cluster.go"),
         include_bytes!("../../../testenv/kubernetes/scheduler-oracle/cycle.go"),
+        include_bytes!("../../../testenv/kubernetes/scheduler-oracle/devices.go"),
         include_bytes!("../../../testenv/kubernetes/scheduler-oracle/main.go"),
         include_bytes!("../../../testenv/kubernetes/scheduler-oracle/storage.go"),
     ];

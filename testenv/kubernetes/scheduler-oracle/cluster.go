@@ -9,13 +9,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/dynamic-resource-allocation/resourceslice/tracker"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
@@ -24,10 +23,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
 // request is a line of input: a cluster, and a pod to place.
@@ -41,6 +38,7 @@ type request struct {
 	StatefulSets           []*appsv1.StatefulSet           `json:"statefulSets"`
 	Budgets                []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
 	Storage                storageObjects                  `json:"storage"`
+	Devices                deviceObjects                   `json:"devices"`
 	// A KubeSchedulerConfiguration; without it that of a kube-scheduler without a file.
 	Configuration json.RawMessage `json:"configuration"`
 	Pod           *v1.Pod         `json:"pod"`
@@ -55,6 +53,8 @@ type cycle struct {
 	snapshot  *cache.Snapshot
 	framework framework.Framework
 	client    *fake.Clientset
+	manager   fwk.SharedDRAManager
+	claims    []*resourceapi.ResourceClaim
 }
 
 // newCycle fills listers and snapshot. Informers do not run: what they would have received is put into their caches.
@@ -76,7 +76,7 @@ func newCycle(ctx context.Context, asked *request) (*cycle, error) {
 		}
 	}
 	snapshot := cache.NewSnapshot(onNodes, asked.Nodes)
-	claims, err := claimManager(ctx, factory)
+	manager, err := claimManager(ctx, factory, &asked.Devices)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func newCycle(ctx context.Context, asked *request) (*cycle, error) {
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithPodNominator(pending),
-		frameworkruntime.WithSharedDRAManager(claims),
+		frameworkruntime.WithSharedDRAManager(manager),
 		frameworkruntime.WithWaitingPods(frameworkruntime.NewWaitingPodsMap()),
 		frameworkruntime.WithPodsInPreBind(frameworkruntime.NewPodsInPreBindMap()),
 		frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(factory.Storage().V1().CSINodes().Lister())),
@@ -99,24 +99,13 @@ func newCycle(ctx context.Context, asked *request) (*cycle, error) {
 			pending.Add(ctx, pod)
 		}
 	}
-	return &cycle{pod: asked.Pod, snapshot: snapshot, framework: handle, client: client}, nil
+	return &cycle{pod: asked.Pod, snapshot: snapshot, framework: handle, client: client, manager: manager,
+		claims: asked.Devices.Claims}, nil
 }
 
 // byName orders pods that nobody takes from the queue.
 func byName(one, other fwk.QueuedPodInfo) bool {
 	return one.GetPodInfo().GetPod().Name < other.GetPodInfo().GetPod().Name
-}
-
-// claimManager knows the claims and devices of the caches: none yet.
-func claimManager(ctx context.Context, factory informers.SharedInformerFactory) (fwk.SharedDRAManager, error) {
-	resources := factory.Resource().V1()
-	claims := assumecache.NewAssumeCache(klog.Background(), resources.ResourceClaims().Informer(), "ResourceClaim", "",
-		nil)
-	slices, err := tracker.StartTracker(ctx, tracker.Options{SliceInformer: resources.ResourceSlices()})
-	if err != nil {
-		return nil, err
-	}
-	return dynamicresources.NewDRAManager(ctx, claims, slices, factory), nil
 }
 
 // profileOf reads the profile of the pod's scheduler.
@@ -153,6 +142,9 @@ func objectsOf(asked *request) []runtime.Object {
 	for _, pod := range asked.Pods {
 		objects = append(objects, pod)
 	}
+	for _, claim := range asked.Devices.Claims {
+		objects = append(objects, claim)
+	}
 	return append(objects, asked.Pod)
 }
 
@@ -170,6 +162,7 @@ func fill(factory informers.SharedInformerFactory, asked *request) error {
 		add(factory.Apps().V1().StatefulSets().Informer(), asked.StatefulSets...),
 		add(factory.Policy().V1().PodDisruptionBudgets().Informer(), asked.Budgets...),
 		asked.Storage.fill(factory),
+		asked.Devices.fill(factory),
 	)
 }
 

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sort"
+	"strings"
 	"time"
 
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -33,6 +36,10 @@ type answer struct {
 	// The filters that had something to look at.
 	Filters []string `json:"filters"`
 	Message string   `json:"message"`
+	// The devices that claims of the pod get on nodes that fit, by node and claim.
+	Allocations map[string]map[string]*resourceapi.AllocationResult `json:"allocations"`
+	// The claims of which devices are given back.
+	Deallocated []string `json:"deallocated"`
 	// What preemption does.
 	Nominated string   `json:"nominated"`
 	Victims   []string `json:"victims"`
@@ -41,7 +48,7 @@ type answer struct {
 // run is kube-scheduler's `schedulePod` for all nodes, and the part of `ScheduleOne` behind a failure.
 func (c *cycle) run(ctx context.Context) (*answer, error) {
 	found := &answer{Fits: []string{}, Scores: map[string]score{}, Refused: map[string]refusal{}, Filters: []string{},
-		Victims: []string{}}
+		Allocations: map[string]map[string]*resourceapi.AllocationResult{}, Deallocated: []string{}, Victims: []string{}}
 	nodes, err := c.snapshot.List()
 	if err != nil {
 		return nil, err
@@ -53,6 +60,11 @@ func (c *cycle) run(ctx context.Context) (*answer, error) {
 	state := framework.NewCycleState()
 	diagnosis := framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}
 	feasible, err := c.filter(ctx, state, nodes, &diagnosis, found)
+	if errors.Is(err, errClaims) {
+		// The attempt ends, and nothing is preempted.
+		found.Refused, found.Message = map[string]refusal{}, err.Error()
+		return found, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +76,21 @@ func (c *cycle) run(ctx context.Context) (*answer, error) {
 		found.Fits = append(found.Fits, node.Node().Name)
 	}
 	sort.Strings(found.Fits)
+	for _, name := range found.Fits {
+		if len(c.pod.Spec.ResourceClaims) > 0 {
+			if found.Allocations[name], err = c.allocations(ctx, state, name); err != nil {
+				return nil, err
+			}
+		}
+	}
 	if len(feasible) == 1 {
 		return found, nil
 	}
 	return found, c.score(ctx, state, feasible, found)
 }
+
+// errClaims has no text of its own: a claim or a class is in error.
+var errClaims = errors.New("")
 
 func (c *cycle) filter(ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo,
 	diagnosis *framework.Diagnosis, found *answer) ([]fwk.NodeInfo, error) {
@@ -108,6 +130,9 @@ func (c *cycle) filter(ctx context.Context, state fwk.CycleState, nodes []fwk.No
 		}
 		status := c.framework.RunFilterPluginsWithNominatedPods(ctx, state, c.pod, node)
 		if status.Code() == fwk.Error {
+			if strings.HasPrefix(status.Message(), `running "DynamicResources" filter plugin: `) {
+				return nil, fmt.Errorf("%w%s", errClaims, status.Message())
+			}
 			return nil, status.AsError()
 		}
 		if status.IsSuccess() {
@@ -161,6 +186,13 @@ func (c *cycle) fail(ctx context.Context, state fwk.CycleState, nodes int, diagn
 	if result != nil && result.NominatingInfo != nil && result.NominatingInfo.NominatedNodeName != "" {
 		found.Nominated = result.NominatingInfo.NominatedNodeName
 		found.Victims = append(found.Victims, c.victims(ctx)...)
+	}
+	for _, action := range c.client.Actions() {
+		if action, ok := action.(clienttesting.UpdateAction); ok && action.GetSubresource() == "status" {
+			if claim, ok := action.GetObject().(*resourceapi.ResourceClaim); ok {
+				found.Deallocated = append(found.Deallocated, claim.Namespace+"/"+claim.Name)
+			}
+		}
 	}
 	failed := framework.FitError{Pod: c.pod, NumAllNodes: nodes, Diagnosis: *diagnosis}
 	found.Message = failed.Error()

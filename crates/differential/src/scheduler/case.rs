@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::resource::v1::AllocationResult;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -33,6 +34,9 @@ pub struct Case {
     /// Volumes and what belongs to them.
     #[serde(default)]
     pub storage: Storage,
+    /// Devices and claims for them.
+    #[serde(default)]
+    pub devices: Devices,
     /// A `KubeSchedulerConfiguration`.
     pub configuration: Value,
     /// The pod to place.
@@ -74,6 +78,25 @@ impl Storage {
     }
 }
 
+/// The objects that DynamicResources looks at.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Devices {
+    /// Claims.
+    pub resource_claims: Vec<Value>,
+    /// Slices.
+    pub resource_slices: Vec<Value>,
+    /// Classes.
+    pub device_classes: Vec<Value>,
+}
+
+impl Devices {
+    /// The lists of objects, one for each kind.
+    pub fn kinds(&mut self) -> [&mut Vec<Value>; 3] {
+        [&mut self.resource_claims, &mut self.resource_slices, &mut self.device_classes]
+    }
+}
+
 /// Why a node does not fit.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Refusal {
@@ -101,6 +124,10 @@ pub struct Answer {
     pub refused: BTreeMap<String, Refusal>,
     /// The filters that looked at nodes.
     pub filters: Vec<String>,
+    /// The devices that claims of the pod get on nodes that fit, by node and claim.
+    pub allocations: BTreeMap<String, BTreeMap<String, AllocationResult>>,
+    /// The claims of which devices are given back.
+    pub deallocated: Vec<String>,
     /// What FailedScheduling says, if no node fits.
     pub message: String,
     /// The node that preemption frees; empty if it frees none.

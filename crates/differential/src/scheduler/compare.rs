@@ -57,7 +57,9 @@ fn explained(case: &Case, stock: &Answer, ours: &Placement) -> Option<&'static s
         eviction.node == stock.nominated && stock.victims.len() < eviction.victims.len()
     };
     let stock_preempts_too_soon = match ours {
-        Placement::Refused(_, eviction) => !stock.nominated.is_empty() && eviction.as_ref().is_none_or(fewer),
+        Placement::Refused(_, eviction, _) => {
+            !stock.nominated.is_empty() && eviction.as_ref().is_none_or(fewer)
+        }
         Placement::Node(..) => false,
     };
     if stock_preempts_too_soon && is_spread && case.pods.iter().any(is_ending) {
@@ -70,7 +72,7 @@ fn explained(case: &Case, stock: &Answer, ours: &Placement) -> Option<&'static s
     let is_refused = match ours {
         Placement::Refused(..) => stock.fits.is_empty(),
         // A nominated pod counts on some node.
-        Placement::Node(_, fit) => {
+        Placement::Node(_, fit, _) => {
             let mut refused = stock.refused.iter().filter(|(_, by)| by.plugin == "VolumeRestrictions");
             refused.any(|(node, _)| fit.contains_key(node))
         }
@@ -117,29 +119,38 @@ pub fn difference(stock: &Answer, ours: &Placement) -> Option<Difference> {
     let best = stock.best();
     let agrees = match ours {
         // kube-scheduler scores where several nodes fit.
-        Placement::Node(node, totals) => {
-            best.contains(&node.as_str()) && (stock.scores.is_empty() || *totals == stock.totals())
+        Placement::Node(node, totals, claims) => {
+            best.contains(&node.as_str())
+                && (stock.scores.is_empty() || *totals == stock.totals())
+                && stock.allocations.get(node).is_none_or(|allocations| allocations == claims)
         }
-        Placement::Refused(message, eviction) => {
+        Placement::Refused(message, eviction, claim) => {
             let (node, victims) = eviction.as_ref().map_or(("", &[][..]), |e| (&e.node, &e.victims));
             stock.fits.is_empty()
                 && *message == stock.message
+                && claim.as_ref().is_none_or(|claim| stock.deallocated.contains(claim))
+                && claim.is_some() == !stock.deallocated.is_empty()
                 && (node, victims) == (stock.nominated.as_str(), &stock.victims)
         }
     };
     (!agrees).then(|| Difference {
         stock: if best.is_empty() {
-            format!("{} {:?} {:?}", stock.message, stock.nominated, stock.victims)
+            let Answer { message, nominated, victims, deallocated, .. } = stock;
+            format!("{message} {nominated:?} {victims:?} {deallocated:?}")
         } else {
             let all: Vec<&str> = stock.fits.iter().map(String::as_str).collect();
-            format!("{best:?} of {}", scores(stock, &all))
+            let allocations = match ours {
+                Placement::Node(node, ..) => stock.allocations.get(node),
+                Placement::Refused(..) => None,
+            };
+            format!("{best:?} of {} {allocations:?}", scores(stock, &all))
         },
         ours: match ours {
-            Placement::Node(node, totals) => match stock.refused.get(node) {
+            Placement::Node(node, totals, claims) => match stock.refused.get(node) {
                 Some(refusal) => format!("{node}, which {} refuses", refusal.plugin),
-                None => format!("{node} {totals:?}"),
+                None => format!("{node} {totals:?} {claims:?}"),
             },
-            Placement::Refused(message, eviction) => format!("{message} {eviction:?}"),
+            Placement::Refused(message, eviction, claim) => format!("{message} {eviction:?} {claim:?}"),
         },
     })
 }

@@ -5,6 +5,7 @@
 
 mod configuration;
 mod constraints;
+mod devices;
 mod nodes;
 mod pods;
 mod selecting;
@@ -14,7 +15,7 @@ use runtime::random::Random;
 use serde_json::{Value, json};
 
 use crate::generate::Dice;
-use crate::scheduler::case::{Case, Storage};
+use crate::scheduler::case::{Case, Devices, Storage};
 
 /// The name of the profile.
 pub const SCHEDULER: &str = "default-scheduler";
@@ -50,11 +51,15 @@ pub fn case(seed: u64, number: u64) -> Case {
         namespaces,
         pod_disruption_budgets,
         storage,
+        devices: Devices::default(),
         configuration,
         pod,
     };
     if dice.percent(55) {
         storage::add(&mut dice, &mut case);
+    }
+    if dice.percent(40) {
+        devices::add(&mut dice, &mut case);
     }
     case
 }

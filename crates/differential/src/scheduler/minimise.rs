@@ -55,6 +55,15 @@ fn candidates(case: &Case) -> Vec<Case> {
             }
         }
     }
+    for (kind, objects) in case.devices.clone().kinds().into_iter().enumerate() {
+        with(&|case| case.devices.kinds()[kind].clear());
+        for (at, object) in objects.iter().enumerate() {
+            with(&|case| drop(case.devices.kinds()[kind].remove(at)));
+            for path in parts(object, &["metadata", "spec", "status"]) {
+                with(&|case| remove(&mut case.devices.kinds()[kind][at], &path));
+            }
+        }
+    }
     for path in parts(&case.pod, &["spec"]) {
         with(&|case| remove(&mut case.pod, &path));
     }
@@ -85,7 +94,7 @@ fn parts(object: &Value, fields: &[&str]) -> Vec<String> {
 }
 
 /// What no object is without.
-const NEEDED: [&str; 14] = [
+const NEEDED: [&str; 26] = [
     "/name",
     "/image",
     "/nodeName",
@@ -100,6 +109,18 @@ const NEEDED: [&str; 14] = [
     "/operator",
     "/key",
     "/profiles/0",
+    "/driver",
+    "/pool",
+    "/generation",
+    "/resourceSliceCount",
+    "/deviceClassName",
+    "/exactly",
+    "/expression",
+    "/device",
+    "/request",
+    "/value",
+    "/counters",
+    "/resource",
 ];
 
 fn collect(value: &Value, path: &str, found: &mut Vec<String>) {

@@ -6,11 +6,15 @@ use anyhow::{Context as _, bail};
 use api::schedulerconfig::SchedulerConfig;
 use k8s_openapi::api::core::v1 as wire;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::AllocationResult;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use scheduler::budget::BudgetView;
 use scheduler::config;
 use scheduler::core::{Binding, Core, Decision, Event};
 use scheduler::default_selector::{SelectingKey, SelectingKind, SelectingView};
+use scheduler::devices::Change as DeviceChange;
+use scheduler::devices::views::claim::ClaimView as DeviceClaimView;
+use scheduler::devices::views::{ClassView as DeviceClassView, SliceView};
 use scheduler::namespace::NamespaceView;
 use scheduler::node::NodeView;
 use scheduler::pod::PodView;
@@ -23,12 +27,12 @@ use serde_json::Value;
 use crate::scheduler::case::Case;
 
 /// What our core does with the pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Placement {
-    /// It goes to this node, by these total scores of the nodes that fit.
-    Node(String, BTreeMap<String, i64>),
-    /// It fits no node, with the message; and perhaps preemption frees one.
-    Refused(String, Option<Eviction>),
+    /// It goes to this node, by these total scores of the nodes that fit, and its claims get these devices.
+    Node(String, BTreeMap<String, i64>, BTreeMap<String, AllocationResult>),
+    /// It fits no node, with the message; and perhaps preemption frees one, and a claim gives its devices back.
+    Refused(String, Option<Eviction>, Option<String>),
 }
 
 /// A preemption.
@@ -77,6 +81,9 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
         let pod: wire::Pod = read(pod).context("pod")?;
         core.handle(Event::Pod(PodView::read(&pod)), NOW_MS);
     }
+    for change in device_changes(case)? {
+        core.handle(Event::Devices(change), NOW_MS);
+    }
     for change in changes(case)? {
         core.handle(Event::Volumes(change), NOW_MS);
     }
@@ -91,19 +98,24 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
     }
     match decision {
         Some(Decision::Bind(binding)) if &*binding.pod.uid == uid => Ok(on_node(&core, &binding)),
+        Some(Decision::ReserveClaims(reserve)) if &*reserve.binding.pod.uid == uid => {
+            Ok(on_node(&core, &reserve.binding))
+        }
         Some(Decision::BindVolumes(bind)) if &*bind.binding.pod.uid == uid => {
             Ok(on_node(&core, &bind.binding))
         }
         Some(Decision::FailVolumes(failed)) => bail!("{}", failed.message),
         Some(Decision::Refuse(refused)) if &*refused.pod.uid == uid => {
-            Ok(Placement::Refused(refused.message, None))
+            let claim = refused.deallocation.map(|claim| claim.key.to_string());
+            Ok(Placement::Refused(refused.message, None, claim))
         }
         Some(Decision::Preempt(preemption)) if &*preemption.refused.pod.uid == uid => {
             let victims = preemption.victims.iter().filter(|pod| !pod.progress.deleting);
             let mut victims: Vec<String> = victims.map(PodView::key).collect();
             victims.sort();
             let eviction = Eviction { node: preemption.node.to_string(), victims };
-            Ok(Placement::Refused(preemption.refused.message, Some(eviction)))
+            let claim = preemption.refused.deallocation.map(|claim| claim.key.to_string());
+            Ok(Placement::Refused(preemption.refused.message, Some(eviction), claim))
         }
         other => bail!("no decision about the pod: {other:?}"),
     }
@@ -112,7 +124,9 @@ pub fn place(case: &Case, seed: u64) -> anyhow::Result<Placement> {
 /// The node of a pod, with the scores of all nodes that fit.
 fn on_node(core: &Core, binding: &Binding) -> Placement {
     let scores = core.last_scores().map(|(node, score)| (node.to_string(), score)).collect();
-    Placement::Node(binding.node.to_string(), scores)
+    let claims = core.pending_claims(binding.id);
+    let claims = claims.map(|(key, allocation)| (key.to_string(), allocation.wire.clone())).collect();
+    Placement::Node(binding.node.to_string(), scores, claims)
 }
 
 /// An object that selects pods.
@@ -131,14 +145,26 @@ fn selecting(kind: SelectingKind, object: &Value) -> anyhow::Result<SelectingVie
     Ok(SelectingView::new(key, selector))
 }
 
+/// Devices and claims for them.
+fn device_changes(case: &Case) -> anyhow::Result<Vec<DeviceChange>> {
+    let devices = &case.devices;
+    let kinds = [
+        all(&devices.device_classes, |it| DeviceChange::Class(Box::new(DeviceClassView::read(it)))),
+        all(&devices.resource_slices, |it| DeviceChange::Slice(Box::new(SliceView::read(it)))),
+        all(&devices.resource_claims, |it| DeviceChange::Claim(Box::new(DeviceClaimView::read(it)))),
+    ];
+    Ok(kinds.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
+}
+
+fn all<T: serde::de::DeserializeOwned, C>(
+    objects: &[Value],
+    change: impl Fn(&T) -> C,
+) -> anyhow::Result<Vec<C>> {
+    objects.iter().map(|object| Ok(change(&read(object).context("object")?))).collect()
+}
+
 /// The objects of storage.
 fn changes(case: &Case) -> anyhow::Result<Vec<Change>> {
-    fn all<T: serde::de::DeserializeOwned>(
-        objects: &[Value],
-        change: impl Fn(&T) -> Change,
-    ) -> anyhow::Result<Vec<Change>> {
-        objects.iter().map(|object| Ok(change(&read(object).context("storage")?))).collect()
-    }
     let storage = &case.storage;
     let kinds = [
         all(&storage.persistent_volumes, |it| Change::Volume(Box::new(VolumeView::read(it)))),

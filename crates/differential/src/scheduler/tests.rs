@@ -37,6 +37,7 @@ fn kube_schedulers_own_plugins_agree() {
         "VolumeZone",
         "InterPodAffinity",
         "PodTopologySpread",
+        "DynamicResources",
     ] {
         assert!(
             tally.filters[filter].refused > 0 && tally.filters[filter].passed > 0,
@@ -65,6 +66,7 @@ fn a_core_without_a_plugin_is_found() {
         ("filter", "VolumeZone"),
         ("filter", "PodTopologySpread"),
         ("filter", "InterPodAffinity"),
+        ("filter", "DynamicResources"),
         ("score", "TaintToleration"),
         ("score", "NodeResourcesFit"),
         ("score", "ImageLocality"),

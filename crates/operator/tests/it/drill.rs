@@ -363,6 +363,9 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("controller-manager", "persistentvolumes", "to pass on to its scheduler"),
     ("controller-manager", "tokenreviews.authentication.k8s.io", "to pass on to its scheduler"),
     ("controller-manager", "subjectaccessreviews.authorization.k8s.io", "to pass on to its scheduler"),
+    ("controller-manager", "resourceclaims.resource.k8s.io", "to pass on to its scheduler"),
+    ("controller-manager", "resourceclaims.resource.k8s.io/binding", "to pass on to its scheduler"),
+    ("controller-manager", "resourceclaims.resource.k8s.io/status", "to pass on to its scheduler"),
     (
         "controller-manager",
         "pods/binding",
@@ -399,6 +402,9 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("scheduler", "persistentvolumes", "it chooses volumes for claims that wait for a pod"),
     ("scheduler", "tokenreviews.authentication.k8s.io", "it asks who reads its metrics"),
     ("scheduler", "subjectaccessreviews.authorization.k8s.io", "it asks who may read its metrics"),
+    ("scheduler", "resourceclaims.resource.k8s.io", "it protects claims that it gives devices"),
+    ("scheduler", "resourceclaims.resource.k8s.io/binding", "it gives claims devices and users"),
+    ("scheduler", "resourceclaims.resource.k8s.io/status", "it gives claims devices and users"),
 ];
 
 /// Of MachineConfigs the operator's account writes those of its names with its content. Each differs from one that it

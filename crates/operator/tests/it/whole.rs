@@ -69,7 +69,7 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
 }
 
 /// Rights of exporters and scheduler that need no use here, and the tests that use them: crate, module, function.
-const USED_ELSEWHERE: [(&str, &str); 29] = [
+const USED_ELSEWHERE: [(&str, &str); 35] = [
     (
         "topology.node.k8s.io/noderesourcetopologies[]: get",
         "exporter faults/apiserver answer_lost_after_the_object_was_changed",
@@ -142,6 +142,31 @@ const USED_ELSEWHERE: [(&str, &str); 29] = [
     (
         "authorization.k8s.io/subjectaccessreviews[]: create",
         "scheduler secure_port readers_are_judged_as_kube_scheduler_judges_them",
+    ),
+    // Devices.
+    (
+        "resource.k8s.io/deviceclasses[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "resource.k8s.io/resourceclaims[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "resource.k8s.io/resourceslices[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "resource.k8s.io/resourceclaims[]: patch",
+        "scheduler claims no_two_claims_get_one_device_and_pods_follow_their_claims",
+    ),
+    (
+        "resource.k8s.io/resourceclaims/status[]: patch",
+        "scheduler claims no_two_claims_get_one_device_and_pods_follow_their_claims",
+    ),
+    (
+        "resource.k8s.io/resourceclaims/binding[]: patch",
+        "scheduler claims no_two_claims_get_one_device_and_pods_follow_their_claims",
     ),
     // Several replicas elect a leader.
     (

@@ -12,8 +12,8 @@ use topology::resource::ResourceName;
 use super::{ConfigError, in_tree};
 use crate::affinity::NodeAffinity;
 use crate::plugins::{
-    Filters, Plugins, PreFilters, Scores, balanced_allocation, default_preemption, inter_pod_affinity,
-    node_resources_fit, pod_topology_spread, volume_binding,
+    Filters, Plugins, PreFilters, Scores, balanced_allocation, default_preemption, dynamic_resources,
+    inter_pod_affinity, node_resources_fit, pod_topology_spread, volume_binding,
 };
 
 /// The plugins of the profile with this index.
@@ -36,6 +36,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             volume_zone: filters("VolumeZone"),
             pod_topology_spread: filters("PodTopologySpread"),
             inter_pod_affinity: filters("InterPodAffinity"),
+            dynamic_resources: filters("DynamicResources") && pre_filters("DynamicResources"),
         },
         pre_filters: PreFilters {
             volume_restrictions: pre_filters("VolumeRestrictions"),
@@ -50,6 +51,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
             image_locality: score("ImageLocality"),
             pod_topology_spread: score("PodTopologySpread"),
             inter_pod_affinity: score("InterPodAffinity"),
+            dynamic_resources: score("DynamicResources"),
         },
         added_affinity: wire
             .in_tree
@@ -72,7 +74,9 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
         },
         volume_binding: volume_binding(profile, wire)?,
         preemption: preemption(profile, wire)?,
-        claims: weight(wire, "DynamicResources", Point::PostFilter).is_some(),
+        dynamic_resources: weight(wire, "DynamicResources", Point::PreBind)
+            .map(|_| dynamic_resources::Args::default()),
+        deallocates: weight(wire, "DynamicResources", Point::PostFilter).is_some(),
     })
 }
 
@@ -332,30 +336,30 @@ mod tests {
     #[test]
     fn weights_follow_the_lists() {
         for (plugins, wanted) in [
-            ("{}", [3, 2, 1, 1, 1, 2, 2]),
-            ("{score: {disabled: [{name: '*'}]}}", [0; 7]),
+            ("{}", [3, 2, 1, 1, 1, 2, 2, 2]),
+            ("{score: {disabled: [{name: '*'}]}}", [0; 8]),
             (
                 "{preScore: {disabled: [{name: ImageLocality}]}, score: {disabled: [{name: ImageLocality}]}}",
-                [3, 2, 1, 1, 0, 2, 2],
+                [3, 2, 1, 1, 0, 2, 2, 2],
             ),
-            ("{multiPoint: {disabled: [{name: ImageLocality}]}}", [3, 2, 1, 1, 0, 2, 2]),
+            ("{multiPoint: {disabled: [{name: ImageLocality}]}}", [3, 2, 1, 1, 0, 2, 2, 2]),
             // At a point of its own a plugin without a weight has 1, and not its default.
-            ("{score: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1, 2, 2]),
-            ("{multiPoint: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1, 2, 2]),
+            ("{score: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1, 2, 2, 2]),
+            ("{multiPoint: {enabled: [{name: TaintToleration}]}}", [1, 2, 1, 1, 1, 2, 2, 2]),
             (
                 "{score: {disabled: [{name: '*'}], enabled: [{name: NodeAffinity, weight: 7}]}}",
-                [0, 7, 0, 0, 0, 0, 0],
+                [0, 7, 0, 0, 0, 0, 0, 0],
             ),
             // The point's own list wins over multiPoint.
             (
                 "{multiPoint: {enabled: [{name: NodeAffinity, weight: 5}]}, \
                   score: {enabled: [{name: NodeAffinity, weight: 9}], disabled: [{name: NodeAffinity}]}}",
-                [3, 9, 1, 1, 1, 2, 2],
+                [3, 9, 1, 1, 1, 2, 2, 2],
             ),
             (
                 "{multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort}, {name: DefaultBinder}, \
                   {name: SchedulingGates}, {name: NodeResourcesFit, weight: 4}]}}",
-                [0, 0, 4, 0, 0, 0, 0],
+                [0, 0, 4, 0, 0, 0, 0, 0],
             ),
         ] {
             let (read, notes) = profile(plugins, "[]").unwrap();
@@ -390,6 +394,7 @@ mod tests {
                     volume_zone: false,
                     pod_topology_spread: false,
                     inter_pod_affinity: false,
+                    dynamic_resources: false,
                 },
             ),
         ] {

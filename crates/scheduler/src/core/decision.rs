@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::claims::{Deallocation, ReleaseClaims, ReserveClaims};
 use super::preemption::Outcome;
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Lifecycle, Preemption, Profile, Timer};
 use crate::affinity::Labels;
 use crate::cycle::volumes::VolumeState;
-use crate::cycle::{self, PreFilterState, PreScoreState};
+use crate::cycle::{self, Known, PreFilterState, PreScoreState};
 use crate::ledger::{PodId, Scratch};
 use crate::node::NodeView;
 use crate::plugins::default_preemption::is_curable;
@@ -32,7 +33,11 @@ pub enum Decision {
     Bind(Binding),
     /// Write volumes and claims of a pod, of which the same is true. [`Decision::Bind`] follows once they are bound.
     BindVolumes(BindVolumes),
-    /// Report that the volumes of a pod were not bound. The core no longer counts the pod on the node.
+    /// Write the claims of a pod for devices. [`Decision::Bind`] follows once that is done.
+    ReserveClaims(ReserveClaims),
+    /// Give back claims that are reserved for a pod which is not bound after all.
+    ReleaseClaims(ReleaseClaims),
+    /// Report that the volumes or claims of a pod were not bound. The core no longer counts the pod on the node.
     FailVolumes(FailedVolumes),
     /// Report that the pod fits no node.
     Refuse(Refused),
@@ -124,6 +129,8 @@ pub struct Refused {
     pub refusals: Refusals,
     /// The nominated node from now on; the object may still say another.
     pub nominated: Option<Arc<str>>,
+    /// A claim of the pod whose devices are of no use to it.
+    pub deallocation: Option<Deallocation>,
     /// Whether preemption was tried, for metrics.
     pub tried_preemption: bool,
 }
@@ -162,27 +169,42 @@ impl Core {
             self.stopwatch.lap("PreFilter", false);
             return Some(self.refuse_at_once(id, (pod, message, refusals), now_ms));
         }
+        self.curable.clear();
+        self.elsewhere.clear();
+        if let Some((message, refusals)) = self.claims_not_ready(&spec, &profile, now_ms) {
+            self.stopwatch.lap("PreFilter", false);
+            return Some(self.refuse(id, (pod, message, refusals), now_ms));
+        }
         match self.choose(id, &pod, &profile, now_ms) {
             Ok(slot) => {
                 self.end_hold_of(id, now_ms);
                 let (attempts, first_attempt_ms) = self.queue.attempts(id);
                 let node = Arc::clone(&self.nodes[slot].name);
-                if spec.spans_nodes() || !spec.volumes.is_empty() {
+                if spec.spans_nodes() || !spec.volumes.is_empty() || !spec.claims.is_empty() {
                     // There may be room for the next one as well.
                     self.retried.extend(self.queue.class(id));
                 }
                 let volumes = self.reserve_volumes(&pod, slot, &profile);
+                let claims = self.reserve_claims(&pod, slot, &profile, now_ms);
                 self.stopwatch.lap("Reserve", true);
                 self.charge(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = Lifecycle::Assumed { slot };
                 }
                 let binding = Binding { id, pod, node, attempts, first_attempt_ms, attempt_ms: now_ms };
-                if let Some(volumes) = volumes {
-                    return Some(self.await_volumes(slot, binding, volumes));
+                if volumes.is_some() || !claims.is_empty() {
+                    return Some(self.await_objects(slot, binding, (volumes, claims)));
                 }
                 self.enter_ledger(id);
                 Some(Decision::Bind(binding))
+            }
+            Err(refusals) if refusals.iter().any(|(reason, _)| reason == Reason::ClaimError) => {
+                let slot = self.elsewhere.last().copied();
+                let message = slot.and_then(|slot| self.claim_error(&pod, slot, &profile, now_ms));
+                let message = message.unwrap_or_else(|| refusals.message(nodes));
+                self.nominate(id, None);
+                self.queue.back_off(id, now_ms, self.settings.backoff);
+                Some(Decision::Refuse(Refused::new((pod, message, refusals))))
             }
             Err(refusals) => {
                 let message = if self.node_order.is_empty() {
@@ -217,7 +239,8 @@ impl Core {
         now_ms: u64,
     ) -> Decision {
         self.curable.clear();
-        if !self.profile_of(id).is_some_and(|profile| profile.plugins.claims) {
+        self.elsewhere.clear();
+        if !self.profile_of(id).is_some_and(|profile| profile.plugins.deallocates) {
             return self.refuse(id, (pod, message, refusals), now_ms);
         }
         self.queue.wait(id, now_ms);
@@ -244,8 +267,17 @@ impl Core {
         }
         self.curable = curable;
         let nodes = self.node_order.len();
-        let claims = nodes > 0 && self.profile_of(id).is_some_and(|profile| profile.plugins.claims);
+        let profile = self.profile_of(id).filter(|profile| nodes > 0 && profile.plugins.deallocates).cloned();
+        let deallocation = profile.as_ref().and_then(|profile| self.deallocation(&pod, profile, now_ms));
+        let has_none =
+            pod.spec.claims.is_empty() || refusals.iter().any(|(reason, _)| reason == Reason::ClaimsNotReady);
+        let claims = profile.map(|_| match &deallocation {
+            _ if has_none => "no new claims to deallocate",
+            Some(_) => "deallocation of ResourceClaim completed",
+            None => "still not schedulable",
+        });
         let mut refused = Refused::new((pod, message, refusals));
+        refused.deallocation = deallocation;
         refused.tried_preemption = !matches!(outcome, Outcome::Off);
         match outcome {
             Outcome::Off => {
@@ -269,7 +301,7 @@ impl Core {
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(due, _)| *due);
-        let ended = self.waits.has_ended().then_some(0);
+        let ended = self.waits.has_decided().then_some(0);
         timer.into_iter().chain(ended).chain(self.queue.due()).chain(self.hold_due()).min()
     }
 
@@ -348,7 +380,7 @@ impl Core {
             let profile = self.profile_of(rank.pod)?;
             let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
             let spanning = spanning.get_or_init(|| {
-                let known = (&self.selections, &self.volumes);
+                let known = self.known(now_ms);
                 PreFilterState::new(spec, Domains::default(), &profile.plugins, &self.nodes, known)
             });
             let pod = (&**spec, created_s);
@@ -390,7 +422,8 @@ impl Core {
         let spec = &pod.spec;
         let existing = self.existing_domains((&pod.namespace, &pod.labels));
         spec.selectors().for_each(|pods| self.selections.follow(pods));
-        let known = (&self.selections, &self.volumes);
+        let (selections, volumes, devices) = (&self.selections, &self.volumes, &self.devices);
+        let known = Known { selections, volumes, devices, now_ms };
         let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
         self.stopwatch.lap("PreFilter", true);
         let count = self.node_order.len();
@@ -403,7 +436,6 @@ impl Core {
         let prepared = PreScoreState::new(spec, profile, images);
         let mut refusals = Refusals::default();
         self.feasible.clear();
-        self.curable.clear();
         self.raw.clear();
         let preempts = profile.plugins.preemption.is_some();
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -429,7 +461,7 @@ impl Core {
                 Some(_) => None,
                 None => {
                     let verdict = self.judge(incoming, slot, &spanning, &mut scratch);
-                    Some(verdict.map(|()| prepared.raw_score(node, view)))
+                    Some(verdict.map(|()| prepared.raw_score(node, view, &spanning)))
                 }
             };
             match known.or(judged.as_ref()) {
@@ -442,6 +474,12 @@ impl Core {
                         self.curable.extend(reasons.first().map(|reason| (slot, *reason)));
                     }
                     reasons.iter().for_each(|reason| refusals.add(*reason));
+                    if reasons.contains(&Reason::ClaimElsewhere) || reasons.contains(&Reason::ClaimError) {
+                        self.elsewhere.push(slot);
+                    }
+                    if reasons.contains(&Reason::ClaimError) {
+                        break;
+                    }
                 }
                 None => {}
             }
@@ -452,6 +490,9 @@ impl Core {
         (self.scratch, self.equivalence) = (scratch, cache);
         self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
         self.stopwatch.lap("Filter", true);
+        if refusals.iter().any(|(reason, _)| reason == Reason::ClaimError) {
+            return Err(refusals);
+        }
         let plugins = &*profile.plugins;
         cycle::totals(&self.raw, &plugins.scores, &mut self.totals);
         let found = (&*self.feasible, &*self.nodes);
@@ -477,10 +518,19 @@ impl Core {
     }
 
     /// What the constraints of a pod look at, on all nodes. Selections must follow its selectors.
-    pub(super) fn pre_filter<'c>(&'c self, pod: &'c PodView, profile: &Profile) -> PreFilterState<'c> {
+    pub(super) fn pre_filter<'c>(
+        &'c self,
+        pod: &'c PodView,
+        profile: &Profile,
+        now_ms: u64,
+    ) -> PreFilterState<'c> {
         let existing = self.existing_domains((&pod.namespace, &pod.labels));
-        let known = (&self.selections, &self.volumes);
-        PreFilterState::new(&pod.spec, existing, &profile.plugins, &self.nodes, known)
+        PreFilterState::new(&pod.spec, existing, &profile.plugins, &self.nodes, self.known(now_ms))
+    }
+
+    /// The objects that constraints look at.
+    pub(super) fn known(&self, now_ms: u64) -> Known<'_> {
+        Known { selections: &self.selections, volumes: &self.volumes, devices: &self.devices, now_ms }
     }
 
     /// Whether the departure of pods may turn these reasons of a node, which then is the pod's.
@@ -574,12 +624,12 @@ fn contradiction(spec: &Spec, profile: &Profile, nodes: usize) -> Option<String>
 impl Refused {
     /// A pod without a nominated node, with the message and the reasons.
     pub(super) fn new((pod, message, refusals): (PodView, String, Refusals)) -> Self {
-        Self { pod, message, refusals, nominated: None, tried_preemption: false }
+        Self { pod, message, refusals, nominated: None, deallocation: None, tried_preemption: false }
     }
 
     /// Adds why PostFilter plugins could do nothing about it, in kube-scheduler's order and words.
-    fn explain(&mut self, claims: bool, preemption: Option<&str>) {
-        let claims = claims.then(|| "no new claims to deallocate".to_owned());
+    fn explain(&mut self, claims: Option<&str>, preemption: Option<&str>) {
+        let claims = claims.map(str::to_owned);
         let preemption = preemption.map(|reason| format!("preemption: {reason}"));
         let reasons: Vec<String> = claims.into_iter().chain(preemption).collect();
         if !reasons.is_empty() {

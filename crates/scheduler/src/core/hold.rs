@@ -20,7 +20,7 @@ use std::time::Duration;
 use runtime::backoff;
 
 use super::{Core, PodId};
-use crate::cycle::{self, PreFilterState};
+use crate::cycle::{self, Known, PreFilterState};
 use crate::node::Node;
 use crate::plugins::node_resources_fit;
 use crate::pod::{PodView, Spec};
@@ -88,7 +88,7 @@ impl Core {
             return;
         }
         self.hold.rest_until_ms = now_ms + LOOK_MS;
-        if let Some((rank, slot)) = self.next_turn(now_ms.saturating_sub(after_ms)) {
+        if let Some((rank, slot)) = self.next_turn(now_ms.saturating_sub(after_ms), now_ms) {
             let holds = self.queue.count_hold(rank.pod);
             let lasts_ms = backoff::doubled(FIRST, LONGEST, holds).as_millis();
             let until_ms = now_ms.saturating_add(u64::try_from(lasts_ms).unwrap_or(u64::MAX));
@@ -119,7 +119,7 @@ impl Core {
     }
 
     /// The next pod that was refused by then and could fit somewhere, with the slot of the node to hold.
-    fn next_turn(&mut self, refused_by_ms: u64) -> Option<(Rank, usize)> {
+    fn next_turn(&mut self, refused_by_ms: u64, now_ms: u64) -> Option<(Rank, usize)> {
         let heads = self.queue.waiting_heads();
         let from = self.hold.turn.map_or(0, |turn| heads.partition_point(|(rank, _)| *rank <= turn));
         let staying = self.staying();
@@ -135,7 +135,7 @@ impl Core {
             }
             checks = checks.saturating_sub(self.node_order.len());
             self.hold.turn = Some(*rank);
-            if let Some(slot) = self.emptiest(*rank, spec, &staying) {
+            if let Some(slot) = self.emptiest((*rank, spec), &staying, now_ms) {
                 return Some((*rank, slot));
             }
         }
@@ -157,13 +157,19 @@ impl Core {
     }
 
     /// The node with the most room among those that the pod could fit without the pods there.
-    fn emptiest(&mut self, rank: Rank, spec: &Spec, staying: &BTreeMap<usize, Node>) -> Option<usize> {
+    fn emptiest(
+        &mut self,
+        (rank, spec): (Rank, &Spec),
+        staying: &BTreeMap<usize, Node>,
+        now_ms: u64,
+    ) -> Option<usize> {
         let nothing = Node::default();
         let profile = self.profile_of(rank.pod)?.clone();
         let view = &self.pods.get(&rank.pod)?.view;
         let existing = self.existing_domains((&view.namespace, &view.labels));
         spec.selectors().for_each(|pods| self.selections.follow(pods));
-        let known = (&self.selections, &self.volumes);
+        let (selections, volumes, devices) = (&self.selections, &self.volumes, &self.devices);
+        let known = Known { selections, volumes, devices, now_ms };
         let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
         let emptiness = node_resources_fit::Args::default();
         let requests = emptiness.requests(&spec.needs);
@@ -178,6 +184,7 @@ impl Core {
             };
             let staying = staying.get(slot).unwrap_or(&nothing);
             if spanning.filter_volumes(staying, view).is_ok()
+                && spanning.filter_claims(view).is_ok()
                 && cycle::could_fit(node, staying, spec, &profile, &mut self.scratch)
             {
                 let room = emptiness.score(node, view, &requests);

@@ -133,7 +133,7 @@ impl Core {
         };
         let view = &entry.view;
         let incoming = IncomingPod { id: pod, rank: Some(rank), pod: view, profile, now_ms };
-        let spanning = self.pre_filter(view, profile);
+        let spanning = self.pre_filter(view, profile, now_ms);
         !self.hold.keeps_off(slot, rank)
             && Trial::new(self, slot).is_some_and(|trial| trial.check(incoming, &spanning, scratch).is_ok())
     }

@@ -96,7 +96,7 @@ impl Core {
         refusals: &mut Refusals,
         scratch: &mut Scratch,
     ) -> Vec<Candidate> {
-        let mut spanning = self.pre_filter(incoming.pod, incoming.profile);
+        let mut spanning = self.pre_filter(incoming.pod, incoming.profile, incoming.now_ms);
         let (mut harmless, mut violating) = (Vec::new(), Vec::new());
         for (slot, reason) in order {
             match self.try_node(incoming, (slot, reason), &mut spanning, scratch) {
@@ -280,7 +280,7 @@ impl Core {
                 continue;
             }
             let incoming = IncomingPod { id: peer.pod, rank: Some(peer), pod, profile, now_ms };
-            let mut spanning = self.pre_filter(pod, profile);
+            let mut spanning = self.pre_filter(pod, profile, now_ms);
             let Some(mut trial) = Trial::new(self, slot) else { continue };
             self.lower(slot, pod.priority).for_each(|id| trial.remove(id, pod, &mut spanning));
             if trial.check(incoming, &spanning, scratch).is_ok() {

@@ -16,6 +16,7 @@ use super::*;
 
 mod anti_affinity;
 mod charged;
+mod claims;
 mod default_spread;
 mod equivalence_cache;
 mod hold;
@@ -33,7 +34,7 @@ fn settings() -> Settings {
     let (strategy, weights) = (ZoneStrategy::LeastAllocated, Weights::default());
     let numa = Numa { strategy, weights, filters: true, score_weight: 1, accounting: Accounting::Exact };
     // Messages without what kube-scheduler says of claims, but for the test of that.
-    let plugins = Arc::new(Plugins { claims: false, ..Plugins::default() });
+    let plugins = Arc::new(Plugins { deallocates: false, ..Plugins::default() });
     Settings {
         profiles: vec![
             Profile { name: "numa".into(), numa: Some(numa), plugins: Arc::clone(&plugins), percentage: 0 },
@@ -150,7 +151,10 @@ fn decide(core: &mut Core, now: u64) -> Vec<String> {
                 let message = refused.message.split(" preemption: ").next().unwrap_or_default();
                 format!("{}: {message}", refused.pod.name)
             }
-            other @ (Decision::BindVolumes(_) | Decision::FailVolumes(_)) => panic!("{other:?}"),
+            other @ (Decision::BindVolumes(_)
+            | Decision::ReserveClaims(_)
+            | Decision::ReleaseClaims(_)
+            | Decision::FailVolumes(_)) => panic!("{other:?}"),
             Decision::Preempt(it) => panic!("{} evicts pods on {}", it.refused.pod.name, it.node),
         })
         .collect()
@@ -295,13 +299,10 @@ fn placements_known_from_binding_are_released_without_a_report() {
 
 #[test]
 fn unsupported_features_keep_a_pod_pending_with_the_reason() {
-    for (more, reason) in [
-        (json!({"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}), "resource claims"),
-        (
-            json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]}),
-            "spec.containers[0].resources.requests[cpu]",
-        ),
-    ] {
+    for (more, reason) in [(
+        json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]}),
+        "spec.containers[0].resources.requests[cpu]",
+    )] {
         let mut core = core(&["n"]);
         core.handle(Event::Pod(pod("a", 1, json!({"spec": more}))), LATER);
         let decisions = decide(&mut core, LATER);

@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::claims::{Claims, Reservation, ReserveClaims};
 use super::decision::{
     BindVolumes, Binding, ChosenVolume, Decision, FailedVolumes, Provision, VolumeBindings,
 };
@@ -34,17 +35,28 @@ pub(super) struct Waits {
     pods: BTreeMap<PodId, Wait>,
     by_slot: BTreeMap<usize, BTreeSet<PodId>>,
     by_object: BTreeMap<Object, BTreeSet<PodId>>,
-    /// Decisions about pods that no longer wait.
-    ended: VecDeque<Decision>,
+    /// Decisions about pods that no longer wait, or wait for something else.
+    decisions: VecDeque<Decision>,
 }
 
+/// A pod that waits.
 #[derive(Debug)]
-struct Wait {
+pub(super) struct Wait {
     slot: usize,
-    binding: Binding,
+    pub(super) binding: Binding,
     volumes: VolumeBindings,
-    /// The end of the wait; `None`: the objects are not written yet.
-    until_ms: Option<u64>,
+    /// Claims for devices.
+    pub(super) claims: Claims,
+    stage: Stage,
+}
+
+/// What a pod waits for, with the end of the wait; `None`: the objects are not written yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Its volumes.
+    Volumes(Option<u64>),
+    /// Its claims for devices, after the volumes.
+    Claims(Option<u64>),
 }
 
 /// An object whose change may end a wait.
@@ -52,6 +64,23 @@ struct Wait {
 enum Object {
     Claim(ClaimKey),
     Volume(Arc<str>),
+    /// A claim for devices.
+    Devices(ClaimKey),
+}
+
+impl Stage {
+    fn until_ms(self) -> Option<u64> {
+        match self {
+            Self::Volumes(until_ms) | Self::Claims(until_ms) => until_ms,
+        }
+    }
+}
+
+impl Wait {
+    fn objects(&self) -> impl Iterator<Item = Object> + '_ {
+        let claims = self.binding.pod.spec.claims.iter().filter_map(|claim| claim.key());
+        self.volumes.objects().chain(claims.cloned().map(Object::Devices))
+    }
 }
 
 impl Waits {
@@ -65,19 +94,29 @@ impl Waits {
         self.by_slot.get(&slot).into_iter().flatten().copied()
     }
 
-    /// The next decision about a pod that no longer waits.
+    /// The claims that are written for a pod.
+    pub(super) fn reservations(&self, id: PodId) -> impl Iterator<Item = &Reservation> {
+        self.pods.get(&id).into_iter().flat_map(|wait| &wait.claims.reservations)
+    }
+
+    /// The next decision about a pod that waits or did.
     pub(super) fn next(&mut self) -> Option<Decision> {
-        self.ended.pop_front()
+        self.decisions.pop_front()
     }
 
     /// Whether there is such a decision.
-    pub(super) fn has_ended(&self) -> bool {
-        !self.ended.is_empty()
+    pub(super) fn has_decided(&self) -> bool {
+        !self.decisions.is_empty()
+    }
+
+    /// Adds such a decision.
+    pub(super) fn decide(&mut self, decision: Decision) {
+        self.decisions.push_back(decision);
     }
 
     fn insert(&mut self, id: PodId, wait: Wait) {
         self.by_slot.entry(wait.slot).or_default().insert(id);
-        for object in wait.volumes.objects() {
+        for object in wait.objects() {
             self.by_object.entry(object).or_default().insert(id);
         }
         self.pods.insert(id, wait);
@@ -86,7 +125,7 @@ impl Waits {
     fn remove(&mut self, id: PodId) -> Option<Wait> {
         let wait = self.pods.remove(&id)?;
         unlist(&mut self.by_slot, &wait.slot, &id);
-        wait.volumes.objects().for_each(|object| unlist(&mut self.by_object, &object, &id));
+        wait.objects().for_each(|object| unlist(&mut self.by_object, &object, &id));
         Some(wait)
     }
 
@@ -95,8 +134,12 @@ impl Waits {
     }
 }
 
-fn failed(binding: Binding, reason: &str) -> Decision {
-    let message = format!("running PreBind plugin \"VolumeBinding\": {reason}");
+fn failed(binding: Binding, stage: Stage, reason: &str) -> Decision {
+    let plugin = match stage {
+        Stage::Volumes(_) => "VolumeBinding",
+        Stage::Claims(_) => "DynamicResources",
+    };
+    let message = format!("running PreBind plugin {plugin:?}: {reason}");
     Decision::FailVolumes(FailedVolumes { binding, message })
 }
 
@@ -200,16 +243,39 @@ impl Core {
         (!volumes.chosen.is_empty() || !volumes.provisioned.is_empty()).then_some(volumes)
     }
 
-    /// Lets a pod wait for its volumes, which are to be written now.
-    pub(super) fn await_volumes(
+    /// Lets a pod wait for its volumes and claims, which are to be written now.
+    pub(super) fn await_objects(
         &mut self,
         slot: usize,
         binding: Binding,
-        volumes: VolumeBindings,
+        (volumes, claims): (Option<VolumeBindings>, Claims),
     ) -> Decision {
-        let wait = Wait { slot, binding: binding.clone(), volumes: volumes.clone(), until_ms: None };
+        let stage = if volumes.is_some() { Stage::Volumes(None) } else { Stage::Claims(None) };
+        let written = volumes.clone().unwrap_or_default();
+        let reservations = claims.reservations.clone();
+        let wait = Wait { slot, binding: binding.clone(), volumes: written, claims, stage };
         self.waits.insert(binding.id, wait);
-        Decision::BindVolumes(BindVolumes { binding, volumes })
+        match volumes {
+            Some(volumes) => Decision::BindVolumes(BindVolumes { binding, volumes }),
+            None => Decision::ReserveClaims(ReserveClaims { binding, claims: reservations }),
+        }
+    }
+
+    /// Lets a waiting pod go on with its claims. Returns whether it waits.
+    pub(super) fn wait_in_stage(&mut self, id: PodId, stage: Stage) -> bool {
+        let Some(wait) = self.waits.pods.get_mut(&id) else { return false };
+        wait.stage = stage;
+        self.timers.extend(stage.until_ms().map(|until_ms| (until_ms, Timer::Volumes(id))));
+        true
+    }
+
+    /// Looks at the pods that wait for a claim for devices.
+    pub(super) fn check_waits_for(&mut self, key: &ClaimKey, now_ms: u64) {
+        let pods: Vec<PodId> = match self.waits.is_empty() {
+            true => Vec::new(),
+            false => self.waits.of(&Object::Devices(key.clone())).collect(),
+        };
+        pods.into_iter().for_each(|id| self.check_wait(id, now_ms));
     }
 
     /// The volumes of a pod are written.
@@ -218,7 +284,7 @@ impl Core {
         let timeout_ms = timeout_s.unwrap_or_default().bind_timeout_s.saturating_mul(1_000);
         let Some(wait) = self.waits.pods.get_mut(&id) else { return };
         let until_ms = now_ms.saturating_add(timeout_ms);
-        (wait.volumes, wait.until_ms) = (volumes, Some(until_ms));
+        (wait.volumes, wait.stage) = (volumes, Stage::Volumes(Some(until_ms)));
         self.timers.insert((until_ms, Timer::Volumes(id)));
         self.check_wait(id, now_ms);
     }
@@ -227,15 +293,19 @@ impl Core {
     pub(super) fn volumes_failed(&mut self, id: PodId, volumes: VolumeBindings, reason: &str, now_ms: u64) {
         if let Some(wait) = self.waits.pods.get_mut(&id) {
             wait.volumes = volumes;
-            self.fail_volumes(id, reason, now_ms);
+            self.fail_wait(id, reason, now_ms);
         }
     }
 
     /// The pod waits no longer, if its time is over.
     pub(super) fn volumes_due(&mut self, id: PodId, now_ms: u64) {
-        let until_ms = self.waits.pods.get(&id).and_then(|wait| wait.until_ms);
-        if until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
-            self.fail_volumes(id, "binding volumes: context deadline exceeded", now_ms);
+        let Some(stage) = self.waits.pods.get(&id).map(|wait| wait.stage) else { return };
+        let reason = match stage {
+            Stage::Volumes(_) => "binding volumes: context deadline exceeded",
+            Stage::Claims(_) => "device binding timeout: context deadline exceeded",
+        };
+        if stage.until_ms().is_some_and(|until_ms| until_ms <= now_ms) {
+            self.fail_wait(id, reason, now_ms);
         }
     }
 
@@ -245,13 +315,27 @@ impl Core {
         pods.into_iter().for_each(|id| self.check_wait(id, now_ms));
     }
 
-    /// Looks whether the volumes of a pod are bound, once they are written.
-    fn check_wait(&mut self, id: PodId, now_ms: u64) {
-        let Some(wait) = self.waits.pods.get(&id).filter(|wait| wait.until_ms.is_some()) else { return };
-        match self.are_bound(wait) {
-            Ok(false) => {}
-            Ok(true) => self.end_wait(id, now_ms),
-            Err(reason) => self.fail_volumes(id, &format!("binding volumes: {reason}"), now_ms),
+    /// Looks whether the volumes of a pod are bound, or the devices of its claims ready, once they are written.
+    pub(super) fn check_wait(&mut self, id: PodId, now_ms: u64) {
+        let Some(wait) = self.waits.pods.get(&id) else { return };
+        let verdict = match wait.stage {
+            Stage::Volumes(None) | Stage::Claims(None) => return,
+            Stage::Volumes(Some(_)) => {
+                self.are_bound(wait).map_err(|reason| format!("binding volumes: {reason}"))
+            }
+            Stage::Claims(Some(_)) => self.are_ready(wait, now_ms),
+        };
+        match (verdict, wait.stage) {
+            (Ok(false), _) => {}
+            (Ok(true), Stage::Volumes(_)) if !wait.claims.is_empty() => {
+                let (binding, claims) = (wait.binding.clone(), wait.claims.reservations.clone());
+                self.wait_in_stage(id, Stage::Claims(None));
+                self.waits.decide(Decision::ReserveClaims(ReserveClaims { binding, claims }));
+            }
+            (Ok(true), _) => self.end_wait(id, now_ms),
+            (Err(reason), _) => {
+                self.fail_wait(id, &reason, now_ms);
+            }
         }
     }
 
@@ -323,13 +407,13 @@ impl Core {
         let verdict = self.fits_zones(id, slot, now_ms, &mut scratch);
         self.scratch = scratch;
         if let Err(reason) = verdict {
-            self.fail_volumes(id, &reason.to_string(), now_ms);
+            self.fail_wait(id, &reason.to_string(), now_ms);
             return;
         }
         self.waits.remove(id);
         self.enter_ledger(id);
         self.changed.insert(slot);
-        self.waits.ended.push_back(Decision::Bind(binding));
+        self.waits.decide(Decision::Bind(binding));
     }
 
     /// Whether a pod of a node that the ledger does not know yet fits there.
@@ -345,19 +429,26 @@ impl Core {
         }
     }
 
-    /// Takes a pod off its node whose volumes are not bound. It is tried again after a while.
-    fn fail_volumes(&mut self, id: PodId, reason: &str, now_ms: u64) {
-        let Some(wait) = self.stop_waiting(id) else { return };
+    /// Takes a pod off its node whose volumes or claims are not bound. It is tried again after a while. Returns whether
+    /// it waited.
+    pub(super) fn fail_wait(&mut self, id: PodId, reason: &str, now_ms: u64) -> bool {
+        let Some(wait) = self.stop_waiting(id) else { return false };
         self.bind_failed(id, now_ms);
-        self.waits.ended.push_back(failed(wait.binding, reason));
+        self.waits.decide(failed(wait.binding, wait.stage, reason));
+        true
     }
 
     /// Whether the pod, which is being deleted or gone, waited for volumes. Then it is taken off its node.
     pub(super) fn cancel_wait(&mut self, id: PodId) -> bool {
-        let Some(Wait { binding, .. }) = self.stop_waiting(id) else { return false };
+        let Some(Wait { binding, stage, .. }) = self.stop_waiting(id) else { return false };
         self.unplace(id);
+        self.release_claims_of(id);
         let reason = format!("pod does not exist any more: pod {:?} not found", binding.pod.name);
-        self.waits.ended.push_back(failed(binding, &format!("binding volumes: {reason}")));
+        let reason = match stage {
+            Stage::Volumes(_) => format!("binding volumes: {reason}"),
+            Stage::Claims(_) => reason,
+        };
+        self.waits.decide(failed(binding, stage, &reason));
         true
     }
 
@@ -379,6 +470,7 @@ impl Core {
             let helped = self.volumes.unselect(&it.claim, it.version);
             self.help(&helped);
         }
+        self.unassume_claims(&wait);
         Some(wait)
     }
 }

@@ -90,6 +90,11 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::VolumeZone
         | Reason::VolumeUnreadable
         | Reason::PodLevelManagers
+        | Reason::ClaimsNotReady
+        | Reason::ClaimElsewhere
+        | Reason::DevicesUnavailable
+        | Reason::InvalidPools
+        | Reason::ClaimError
         | Reason::Held
         | Reason::NoVictims
         | Reason::NotHelpful => false,

@@ -187,11 +187,17 @@ impl EventLoop {
                     tracing::debug!(pod = bind.binding.pod.key(), node = %bind.binding.node, "binding volumes");
                     self.carry_out(Decision::BindVolumes(bind));
                 }
+                Decision::ReserveClaims(reserve) => {
+                    let Binding { pod, node, .. } = &reserve.binding;
+                    tracing::debug!(pod = pod.key(), %node, "reserving claims");
+                    self.carry_out(Decision::ReserveClaims(reserve));
+                }
+                Decision::ReleaseClaims(release) => self.carry_out(Decision::ReleaseClaims(release)),
                 Decision::FailVolumes(failed) => {
                     let Binding { pod, node, .. } = &failed.binding;
                     let seconds = seconds + waited(&failed.binding, now_ms).as_secs_f64();
                     self.metrics.attempt("error", &pod.scheduler, seconds);
-                    tracing::warn!(pod = pod.key(), %node, reason = failed.message, "volumes are not bound");
+                    tracing::warn!(pod = pod.key(), %node, reason = failed.message, "volumes or claims are not bound");
                     self.carry_out(Decision::FailVolumes(failed));
                 }
                 Decision::Refuse(refused) => {
@@ -222,6 +228,8 @@ impl EventLoop {
             Decision::FailVolumes(failed) => &failed.binding.pod.scheduler,
             Decision::Refuse(refused) => &refused.pod.scheduler,
             Decision::Preempt(preemption) => &preemption.refused.pod.scheduler,
+            // Not the end of a cycle.
+            Decision::ReserveClaims(_) | Decision::ReleaseClaims(_) => return,
         };
         self.core.laps().for_each(|lap| self.steps.observe(profile, lap));
     }
@@ -254,6 +262,10 @@ impl EventLoop {
             }
             CallResult::VolumesFailed(id, volumes, reason) => {
                 self.core.handle(Event::VolumesFailed(id, volumes, reason), now);
+            }
+            CallResult::ClaimsWritten(id, claims) => self.core.handle(Event::ClaimsWritten(id, claims), now),
+            CallResult::ClaimsFailed(id, claims, reason) => {
+                self.core.handle(Event::ClaimsFailed(id, claims, reason), now);
             }
             CallResult::PreemptFailed(id) => self.core.handle(Event::PreemptFailed(id), now),
             CallResult::Other => {}

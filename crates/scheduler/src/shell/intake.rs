@@ -14,6 +14,7 @@ use runtime::watch::{self, Key};
 use crate::budget::BudgetView;
 use crate::core::Event;
 use crate::default_selector::{SelectingKey, SelectingKind, SelectingView};
+use crate::devices::Change as DeviceChange;
 use crate::metrics::Metrics;
 use crate::namespace::NamespaceView;
 use crate::node::NodeView;
@@ -34,6 +35,8 @@ pub(super) enum Source {
     Budgets,
     /// A kind of storage, by the name of its watch.
     Volumes(&'static str),
+    /// A kind of devices, by the name of its watch.
+    Devices(&'static str),
     Reports,
 }
 
@@ -67,7 +70,7 @@ pub(super) struct ReportReader {
 }
 
 /// The number of watches.
-const SOURCES: usize = 16;
+const SOURCES: usize = 19;
 
 impl Intake {
     /// Whether all first lists have been delivered.
@@ -260,6 +263,23 @@ pub(super) fn volumes(event: watch::Event<(Key, VolumeChange)>, gone: fn(Key) ->
         watch::Event::Unreadable { key, reason } => {
             tracing::warn!(object = %key, reason, "an object of storage cannot be read, and counts as gone");
             vec![Event::Volumes(gone(key))]
+        }
+    }
+}
+
+/// Core events of the watch of a kind of devices.
+pub(super) fn devices(event: watch::Event<(Key, DeviceChange)>, gone: fn(Key) -> DeviceChange) -> Vec<Event> {
+    match event {
+        watch::Event::Reset { objects, vanished } => {
+            let objects = objects.into_iter().map(|(_, change)| change);
+            vanished.into_iter().map(gone).chain(objects).map(Event::Devices).collect()
+        }
+        watch::Event::Applied((_, change)) => vec![Event::Devices(change)],
+        watch::Event::Deleted((key, _)) => vec![Event::Devices(gone(key))],
+        watch::Event::Unreadable { key, reason } => {
+            // Devices that a claim had are still its own.
+            tracing::warn!(object = %key, reason, "a claim, slice or class of devices cannot be read");
+            vec![]
         }
     }
 }

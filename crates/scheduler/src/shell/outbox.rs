@@ -24,11 +24,16 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::event_loop::Output;
-use crate::core::{BindVolumes, Binding, Decision, Preemption, Refused, VolumeBindings};
+use crate::core::{
+    BindVolumes, Binding, Deallocation, Decision, Preemption, Refused, ReleaseClaims, ReserveClaims,
+    VolumeBindings,
+};
+use crate::devices::views::claim::ClaimView;
 use crate::ledger::PodId;
 use crate::pod::PodView;
 
 mod bind_queue;
+mod claims;
 mod eviction;
 mod volumes;
 
@@ -44,6 +49,8 @@ const MAX_EVICTIONS: usize = 8;
 const DRAIN: Duration = Duration::from_secs(8);
 /// Most pods whose volumes are written at a time.
 const MAX_VOLUMES: usize = 16;
+/// Most pods whose claims are written or given back at a time.
+const MAX_CLAIMS: usize = 16;
 /// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
 const MAX_ANSWERS: u32 = 5;
 
@@ -56,6 +63,10 @@ pub(super) enum CallResult {
     VolumesWritten(PodId, VolumeBindings),
     /// They are not all, with the reason.
     VolumesFailed(PodId, VolumeBindings, String),
+    /// The claims of a pod are written.
+    ClaimsWritten(PodId, Vec<ClaimView>),
+    /// They are not, but for these, with the reason.
+    ClaimsFailed(PodId, Vec<ClaimView>, String),
     /// A pod could not be evicted for this one.
     PreemptFailed(PodId),
     /// A status was written, or pods were evicted.
@@ -73,6 +84,9 @@ enum BindFailure {
 enum Completed {
     Bind(Box<Binding>, Result<(), BindFailure>),
     Volumes(PodId, VolumeBindings, Result<(), String>),
+    Claims(PodId, Vec<ClaimView>, Result<(), String>),
+    /// Claims are given back.
+    Released,
     Status(Arc<str>),
     Eviction(Evicted),
 }
@@ -87,6 +101,19 @@ struct StatusWrite {
     nominated: Option<Option<Arc<str>>>,
 }
 
+/// Claims to write.
+enum ClaimWrite {
+    Reserve(ReserveClaims),
+    Release(ReleaseClaims),
+    Deallocate(Deallocation),
+}
+
+impl ClaimWrite {
+    fn is_reservation_for(&self, pod: &str) -> bool {
+        matches!(self, Self::Reserve(reserve) if *reserve.binding.pod.uid == *pod)
+    }
+}
+
 /// Calls that wait or are in flight.
 pub(super) struct Outbox {
     client: Client,
@@ -96,6 +123,9 @@ pub(super) struct Outbox {
     /// Whether bindings wait: what people only read may be late then.
     urgent: watch::Sender<bool>,
     volumes: VecDeque<BindVolumes>,
+    claims: VecDeque<ClaimWrite>,
+    /// Number of pods whose claims are being written or given back.
+    writing_claims: usize,
     /// Number of pods whose volumes are being written.
     writing_volumes: usize,
     statuses: BTreeMap<Arc<str>, StatusWrite>,
@@ -116,6 +146,8 @@ impl Outbox {
             binds: BindQueue::default(),
             urgent: watch::Sender::new(false),
             volumes: VecDeque::new(),
+            claims: VecDeque::new(),
+            writing_claims: 0,
             writing_volumes: 0,
             statuses: BTreeMap::new(),
             busy_pods: BTreeSet::new(),
@@ -155,6 +187,7 @@ impl Outbox {
             Output::PodGone(uid) => {
                 self.statuses.remove(&uid);
                 self.volumes.retain(|bind| bind.binding.pod.uid != uid);
+                self.claims.retain(|write| !write.is_reservation_for(&uid));
             }
         }
     }
@@ -163,6 +196,11 @@ impl Outbox {
         match decision {
             Decision::Bind(binding) => self.bind(binding),
             Decision::BindVolumes(bind) => self.bind_volumes(bind),
+            Decision::ReserveClaims(reserve) => {
+                self.statuses.remove(&reserve.binding.pod.uid);
+                self.write_claims(ClaimWrite::Reserve(reserve));
+            }
+            Decision::ReleaseClaims(release) => self.write_claims(ClaimWrite::Release(release)),
             Decision::FailVolumes(failed) => self.fail(&failed.binding.pod, failed.message),
             Decision::Refuse(refused) => self.refuse(refused),
             Decision::Preempt(preemption) => self.preempt(preemption),
@@ -175,6 +213,7 @@ impl Outbox {
         self.stopped.cancel();
         self.binds.drop_waiting();
         self.volumes.clear();
+        self.claims.clear();
         self.statuses.clear();
         self.evictions.clear();
         let ended = async { while self.binds.is_busy() && self.next_result().await.is_some() {} };
@@ -195,6 +234,12 @@ impl Outbox {
         self.start();
     }
 
+    /// Writes claims, or gives them back.
+    fn write_claims(&mut self, write: ClaimWrite) {
+        self.claims.push_back(write);
+        self.start();
+    }
+
     /// Reports that a pod is not bound after all.
     fn fail(&self, pod: &PodView, message: String) {
         self.record(pod, Severity::Warning, "FailedScheduling", "Scheduling", message);
@@ -210,7 +255,10 @@ impl Outbox {
             "Scheduling",
             refused.message.clone(),
         );
-        let Refused { pod, message, nominated, .. } = refused;
+        let Refused { pod, message, nominated, deallocation, .. } = refused;
+        if let Some(claim) = deallocation {
+            self.write_claims(ClaimWrite::Deallocate(claim));
+        }
         // A write that waits or is in flight may set a node that the object does not show yet.
         let is_pending = self.statuses.get(&pod.uid).is_some_and(|write| write.nominated.is_some());
         let is_renominated = nominated != pod.nominated || is_pending || self.busy_pods.contains(&pod.uid);
@@ -262,6 +310,17 @@ impl Outbox {
                     Err(reason) => CallResult::VolumesFailed(id, volumes, reason),
                 }
             }
+            Completed::Claims(id, written, result) => {
+                self.writing_claims = self.writing_claims.saturating_sub(1);
+                match result {
+                    Ok(()) => CallResult::ClaimsWritten(id, written),
+                    Err(reason) => CallResult::ClaimsFailed(id, written, reason),
+                }
+            }
+            Completed::Released => {
+                self.writing_claims = self.writing_claims.saturating_sub(1);
+                CallResult::Other
+            }
             Completed::Status(uid) => {
                 self.busy_pods.remove(&uid);
                 CallResult::Other
@@ -282,6 +341,16 @@ impl Outbox {
             let Some(bind) = self.volumes.pop_front() else { break };
             self.writing_volumes += 1;
             self.in_flight.push(Box::pin(volumes::write(self.client.clone(), bind)));
+        }
+        while self.writing_claims < MAX_CLAIMS {
+            let Some(write) = self.claims.pop_front() else { break };
+            self.writing_claims += 1;
+            let client = self.client.clone();
+            self.in_flight.push(match write {
+                ClaimWrite::Reserve(reserve) => Box::pin(claims::reserve(client, reserve)),
+                ClaimWrite::Release(release) => Box::pin(claims::release(client, release)),
+                ClaimWrite::Deallocate(claim) => Box::pin(claims::deallocate(client, claim)),
+            });
         }
         while self.busy_pods.len() < MAX_CONDITIONS {
             let next = self.statuses.keys().find(|uid| !self.busy_pods.contains(*uid)).cloned();
@@ -481,7 +550,8 @@ mod tests {
 
     fn refused(pod: PodView, nominated: Option<&str>) -> Refused {
         let (message, refusals) = ("no".to_owned(), Refusals::default());
-        Refused { pod, message, refusals, nominated: nominated.map(Arc::from), tried_preemption: true }
+        let nominated = nominated.map(Arc::from);
+        Refused { pod, message, refusals, nominated, deallocation: None, tried_preemption: true }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::{
     Namespace, Node, PersistentVolume, PersistentVolumeClaim, ReplicationController, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
@@ -27,6 +28,9 @@ use super::intake::{self, ReportReader, Source};
 use super::wire_pod::{Warnings, WirePod};
 use super::wire_selecting::{Selecting, WireSelecting};
 use crate::core::Event;
+use crate::devices::Change as DeviceChange;
+use crate::devices::views::claim::ClaimView as DeviceClaimView;
+use crate::devices::views::{ClassView as DeviceClassView, SliceView};
 use crate::metrics::Metrics;
 use crate::volumes::Change;
 use crate::volumes::reference::ClaimKey;
@@ -61,7 +65,29 @@ impl Watches<'_> {
         self.selecting::<ReplicationController>(controllers)?;
         self.selecting::<ReplicaSet>(("watch replicasets", Source::ReplicaSets))?;
         self.selecting::<StatefulSet>(("watch statefulsets", Source::StatefulSets))?;
+        self.devices()?;
         self.storage()
+    }
+
+    /// Claims for devices, slices and classes; none where the server does not have the kinds.
+    fn devices(&mut self) -> anyhow::Result<()> {
+        self.of_devices(
+            "watch resourceclaims",
+            |it: &ResourceClaim| DeviceChange::Claim(Box::new(DeviceClaimView::read(it))),
+            |key| {
+                DeviceChange::ClaimGone(ClaimKey { namespace: key.namespace.into(), name: key.name.into() })
+            },
+        )?;
+        self.of_devices(
+            "watch resourceslices",
+            |it: &ResourceSlice| DeviceChange::Slice(Box::new(SliceView::read(it))),
+            |key| DeviceChange::SliceGone(key.name.into()),
+        )?;
+        self.of_devices(
+            "watch deviceclasses",
+            |it: &DeviceClass| DeviceChange::Class(Box::new(DeviceClassView::read(it))),
+            |key| DeviceChange::ClassGone(key.name.into()),
+        )
     }
 
     fn storage(&mut self) -> anyhow::Result<()> {
@@ -126,6 +152,23 @@ impl Watches<'_> {
             Ok((Key::of(&object), read(&object)))
         };
         self.mapped((name, Source::Volumes(name)), view, move |event| intake::volumes(event, gone))
+    }
+
+    /// A kind of devices.
+    fn of_devices<K>(
+        &mut self,
+        name: &'static str,
+        read: fn(&K) -> DeviceChange,
+        gone: fn(Key) -> DeviceChange,
+    ) -> anyhow::Result<()>
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let view = move |guard: DeserializeGuard<K>| {
+            let object = guard.0.map_err(|error| error.to_string())?;
+            Ok((Key::of(&object), read(&object)))
+        };
+        self.mapped((name, Source::Devices(name)), view, move |event| intake::devices(event, gone))
     }
 
     /// A kind that the server validates.

@@ -72,7 +72,7 @@ fn from_nothing_to_an_aligned_pod_and_back() {
 
 /// Rights that the programs need only where something fails or is told otherwise, and the tests that use them: crate,
 /// module, function.
-const USED_ELSEWHERE: [(&str, &str); 22] = [
+const USED_ELSEWHERE: [(&str, &str); 28] = [
     (
         "topology.node.k8s.io/noderesourcetopologies[]: get",
         "exporter faults/apiserver answer_lost_after_the_object_was_changed",
@@ -134,6 +134,31 @@ const USED_ELSEWHERE: [(&str, &str); 22] = [
     (
         "/persistentvolumeclaims[]: patch",
         "scheduler volumes a_claim_that_cannot_be_provisioned_is_tried_again",
+    ),
+    // Devices.
+    (
+        "resource.k8s.io/deviceclasses[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "resource.k8s.io/resourceclaims[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "resource.k8s.io/resourceslices[]: list",
+        "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    (
+        "resource.k8s.io/resourceclaims[]: patch",
+        "scheduler claims no_two_claims_get_one_device_and_pods_follow_their_claims",
+    ),
+    (
+        "resource.k8s.io/resourceclaims/status[]: patch",
+        "scheduler claims no_two_claims_get_one_device_and_pods_follow_their_claims",
+    ),
+    (
+        "resource.k8s.io/resourceclaims/binding[]: patch",
+        "scheduler claims no_two_claims_get_one_device_and_pods_follow_their_claims",
     ),
 ];
 

@@ -8,7 +8,7 @@ use crate::plugins::pod_topology_spread;
 
 /// A core without zones, with nodes `a1` and `a2` in zone `a`, and `b1` in zone `b`.
 fn zones(spread: pod_topology_spread::Args, seed: u64) -> Core {
-    let plugins = Arc::new(Plugins { claims: false, spread, ..Plugins::default() });
+    let plugins = Arc::new(Plugins { deallocates: false, spread, ..Plugins::default() });
     let profile = Profile { name: "numa".into(), numa: None, plugins, percentage: 0 };
     let mut core = Core::new(Settings { profiles: vec![profile], seed, ..settings() });
     for (name, zone) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {

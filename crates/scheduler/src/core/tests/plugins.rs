@@ -6,7 +6,7 @@ use crate::plugins::{Filters, Scores};
 
 /// A core with one profile without zones, and nodes without reports.
 fn core_with(plugins: Plugins, nodes: &[Value]) -> Core {
-    let plugins = Arc::new(Plugins { claims: false, ..plugins });
+    let plugins = Arc::new(Plugins { deallocates: false, ..plugins });
     let profile = Profile { name: "numa".into(), numa: None, plugins, percentage: 0 };
     let mut core = Core::new(Settings { profiles: vec![profile], ..settings() });
     for node in nodes {
@@ -148,6 +148,7 @@ fn scores_that_are_off_do_not_count() {
         image_locality: 0,
         pod_topology_spread: 0,
         inter_pod_affinity: 0,
+        dynamic_resources: 0,
     };
     let shy = json!({"spec": {"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}});
     let small = json!({"status": {"allocatable": {"cpu": "4", "memory": "8Gi"}}});

@@ -13,7 +13,10 @@ fn tell(core: &mut Core, now: u64) -> Vec<String> {
         .map(|decision| match decision {
             Decision::Bind(binding) => format!("{} -> {}", binding.pod.name, binding.node),
             Decision::Refuse(refused) => format!("{}: {}", refused.pod.name, refused.message),
-            other @ (Decision::BindVolumes(_) | Decision::FailVolumes(_)) => panic!("{other:?}"),
+            other @ (Decision::BindVolumes(_)
+            | Decision::ReserveClaims(_)
+            | Decision::ReleaseClaims(_)
+            | Decision::FailVolumes(_)) => panic!("{other:?}"),
             Decision::Preempt(it) => {
                 assert_eq!(it.refused.nominated.as_ref(), Some(&it.node));
                 assert!(!it.refused.message.contains("preemption:"), "{}", it.refused.message);
@@ -33,7 +36,7 @@ fn plain(nodes: &[&str]) -> Core {
 }
 
 fn with_plugins(nodes: &[&str], plugins: Plugins) -> Core {
-    let plugins = Arc::new(Plugins { claims: false, ..plugins });
+    let plugins = Arc::new(Plugins { deallocates: false, ..plugins });
     let profile = Profile { name: "numa".into(), numa: None, plugins, percentage: 0 };
     let mut core = Core::new(Settings { profiles: vec![profile], hold_after_ms: None, ..settings() });
     for name in nodes {

@@ -60,7 +60,11 @@ proptest! {
                                     prop_assert_eq!(pods[&at].2.as_deref(), Some(&*it.node));
                                 }
                             }
-                            Decision::Refuse(_) | Decision::BindVolumes(_) | Decision::FailVolumes(_) => {}
+                            Decision::Refuse(_)
+                            | Decision::BindVolumes(_)
+                            | Decision::ReserveClaims(_)
+                            | Decision::ReleaseClaims(_)
+                            | Decision::FailVolumes(_) => {}
                         }
                     }
                 }

@@ -1,0 +1,203 @@
+//! Writes of claims for devices: before a binding, and when a pod does not need them after all.
+//!
+//! In: claims with the devices that they get, and a pod. Out: the claims as they are then, or the first failure. Never:
+//! a write over an allocation that is not ours; each write names the version that it rests on, and after a conflict the
+//! claim is read again.
+//!
+//! Source: kube-scheduler 1.36 `dynamicresources` `bindClaim`, Unreserve and PostFilter. As there, the finalizer comes
+//! first and by itself, and the allocation comes with the reservation.
+
+use std::time::Duration;
+
+use k8s_openapi::api::resource::v1::ResourceClaim;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use runtime::client;
+use runtime::random::Random;
+use serde_json::{Value, json};
+
+use super::Completed;
+use crate::core::{Deallocation, ReleaseClaims, Reservation, ReserveClaims};
+use crate::devices::views::claim::{ClaimView, FINALIZER};
+use crate::pod::PodView;
+
+/// Most attempts at one claim that end in conflicts (`retry.DefaultRetry`).
+const MAX_ATTEMPTS: u32 = 5;
+/// The time between two of them.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Writes the claims of a pod one after the other.
+pub(super) async fn reserve(client: Client, reserve: ReserveClaims) -> Completed {
+    let ReserveClaims { binding, claims } = reserve;
+    let mut written = Vec::new();
+    let mut result = Ok(());
+    for claim in &claims {
+        match reserve_one(&client, claim, &binding.pod).await {
+            Ok(object) => written.push(ClaimView::read(&object)),
+            Err(reason) => {
+                result = Err(reason);
+                break;
+            }
+        }
+    }
+    Completed::Claims(binding.id, written, result)
+}
+
+async fn reserve_one(client: &Client, claim: &Reservation, pod: &PodView) -> Result<ResourceClaim, String> {
+    let api: Api<ResourceClaim> = Api::namespaced(client.clone(), &claim.key.namespace);
+    let (key, name) = (&claim.key, &*claim.key.name);
+    let params = PatchParams::default();
+    let mut version = claim.version.to_string();
+    let mut is_protected = claim.is_protected;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let error = 'write: {
+            if claim.allocation.is_some() && !is_protected {
+                let metadata =
+                    json!({ "uid": *claim.uid, "resourceVersion": version, "finalizers": [FINALIZER] });
+                match api.patch(name, &params, &Patch::Strategic(json!({ "metadata": metadata }))).await {
+                    Ok(object) => version = object.metadata.resource_version.unwrap_or(version),
+                    Err(error) => break 'write (error, "add finalizer to"),
+                }
+            }
+            let patch = Patch::Strategic(status_patch(claim, &version, pod));
+            let purpose = match claim.allocation.is_some() {
+                true => "add allocation and reservation to",
+                false => "add reservation to",
+            };
+            match api.patch_status(name, &params, &patch).await {
+                Ok(object) => return Ok(object),
+                Err(error) => (error, purpose),
+            }
+        };
+        let (error, purpose) = error;
+        if !client::is_conflict(&error) || attempts >= MAX_ATTEMPTS {
+            return Err(format!("{purpose} claim {key}: {}", message(&error)));
+        }
+        tokio::time::sleep(PAUSE).await;
+        // A patch of nothing reads the claim, without a right of its own.
+        let found = api.patch(name, &params, &Patch::Merge(json!({}))).await;
+        let found =
+            found.map_err(|error| format!("get updated claim {key} after conflict: {}", message(&error)))?;
+        let view = ClaimView::read(&found);
+        if view.is_leaving || view.uid != claim.uid {
+            return Err(format!("claim {key} got deleted in the meantime"));
+        }
+        match (&claim.allocation, &view.allocation) {
+            (Some(_), Some(_)) => return Err(format!("claim {key} got allocated elsewhere in the meantime")),
+            (None, None) => return Err(format!("claim {key} got deallocated elsewhere in the meantime")),
+            _ => {}
+        }
+        is_protected = view.is_protected;
+        version = found.metadata.resource_version.unwrap_or_default();
+    }
+}
+
+fn message(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        _ => client::brief(error),
+    }
+}
+
+/// The reservation for a pod, with the devices if the claim gets some.
+fn status_patch(claim: &Reservation, version: &str, pod: &PodView) -> Value {
+    let user = json!({ "resource": "pods", "name": *pod.name, "uid": *pod.uid });
+    let mut status = json!({ "reservedFor": [user] });
+    if let Some(allocation) = &claim.allocation {
+        let mut allocation = allocation.wire.clone();
+        let results = allocation.devices.iter_mut().flat_map(|devices| devices.results.iter_mut().flatten());
+        let mut random = Random::from_entropy();
+        for share in results.filter_map(|result| result.share_id.as_mut()) {
+            *share = uuid(&mut random);
+        }
+        let mut written = json!(allocation);
+        written["allocationTimestamp"] =
+            json!(jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        status["allocation"] = written;
+    }
+    json!({ "metadata": { "uid": *claim.uid, "resourceVersion": version }, "status": status })
+}
+
+/// A random UUID (version 4).
+fn uuid(random: &mut Random) -> String {
+    let (high, low) = (random.bits(), random.bits());
+    let (high, low) = ((high & !0xf000) | 0x4000, (low & !(0b11 << 62)) | (0b10 << 62));
+    format!(
+        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        (high >> 16) & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+/// Takes a pod out of the users of its claims. What fails is tried again with the pod.
+pub(super) async fn release(client: Client, release: ReleaseClaims) -> Completed {
+    let ReleaseClaims { pod, claims } = release;
+    for (key, uid) in claims {
+        let api: Api<ResourceClaim> = Api::namespaced(client.clone(), &key.namespace);
+        let users = json!([{ "$patch": "delete", "uid": *pod.uid }]);
+        let patch = json!({ "metadata": { "uid": *uid }, "status": { "reservedFor": users } });
+        let written = api.patch_status(&key.name, &PatchParams::default(), &Patch::Strategic(patch)).await;
+        if let Err(error) = written
+            && !client::is_not_found(&error)
+        {
+            tracing::warn!(claim = %key, pod = pod.key(), reason = client::brief(&error), "cannot release a claim");
+        }
+    }
+    Completed::Released
+}
+
+/// Gives the devices of a claim back that nobody uses.
+pub(super) async fn deallocate(client: Client, claim: Deallocation) -> Completed {
+    let Deallocation { key, version } = claim;
+    let api: Api<ResourceClaim> = Api::namespaced(client, &key.namespace);
+    let status = json!({ "allocation": null, "reservedFor": null, "devices": null });
+    let patch = json!({ "metadata": { "resourceVersion": version.to_string() }, "status": status });
+    let written = api.patch_status(&key.name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    if let Err(error) = written
+        && !client::is_not_found(&error)
+        && !client::is_conflict(&error)
+    {
+        tracing::warn!(claim = %key, reason = client::brief(&error), "cannot deallocate a claim");
+    }
+    Completed::Released
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::devices::views::claim::Allocation;
+    use crate::volumes::reference::ClaimKey;
+
+    #[test]
+    fn statuses_name_the_version_the_pod_and_each_share() {
+        let pod = json!({ "metadata": { "namespace": "ns", "name": "p", "uid": "u-p" } });
+        let pod = PodView::read(&serde_json::from_value(pod).unwrap());
+        let result = |share: Option<&str>| json!({ "request": "r", "driver": "d", "pool": "p", "device": "0", "shareID": share });
+        for (results, shares) in [(vec![result(None)], 0), (vec![result(Some("")), result(Some(""))], 2)] {
+            let wire = serde_json::from_value(json!({ "devices": { "results": results } })).unwrap();
+            let claim = Reservation {
+                key: ClaimKey { namespace: "ns".into(), name: "c".into() },
+                uid: "u-c".into(),
+                version: 7,
+                is_protected: true,
+                allocation: Some(Arc::new(Allocation::read(wire))),
+            };
+            let patch = status_patch(&claim, "7", &pod);
+            assert_eq!(patch["metadata"], json!({ "uid": "u-c", "resourceVersion": "7" }));
+            let user = json!({ "resource": "pods", "name": "p", "uid": "u-p" });
+            assert_eq!(patch["status"]["reservedFor"], json!([user]));
+            let written = patch["status"]["allocation"]["devices"]["results"].as_array().unwrap();
+            let ids: std::collections::BTreeSet<_> =
+                written.iter().filter_map(|result| result["shareID"].as_str()).collect();
+            assert_eq!(ids.len(), shares, "{patch}");
+            assert!(ids.iter().all(|id| id.len() == 36 && id.as_bytes()[14] == b'4'), "{ids:?}");
+        }
+    }
+}
