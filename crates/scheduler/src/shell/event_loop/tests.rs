@@ -71,7 +71,8 @@ fn turns(pods: usize, room: &str) -> Turns {
     ];
     let changes = changes.into_iter().chain(empty.map(|source| (source, vec![])));
     let volumes = ["1", "2", "3", "4", "5", "6", "7"].map(|kind| (Source::Volumes(kind), vec![]));
-    let changes = changes.chain(volumes);
+    let devices = ["1", "2", "3"].map(|kind| (Source::Devices(kind), vec![]));
+    let changes = changes.chain(volumes).chain(devices);
     event_loop.take_all(changes.map(Input::Change));
     Turns { event_loop, outputs, registry }
 }
