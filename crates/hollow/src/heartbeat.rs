@@ -1,7 +1,7 @@
 //! Which nodes have a heartbeat due, spread evenly over a period.
 //!
 //! In: a period, a number of nodes, the time since the start. Out: the nodes whose turn has come. Never: a clock, or
-//! more than one heartbeat of a node at a time, however long nobody asked.
+//! more than one heartbeat of a node at a time, however long the last call is ago.
 
 use std::time::Duration;
 

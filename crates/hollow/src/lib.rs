@@ -1,6 +1,6 @@
 //! Hollow nodes: nodes of a real API server whose kubelets are the model of the kubelet, thousands in one process.
 //!
-//! In: descriptions of nodes ([`node_group`]), the pods that are bound to them. Out: Node objects with their leases, the
+//! In: descriptions of nodes ([`node_group`]), the pods that are bound to them. Out: Node objects with leases, the
 //! statuses that a kubelet writes, and one NodeResourceTopology object per node. Never: a container, an admission rule
 //! of its own (that is `topology::kubelet`), or a report of its own (that is `exporter`).
 //!

@@ -1,6 +1,6 @@
 //! The metrics of hollow nodes.
 //!
-//! In: what happens. Out: numbers for `/metrics`. Never: a label whose values nobody bounds; the reasons are the
+//! In: what happens. Out: numbers for `/metrics`. Never: a label with unbounded values; the reasons are the
 //! kubelet's.
 
 use prometheus_client::encoding::EncodeLabelSet;

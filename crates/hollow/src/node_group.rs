@@ -1,6 +1,6 @@
 //! Nodes of one shape, as flags or a file describe them.
 //!
-//! In: a shape in the simulator's notation (`2x16+gpu4`), settings of a kubelet, labels. Out: the names of the nodes and
+//! In: a shape in the simulator's notation (`2x16+gpu4`), settings of a kubelet, labels. Out: names of the nodes and
 //! their [`Machine`]. Never: a default other than those of `tholepin simulate`.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -129,7 +129,7 @@ fn spawn_watch(
     });
 }
 
-/// The fleet, for the task that feeds it and the one that writes its reports. Nobody holds it while waiting.
+/// The fleet, for the task that feeds it and the one that writes its reports. No task holds it while waiting.
 #[derive(Clone)]
 struct SharedFleet(Arc<Mutex<Fleet>>);
 

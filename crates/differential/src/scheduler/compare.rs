@@ -127,9 +127,9 @@ pub fn difference(stock: &Answer, ours: &Placement) -> Option<Difference> {
         Placement::Refused(message, eviction, claim) => {
             let (node, victims) = eviction.as_ref().map_or(("", &[][..]), |e| (&e.node, &e.victims));
             stock.fits.is_empty()
-                && *message == stock.message
+                && is_same_message(message, &stock.message)
                 && claim.as_ref().is_none_or(|claim| stock.deallocated.contains(claim))
-                && claim.is_some() == !stock.deallocated.is_empty()
+                && claim.is_some() != stock.deallocated.is_empty()
                 && (node, victims) == (stock.nominated.as_str(), &stock.victims)
         }
     };
@@ -153,6 +153,15 @@ pub fn difference(stock: &Answer, ours: &Placement) -> Option<Difference> {
             Placement::Refused(message, eviction, claim) => format!("{message} {eviction:?} {claim:?}"),
         },
     })
+}
+
+/// Whether messages are equal. Of the errors that a filter has on several nodes kube-scheduler tells one at random.
+fn is_same_message(ours: &str, stock: &str) -> bool {
+    let filter = |message: &str| {
+        let (plugin, _) = message.split_once("filter plugin: ")?;
+        Some(plugin.to_owned())
+    };
+    ours == stock || filter(ours).is_some_and(|ours| filter(stock) == Some(ours))
 }
 
 /// Nodes with their scores.

@@ -94,7 +94,13 @@ fn parts(object: &Value, fields: &[&str]) -> Vec<String> {
 }
 
 /// What no object is without.
-const NEEDED: [&str; 26] = [
+const NEEDED: [&str; 32] = [
+    "/allocationMode",
+    "/count",
+    "/deviceClassName",
+    "/exactly",
+    "/matchAttribute",
+    "/distinctAttribute",
     "/name",
     "/image",
     "/nodeName",

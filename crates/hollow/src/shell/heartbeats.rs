@@ -2,7 +2,7 @@
 //!
 //! In: the nodes, a period. Out: calls, spread evenly over the period. Never: a retry; the next heartbeat is one.
 //!
-//! Cost: nodes / period calls a second, 16 at a time. A kubelet renews its lease every ten seconds; here it is as rarely
+//! Cost: nodes / period calls a second, 16 at a time. A kubelet renews its lease every ten seconds; here it is as rare
 //! as the node lifecycle controller allows.
 
 use std::convert::Infallible;
