@@ -40,7 +40,7 @@ pub fn compare(
     }
     // Among equally good nodes to free, kube-scheduler takes the first of a Go map.
     for _ in 0..AGAIN {
-        if found.is_none() || answer.nominated.is_empty() {
+        if found.is_none() || (answer.nominated.is_empty() && answer.deallocated.is_empty()) {
             break;
         }
         found = difference(&ask(oracle, case)?, &placement);
@@ -159,7 +159,8 @@ pub fn difference(stock: &Answer, ours: &Placement) -> Option<Difference> {
 fn is_same_message(ours: &str, stock: &str) -> bool {
     let filter = |message: &str| {
         let (plugin, _) = message.split_once("filter plugin: ")?;
-        Some(plugin.to_owned())
+        // Those of several nodes are a list.
+        Some(plugin.replace('[', ""))
     };
     ours == stock || filter(ours).is_some_and(|ours| filter(stock) == Some(ours))
 }

@@ -58,7 +58,7 @@ pub fn case(seed: u64, number: u64) -> Case {
     if dice.percent(55) {
         storage::add(&mut dice, &mut case);
     }
-    if dice.percent(40) {
+    if dice.percent(25) {
         devices::add(&mut dice, &mut case);
     }
     case

@@ -288,6 +288,16 @@ impl Core {
                 refused.explain(claims, Some(reason));
                 refused.nominated = self.nominations.of(id).cloned();
             }
+            // An error ends PostFilter, whatever other plugins say (kube-scheduler 1.36 `RunPostFilterPlugins`).
+            Outcome::Nowhere(reasons) if reasons.iter().any(|(reason, _)| reason == Reason::ClaimError) => {
+                let profile = self.profile_of(id);
+                let mut slots = self.curable.iter().map(|(slot, _)| *slot);
+                let error = profile.and_then(|profile| {
+                    slots.find_map(|slot| self.claim_error(&refused.pod, slot, profile, now_ms))
+                });
+                refused.explain(None, error.as_deref());
+                refused.nominated = self.nominations.of(id).cloned();
+            }
             Outcome::Nowhere(reasons) => {
                 self.nominate(id, None);
                 refused.explain(claims, Some(&reasons.message(nodes)));

@@ -358,11 +358,14 @@ fn ask(dice: &mut Dice) -> Value {
         ask["selectors"] = json!([{ "cel": { "expression": dice.pick(&SELECTORS) } }]);
     }
     if dice.percent(30) {
-        let effect = dice.pick(&["", "NoSchedule", "NoExecute"]);
-        ask["tolerations"] = match dice.between(0, 1) {
-            0 => json!([{ "key": dice.pick(&TAINTS), "operator": "Exists", "effect": effect }]),
-            _ => json!([{ "key": dice.pick(&TAINTS), "operator": "Equal", "value": "a", "effect": effect }]),
+        let mut toleration = match dice.between(0, 1) {
+            0 => json!({ "key": dice.pick(&TAINTS), "operator": "Exists" }),
+            _ => json!({ "key": dice.pick(&TAINTS), "operator": "Equal", "value": "a" }),
         };
+        if dice.percent(65) {
+            toleration["effect"] = dice.pick(&["NoSchedule", "NoExecute"]).into();
+        }
+        ask["tolerations"] = json!([toleration]);
     }
     if dice.percent(25) {
         let mut amounts = json!({ "memory": dice.pick(&["1Gi", "7Gi", "10Gi", "30Gi", "50Gi"]) });

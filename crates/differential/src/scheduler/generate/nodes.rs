@@ -19,9 +19,9 @@ pub(super) const DEVICE: &str = "vendor.example/gpu";
 pub(super) fn nodes(dice: &mut Dice) -> Vec<Value> {
     let count = dice.between(1, 10);
     // Small clusters in which all nodes have room show scores, others verdicts.
-    let roomy = dice.percent(65);
+    let roomy = dice.percent(80);
     let mut nodes: Vec<Value> = (0..count).map(|at| node(dice, at, roomy)).collect();
-    if dice.percent(20) {
+    if dice.percent(30) {
         // In one zone, so that pods near or far tell none apart.
         nodes.iter_mut().for_each(|node| node["metadata"]["labels"][ZONE] = "a".into());
     }
