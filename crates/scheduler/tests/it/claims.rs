@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 
-use crate::cluster::{Running, create, eventually, fake_node, node_of, pod};
+use crate::cluster::{Running, create, eventually, fake_node, node_of};
 
 async fn create_in<K: Clone + Debug + DeserializeOwned + Serialize>(api: Api<K>, object: Value) {
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
@@ -42,7 +42,7 @@ async fn claim(client: &Client, name: &str) {
 }
 
 fn with_claim(name: &str, claim: &str) -> Pod {
-    let mut pod = pod(name, 1);
+    let mut pod = testkit::load::guaranteed_pod(name, "topo-aware-scheduler", []);
     let claims = json!([{"name": "gpu", "resourceClaimName": claim}]);
     pod.spec.as_mut().unwrap().resource_claims = Some(serde_json::from_value(claims).unwrap());
     pod
@@ -59,7 +59,9 @@ async fn device_of(client: &Client, claim: &str) -> Option<((String, String), Ve
     assert!(allocation.allocation_timestamp.is_some());
     let results = allocation.devices.unwrap().results.unwrap();
     let [result] = results.as_slice() else { panic!("{results:?}") };
-    let users = status.reserved_for.unwrap_or_default().into_iter().map(|user| user.name).collect();
+    let mut users: Vec<String> =
+        status.reserved_for.unwrap_or_default().into_iter().map(|user| user.name).collect();
+    users.sort_unstable();
     Some(((result.pool.clone(), result.device.clone()), users))
 }
 
