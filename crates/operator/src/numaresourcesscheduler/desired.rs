@@ -147,6 +147,8 @@ impl Setup {
         }
         if self.own {
             flags.push(pod::health_flag());
+            // It may not read the authorities; readers of metrics have tokens.
+            flags.push("--authentication-skip-lookup=true".to_owned());
         }
         flags
     }

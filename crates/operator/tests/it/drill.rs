@@ -364,7 +364,6 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("controller-manager", "tokenreviews.authentication.k8s.io", "to pass on to its scheduler"),
     ("controller-manager", "subjectaccessreviews.authorization.k8s.io", "to pass on to its scheduler"),
     ("controller-manager", "resourceclaims.resource.k8s.io", "to pass on to its scheduler"),
-    ("controller-manager", "resourceclaims.resource.k8s.io/binding", "to pass on to its scheduler"),
     ("controller-manager", "resourceclaims.resource.k8s.io/status", "to pass on to its scheduler"),
     (
         "controller-manager",
@@ -403,7 +402,6 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("scheduler", "tokenreviews.authentication.k8s.io", "it asks who reads its metrics"),
     ("scheduler", "subjectaccessreviews.authorization.k8s.io", "it asks who may read its metrics"),
     ("scheduler", "resourceclaims.resource.k8s.io", "it protects claims that it gives devices"),
-    ("scheduler", "resourceclaims.resource.k8s.io/binding", "it gives claims devices and users"),
     ("scheduler", "resourceclaims.resource.k8s.io/status", "it gives claims devices and users"),
 ];
 
