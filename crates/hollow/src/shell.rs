@@ -2,8 +2,8 @@
 //!
 //! In: settings, an API server. Out: the tasks of the process. Never: a decision of its own.
 //!
-//! The nodes are registered first ([`nodes`]), or taken over from an earlier process. Then one watch of all pods that
-//! are bound feeds [`Fleet`], whose writes go through [`outbox`] at a limited rate. Heartbeats ([`heartbeats`]) are not
+//! The nodes are registered first (`nodes`), or taken over from an earlier process. Then one watch of all pods that
+//! are bound feeds [`Fleet`], whose writes go through `outbox` at a limited rate. Heartbeats (`heartbeats`) are not
 //! limited, but spread over their period.
 
 use std::convert::Infallible;

@@ -76,9 +76,18 @@ struct Replica {
     port: u16,
 }
 
-/// Bindings as a watch shows them: node and time by pod, and pods whose node changed.
+/// Bindings as a watch shows them.
 #[derive(Clone, Default)]
-struct Bindings(Arc<Mutex<(BTreeMap<String, (String, Instant)>, usize)>>);
+struct Bindings(Arc<Mutex<Seen>>);
+
+/// What the watch has shown.
+#[derive(Default)]
+struct Seen {
+    /// Node and time by pod.
+    places: BTreeMap<String, (String, Instant)>,
+    /// How often a pod was seen on another node.
+    moved: usize,
+}
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let binary = match &args.binary {
@@ -205,24 +214,24 @@ impl Bindings {
             return;
         };
         let mut seen = self.lock();
-        let known = seen.0.entry(name).or_insert_with(|| (node.clone(), Instant::now()));
+        let known = seen.places.entry(name).or_insert_with(|| (node.clone(), Instant::now()));
         let is_other = known.0 != node;
-        seen.1 += usize::from(is_other);
+        seen.moved += usize::from(is_other);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, (BTreeMap<String, (String, Instant)>, usize)> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn len(&self) -> usize {
-        self.lock().0.len()
+        self.lock().places.len()
     }
 
     fn row(&self, args: &Args, pods: usize, room: usize, kills: &[Instant]) -> Row {
         let seen = self.lock();
         let mut on_nodes: BTreeMap<&str, usize> = BTreeMap::new();
-        seen.0.values().for_each(|(node, _)| *on_nodes.entry(node).or_default() += 1);
-        let mut times: Vec<Instant> = seen.0.values().map(|(_, at)| *at).collect();
+        seen.places.values().for_each(|(node, _)| *on_nodes.entry(node).or_default() += 1);
+        let mut times: Vec<Instant> = seen.places.values().map(|(_, at)| *at).collect();
         times.sort_unstable();
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let gaps = times.windows(2).map(|pair| ms(pair[1] - pair[0]));
@@ -234,8 +243,8 @@ impl Bindings {
             seconds: args.seconds,
             kills: kills.len(),
             pods,
-            bound: seen.0.len(),
-            bound_twice: seen.1,
+            bound: seen.places.len(),
+            bound_twice: seen.moved,
             overfull_nodes: on_nodes.values().filter(|pods| **pods > room).count(),
             longest_gap_ms: gaps.max().unwrap_or(0),
             handover_p50_ms: (!handovers.is_empty()).then(|| percentile(&handovers, 50)),

@@ -299,19 +299,16 @@ fn placements_known_from_binding_are_released_without_a_report() {
 
 #[test]
 fn unsupported_features_keep_a_pod_pending_with_the_reason() {
-    for (more, reason) in [(
-        json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]}),
-        "spec.containers[0].resources.requests[cpu]",
-    )] {
-        let mut core = core(&["n"]);
-        core.handle(Event::Pod(pod("a", 1, json!({"spec": more}))), LATER);
-        let decisions = decide(&mut core, LATER);
-        let expected = "a: 0/1 nodes are available: the scheduler does not yet support ";
-        assert!(
-            decisions.len() == 1 && decisions[0].starts_with(expected) && decisions[0].contains(reason),
-            "{decisions:?} should say {reason}"
-        );
-    }
+    let more = json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "lots"}}}]});
+    let reason = "spec.containers[0].resources.requests[cpu]";
+    let mut core = core(&["n"]);
+    core.handle(Event::Pod(pod("a", 1, json!({"spec": more}))), LATER);
+    let decisions = decide(&mut core, LATER);
+    let expected = "a: 0/1 nodes are available: the scheduler does not yet support ";
+    assert!(
+        decisions.len() == 1 && decisions[0].starts_with(expected) && decisions[0].contains(reason),
+        "{decisions:?} should say {reason}"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Selectors of devices: expressions of the Common Expression Language (CEL).
 //!
 //! In: the text of an expression, and a device. Out: whether it selects the device. Never: a time without bound: an
-//! evaluation ends after [`MAX_COST`] steps, and an expression has at most [`MAX_OPERATORS`] operators.
+//! evaluation ends after [`MAX_COST`] steps, and an expression has at most `MAX_OPERATORS` operators.
 //!
 //! The crate `cel` parses, and expands macros. The evaluation is our own, because the variable `device` has a default
 //! for unknown domains, quantities and versions are values, and the cost is bounded (kube-scheduler 1.36

@@ -1,7 +1,7 @@
 //! The search for devices: the first of all combinations that satisfies the claims of a pod on one node.
 //!
 //! In: claims without devices, a node, the pools that it reaches. Out: an allocation for each claim. Never: a device
-//! that is taken, or a search without end: it gives up after [`MAX_STEPS`], where kube-scheduler does after ten seconds.
+//! that is taken, or a search without end: it gives up after `MAX_STEPS`, where kube-scheduler does after ten seconds.
 //!
 //! Source: kube-scheduler 1.36 `structured/internal/incubating`, which its default features select. Pools, slices and
 //! devices are tried in the same order, so the same devices are found. Cost: for each request selectors x devices, once;
