@@ -1,7 +1,7 @@
 //! The statuses that a kubelet writes, as patches.
 //!
-//! In: a pod and what became of it; a node. Out: strategic merge patches of the status, which leave conditions of others
-//! alone; the Node object. Never: a decision.
+//! In: a pod and what became of it; a node. Out: strategic merge patches of the status, which leave conditions of
+//! others alone; the Node object. Never: a decision.
 //!
 //! Source: kubelet 1.36 `kubelet_pods.go` `generateAPIPodStatus`, `kubelet.go` `rejectPod`, `status/status_manager.go`
 //! (a patch names the UID, so that it is refused for another pod of the same name), `nodestatus/setters.go`.

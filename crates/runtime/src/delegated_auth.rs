@@ -57,7 +57,7 @@ pub(crate) struct PeerCertificates(pub(crate) Arc<[CertificateDer<'static>]>);
 pub struct Settings {
     /// The API server that reviews tokens and has the authorities; `None`: tokens are ignored, nothing is looked up.
     pub authentication: Option<Client>,
-    /// The API server that reviews access; `None`: nobody may do what is not always allowed.
+    /// The API server that reviews access; `None`: no user may do what is not always allowed.
     pub authorization: Option<Client>,
     /// File with the authorities of client certificates; `None`: as in the cluster's ConfigMap.
     pub client_ca: Option<PathBuf>,

@@ -5,8 +5,9 @@
 //!
 //! `/healthz`, `/livez` and `/readyz` respond as Kubernetes' own components do: `ok`, or status 500 with one line for
 //! each check. `?verbose` always shows the lines, and `?exclude=name` leaves a check out. Failures show their reason,
-//! which is never a secret here. `/metrics/slis` has their results as metrics. `/metrics` is OpenMetrics or Prometheus' plain text, as the scraper accepts. `GET
-//! /log-level` shows the level and `PUT` changes it, from this machine only (a port-forward counts).
+//! which is never a secret here. `/metrics/slis` has their results as metrics. `/metrics` is OpenMetrics or
+//! Prometheus' plain text, as the scraper accepts. `GET /log-level` shows the level and `PUT` changes it, from this
+//! machine only (a port-forward counts).
 //!
 //! The module `tls` serves the same over HTTPS. [`serve_health`] serves the probes alone, on a port of their own, so
 //! that the readers of metrics cannot keep the kubelet's probes out.

@@ -38,8 +38,8 @@ use tracing::{debug, info, warn};
 
 /// Jitter of a candidate's wait, as a share of `retry_period`: client-go's factor.
 const JITTER: f64 = 1.2;
-/// The longest pause between two looks at another's lease, so that one that is given back is taken soon. client-go waits
-/// the jittered retry period, 2 to 4.4 s; a look is one GET.
+/// The longest pause between two looks at another's lease, so that one that is given back is taken soon. client-go
+/// waits the jittered retry period, 2 to 4.4 s; a look is one GET.
 const LOOK: Duration = Duration::from_secs(1);
 /// Delay after which the health check fails: that of kube-scheduler's lease watchdog.
 const OVERDUE: Duration = Duration::from_secs(20);

@@ -1,5 +1,6 @@
 //! What every tholepin process needs and no process should build twice: Kubernetes clients, watches that feed an index,
-//! the leader lease, events, health and metrics over HTTP, with delegated authentication, logging, shutdown, standard output and its formats, YAML.
+//! the leader lease, events, health and metrics over HTTP, with delegated authentication, logging, shutdown, standard
+//! output and its formats, YAML.
 //!
 //! In: flags and files of the process, the Kubernetes API. Out: values and streams for the crates above.
 //! Never: a rule of the domain. Nothing here knows what a NUMA zone, a topology object or a scheduling

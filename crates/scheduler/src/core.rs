@@ -39,6 +39,7 @@ mod hold;
 mod nodes;
 mod nomination;
 mod preemption;
+mod refused;
 mod resync;
 mod stopwatch;
 mod trial;

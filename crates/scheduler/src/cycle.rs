@@ -3,10 +3,10 @@
 //! In: a pod's [`Spec`] and the nodes. Out: the scores of the nodes that fit, or the reason why a node does not. Never:
 //! I/O, a lock, or a dependence on anything but the arguments. The order of checks is kube-scheduler's
 //! (NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, the volume plugins,
-//! PodTopologySpread, InterPodAffinity, DynamicResources, then the zones), so the reasons agree with its own. Cost: nodes x (taints +
-//! selector labels + host ports + resources + volumes + constraints + images of the pod + one admission for each
-//! possible world). A node with one world and an understood report takes no memory, but for pods of several aligned
-//! containers.
+//! PodTopologySpread, InterPodAffinity, DynamicResources, then the zones), so the reasons agree with its own. Cost:
+//! nodes x (taints + selector labels + host ports + resources + volumes + constraints + images of the pod + one
+//! admission for each possible world). A node with one world and an understood report takes no memory, but for pods of
+//! several aligned containers.
 
 use topology::request::{PodNeeds, Qos};
 use topology::score::{Strategy, Weights};

@@ -1,4 +1,5 @@
-//! `cargo xtask bench failover`: two replicas of our scheduler, of which the leader is killed again and again under load.
+//! `cargo xtask bench failover`: two replicas of our scheduler, of which the leader is killed again and again under
+//! load.
 //!
 //! The API server is real, and nodes have no kubelets, so that nothing but scheduling takes time. Each pod has to be
 //! bound, once, and no node may get more pods than it has room for.

@@ -1,7 +1,7 @@
 //! Makes the fleet's writes: API calls at a limited rate, several at a time, one at a time for each object.
 //!
-//! In: [`Write`]s. Out: calls. Never: an older write of an object after a newer one, or a queue of old contents: a write
-//! that waits gives way to the next one of its object.
+//! In: [`Write`]s. Out: calls. Never: an older write of an object after a newer one, or a queue of old contents: a
+//! write that waits gives way to the next one of its object.
 //!
 //! # Failures
 //! A write that fails is tried again after a pause that grows to [`RETRY_MAX`], unless a newer one is there by then. A

@@ -129,7 +129,7 @@ async fn a_kubelet_rejects_and_a_new_process_takes_over() {
     let before = report().await;
     hollow.stop().await;
 
-    // Pods that come and go while nobody looks.
+    // Pods that come and go while no process looks.
     create(&client, [pod("fifth", 3, Some("hollow-0")), pod("sixth", 2, Some("hollow-1"))]).await;
     let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     pods(&client).delete("fourth", &now).await.unwrap();

@@ -113,7 +113,7 @@ impl Authentication {
         if wrong.is_empty() { Ok(User::anonymous()) } else { Err(wrong.join("; ")) }
     }
 
-    /// The user of the bearer token, if there is one and somebody to ask.
+    /// The user of the bearer token, if there is one and a server to ask.
     async fn bearer(&self, headers: &HeaderMap) -> Answer {
         let (Some(client), Some(token)) = (&self.client, token(headers)) else { return Ok(None) };
         let mut key = [0; SHA256_OUTPUT_LEN];

@@ -1,6 +1,6 @@
 //! Whether a user may make a request.
 //!
-//! In: a user, a verb, a path. Out: a verdict. Never: a verdict in favour that nobody gave.
+//! In: a user, a verb, a path. Out: a verdict. Never: a verdict in favour that no rule gives.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -100,7 +100,7 @@ mod tests {
         }
         // Long enough that lengths take several bytes.
         params.custom_extensions =
-            vec![CustomExtension::from_oid_content(&[1, 2, 3], vec![0x05, 0x00].repeat(300))];
+            vec![CustomExtension::from_oid_content(&[1, 2, 3], [0x05, 0x00].repeat(300))];
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
     }
 

@@ -39,7 +39,7 @@ impl Authority {
     }
 }
 
-/// An API server: jane may get /metrics, and nobody anything else. It counts its reviews.
+/// An API server: jane may get /metrics, and no user anything else. It counts its reviews.
 struct Server {
     url: String,
     client: Client,

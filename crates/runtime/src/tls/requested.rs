@@ -1,7 +1,7 @@
 //! Client certificates that are asked for in the handshake and judged later.
 //!
-//! In: a handshake. Out: whether the client has the key of the certificate it shows. Never: a judgement about who signed
-//! it; each request makes that by the authorities that count then ([`crate::delegated_auth`]).
+//! In: a handshake. Out: whether the client has the key of the certificate it shows. Never: a judgement about who
+//! signed it; each request makes that by the authorities that count then ([`crate::delegated_auth`]).
 
 use std::sync::Arc;
 

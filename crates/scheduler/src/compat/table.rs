@@ -1,7 +1,7 @@
 //! The table of kube-scheduler's flags.
 //!
-//! In: nothing. Out: flags with an effect, flags without one and the reason, and flags with few allowed values. Never: a
-//! value.
+//! In: nothing. Out: flags with an effect, flags without one and the reason, and flags with few allowed values. Never:
+//! a value.
 
 use runtime::goflag::{Flag, Kind, flag};
 

@@ -243,7 +243,7 @@ impl Core {
         Some((format!("0/{nodes} nodes are available: {reason}."), refusals))
     }
 
-    /// A claim of a pod that fits nowhere, whose devices are of no use and nobody's (PostFilter). `elsewhere`: nodes
+    /// A claim of a pod that fits nowhere, whose devices are of no use and in no use (PostFilter). `elsewhere`: nodes
     /// that do not reach devices of the pod's claims.
     pub(super) fn deallocation(&self, pod: &PodView, profile: &Profile, now_ms: u64) -> Option<Deallocation> {
         let claims = self.pod_claims(pod, profile, now_ms).filter(|_| !self.elsewhere.is_empty())?;

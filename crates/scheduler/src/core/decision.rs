@@ -630,29 +630,3 @@ fn contradiction(spec: &Spec, profile: &Profile, nodes: usize) -> Option<String>
     let found = nodes > 0 && profile.plugins.filters.node_names && spec.affinity.is_contradictory();
     found.then(|| format!("0/{nodes} nodes are available: pod affinity terms conflict."))
 }
-
-impl Refused {
-    /// A pod without a nominated node, with the message and the reasons.
-    pub(super) fn new((pod, message, refusals): (PodView, String, Refusals)) -> Self {
-        Self { pod, message, refusals, nominated: None, deallocation: None, tried_preemption: false }
-    }
-
-    /// Adds why PostFilter plugins could do nothing about it, in kube-scheduler's order and words.
-    fn explain(&mut self, claims: Option<&str>, preemption: Option<&str>) {
-        let claims = claims.map(str::to_owned);
-        let preemption = preemption.map(|reason| format!("preemption: {reason}"));
-        let reasons: Vec<String> = claims.into_iter().chain(preemption).collect();
-        if !reasons.is_empty() {
-            self.message = format!("{} {}", self.message, reasons.join(", "));
-        }
-    }
-
-    /// Plugins that refused nodes, each once, for metrics.
-    #[must_use]
-    pub fn plugins(&self) -> Vec<&'static str> {
-        let mut plugins: Vec<_> =
-            self.refusals.iter().map(|(reason, _): (Reason, usize)| reason.plugin()).collect();
-        plugins.dedup();
-        plugins
-    }
-}

@@ -29,8 +29,8 @@ use evaluation::Evaluation;
 pub const MAX_COST: u64 = 1_000_000;
 /// The most bytes of an expression (`CELSelectorExpressionMaxLength`).
 const MAX_LENGTH: usize = 10 * 1024;
-/// The most operators of an expression. Each may be a level of the tree, on which evaluation recurses: a few KiB of stack
-/// without optimisation. The thread of the core has the room (`shell`).
+/// The most operators of an expression. Each may be a level of the tree, on which evaluation recurses: a few KiB of
+/// stack without optimisation. The thread of the core has the room (`shell`).
 const MAX_OPERATORS: usize = 400;
 /// The most levels of parentheses, brackets and calls.
 const MAX_DEPTH: u16 = 50;

@@ -58,7 +58,8 @@ async fn device_of(client: &Client, claim: &str) -> Option<((String, String), Ve
     assert!(protected.contains(&"resource.kubernetes.io/delete-protection".to_owned()), "{protected:?}");
     assert!(allocation.allocation_timestamp.is_some());
     let results = allocation.devices.unwrap().results.unwrap();
-    let [result] = results.as_slice() else { panic!("{results:?}") };
+    assert_eq!(results.len(), 1, "{results:?}");
+    let result = &results[0];
     let mut users: Vec<String> =
         status.reserved_for.unwrap_or_default().into_iter().map(|user| user.name).collect();
     users.sort_unstable();

@@ -209,7 +209,7 @@ fn a_pod_shares_a_claim_only_once_that_has_devices() {
     assert_eq!((&*second.binding.node, &second.claims[0].allocation), ("a", &None));
 }
 
-/// A claim whose device another node has: it lets go of the device if nobody else needs it.
+/// A claim whose device another node has: it lets go of the device if no other pod needs it.
 #[test]
 fn a_claim_that_is_of_no_use_lets_go_of_its_devices() {
     let on_b = json!({"nodeSelectorTerms": [{"matchFields": [

@@ -115,7 +115,7 @@ pub enum ConstraintKind {
 pub struct Allocation {
     /// The object, to be written.
     pub wire: wire::AllocationResult,
-    /// Devices that nobody else may have.
+    /// Devices that no other claim may have.
     pub exclusive: Vec<DeviceId>,
     /// Devices that are shared, with the capacities taken.
     pub shared: Vec<(DeviceId, Option<Amounts>)>,

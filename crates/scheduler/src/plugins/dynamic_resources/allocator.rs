@@ -4,8 +4,9 @@
 //! that is taken, or a search without end: it gives up after `MAX_STEPS`, where kube-scheduler does after ten seconds.
 //!
 //! Source: kube-scheduler 1.36 `structured/internal/incubating`, which its default features select. Pools, slices and
-//! devices are tried in the same order, so the same devices are found. Cost: for each request selectors x devices, once;
-//! the search itself is exhaustive, and in the usual case ends with the first device of each request that is free.
+//! devices are tried in the same order, so the same devices are found. Cost: for each request selectors x devices,
+//! once; the search itself is exhaustive, and in the usual case ends with the first device of each request that is
+//! free.
 
 use std::collections::{BTreeMap, BTreeSet};
 

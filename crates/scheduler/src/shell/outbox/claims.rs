@@ -151,7 +151,7 @@ pub(super) async fn release(client: Client, release: ReleaseClaims) -> Completed
     Completed::Released
 }
 
-/// Gives the devices of a claim back that nobody uses.
+/// Gives the devices of a claim back that no pod uses.
 pub(super) async fn deallocate(client: Client, claim: Deallocation) -> Completed {
     let Deallocation { key, version } = claim;
     let api: Api<ResourceClaim> = Api::namespaced(client, &key.namespace);
