@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::tree::root;
 
 mod binary;
+mod bound_pods;
 mod chart;
 mod cycle;
 mod device_plugin;

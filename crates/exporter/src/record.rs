@@ -18,7 +18,6 @@ use node::sysfs::Sysfs;
 use prometheus_client::registry::Registry;
 use runtime::{stderr, stdout};
 use serde_json::json;
-use topology::fingerprint::Method;
 
 use crate::args::Node;
 use crate::compat::Environment;
@@ -156,14 +155,7 @@ fn elsewhere(dir: &Path, sources: &Sources) -> Sources {
 
 /// Scans the recording and says what is there.
 async fn replay(name: &str, sources: &Sources) -> anyhow::Result<String> {
-    let accounting = Accounting {
-        namespace: None,
-        exclude: Default::default(),
-        exclude_pods: Vec::new(),
-        reference: None,
-        fingerprint: Some(Method::default()),
-        topology_policies: false,
-    };
+    let accounting = Accounting::default();
     let metrics = Metrics::register(&mut Registry::default(), name);
     let report = Scanner::new(sources, &accounting, metrics)?.scan().await?;
     let count = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });

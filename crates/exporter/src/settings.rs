@@ -128,6 +128,20 @@ pub struct Accounting {
     pub topology_policies: bool,
 }
 
+impl Default for Accounting {
+    /// All pods and resources, with a fingerprint.
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            exclude: BTreeSet::new(),
+            exclude_pods: Vec::new(),
+            reference: None,
+            fingerprint: Some(Method::default()),
+            topology_policies: false,
+        }
+    }
+}
+
 /// Two globs (`*`, `?`, `[a-z]`, `\`) that both have to match. A malformed one never matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodPattern {

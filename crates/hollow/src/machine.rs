@@ -18,7 +18,6 @@ use node::kubelet::{Configuration, ReservedCpus};
 use node::podresources::{Allocatable, ContainerResources, Devices, MemoryBlock, PodResources};
 use node::sysfs::{Layout, Machine as Sysfs, Zone};
 use topology::cpuset::CpuSet;
-use topology::fingerprint::Method;
 use topology::kubelet::device_manager::{DeviceId, DeviceState};
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::profile::{KubeletProfile, MemoryManager};
@@ -102,14 +101,7 @@ impl Machine {
             sockets: machine.sockets().iter().map(|socket| (socket.id, socket.cpus.clone())).collect(),
             settings: settings(&kubelet, simulated, options),
             offered: offered(&kubelet, &vacant),
-            accounting: Accounting {
-                namespace: None,
-                exclude: Default::default(),
-                exclude_pods: Vec::new(),
-                reference: None,
-                fingerprint: Some(Method::default()),
-                topology_policies: false,
-            },
+            accounting: Accounting::default(),
             vacant,
             kubelet,
         };

@@ -6,19 +6,17 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
-use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use serde::Serialize;
 use sim::record::percentile;
 use testkit::process_group::{Process, Spec};
 
+use super::bound_pods::BoundPods;
 use super::rig::{Shape, TOPO_AWARE, TestBed, build_dist, get};
 use super::schedule;
 
@@ -77,19 +75,6 @@ struct Replica {
     port: u16,
 }
 
-/// Bindings as a watch shows them.
-#[derive(Clone, Default)]
-struct Bindings(Arc<Mutex<Seen>>);
-
-/// What the watch has shown.
-#[derive(Default)]
-struct Seen {
-    /// Node and time by pod.
-    places: BTreeMap<String, (String, Instant)>,
-    /// How often a pod was seen on another node.
-    moved: usize,
-}
-
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let binary = match &args.binary {
         Some(path) => path.clone(),
@@ -114,21 +99,21 @@ async fn measure(args: &Args, binary: PathBuf) -> anyhow::Result<Row> {
     let count = args.seconds * args.rate;
     let room = (count * 11 / 10).div_ceil(args.nodes);
     schedule::create_nodes(&client, args.nodes as usize, room).await?;
-    let bindings = Bindings::watch(&client);
+    let bound = BoundPods::watch(&client);
     let mut replicas = Vec::new();
     for at in 0..2 {
         replicas.push(start(&bed, &binary, at)?);
     }
     let create = create(args, &client, count);
-    let kill = kill(args, &mut replicas, &bindings);
+    let kill = kill(args, &mut replicas, &bound);
     let (created, kills) = tokio::join!(create, kill);
     created?;
     let kills = kills?;
     let deadline = Instant::now() + REST;
-    while bindings.len() < count as usize && Instant::now() < deadline {
+    while bound.count() < count as usize && Instant::now() < deadline {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    Ok(bindings.row(args, count as usize, room as usize, &kills))
+    Ok(row(args, &bound, count as usize, room as usize, &kills))
 }
 
 fn start(bed: &TestBed, binary: &PathBuf, at: usize) -> anyhow::Result<Replica> {
@@ -153,7 +138,7 @@ async fn create(args: &Args, client: &Client, count: u32) -> anyhow::Result<()> 
 }
 
 /// Kills the leader every so often while pods are created; when.
-async fn kill(args: &Args, replicas: &mut [Replica], bindings: &Bindings) -> anyhow::Result<Vec<Instant>> {
+async fn kill(args: &Args, replicas: &mut [Replica], bound: &BoundPods) -> anyhow::Result<Vec<Instant>> {
     let end = Instant::now() + Duration::from_secs(args.seconds.into());
     let mut kills = Vec::new();
     let mut ticks = tokio::time::interval(Duration::from_secs(args.kill_every));
@@ -169,7 +154,7 @@ async fn kill(args: &Args, replicas: &mut [Replica], bindings: &Bindings) -> any
         if Instant::now() > end {
             return Ok(kills);
         }
-        let before = bindings.len();
+        let before = bound.count();
         kills.push(Instant::now());
         if args.gracefully {
             leader.process.terminate(GRACE).await?;
@@ -193,63 +178,27 @@ async fn leader(replicas: &[Replica]) -> Option<&Replica> {
     None
 }
 
-impl Bindings {
-    /// Watches until the benchmark ends.
-    fn watch(client: &Client) -> Self {
-        let (bindings, api) = (Self::default(), Api::<Pod>::default_namespaced(client.clone()));
-        let seen = bindings.clone();
-        tokio::spawn(async move {
-            let config = watcher::Config::default().fields("spec.nodeName!=");
-            let mut events = std::pin::pin!(watcher::watcher(api, config));
-            while let Some(event) = events.next().await {
-                if let Ok(Event::Apply(pod) | Event::InitApply(pod)) = event {
-                    seen.see(pod);
-                }
-            }
-        });
-        bindings
-    }
-
-    fn see(&self, pod: Pod) {
-        let (Some(name), Some(node)) = (pod.metadata.name, pod.spec.and_then(|spec| spec.node_name)) else {
-            return;
-        };
-        let mut seen = self.lock();
-        let known = seen.places.entry(name).or_insert_with(|| (node.clone(), Instant::now()));
-        let is_other = known.0 != node;
-        seen.moved += usize::from(is_other);
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn len(&self) -> usize {
-        self.lock().places.len()
-    }
-
-    fn row(&self, args: &Args, pods: usize, room: usize, kills: &[Instant]) -> Row {
-        let seen = self.lock();
-        let mut on_nodes: BTreeMap<&str, usize> = BTreeMap::new();
-        seen.places.values().for_each(|(node, _)| *on_nodes.entry(node).or_default() += 1);
-        let mut times: Vec<Instant> = seen.places.values().map(|(_, at)| *at).collect();
-        times.sort_unstable();
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let gaps = times.windows(2).map(|pair| ms(pair[1] - pair[0]));
-        let after =
-            |kill: &Instant| times.get(times.partition_point(|at| at <= kill)).map(|at| ms(*at - *kill));
-        let mut handovers: Vec<u64> = kills.iter().filter_map(after).collect();
-        handovers.sort_unstable();
-        Row {
-            seconds: args.seconds,
-            kills: kills.len(),
-            pods,
-            bound: seen.places.len(),
-            bound_twice: seen.moved,
-            overfull_nodes: on_nodes.values().filter(|pods| **pods > room).count(),
-            longest_gap_ms: gaps.max().unwrap_or(0),
-            handover_p50_ms: (!handovers.is_empty()).then(|| percentile(&handovers, 50)),
-            handover_max_ms: handovers.last().copied(),
-        }
+/// The result of a run.
+fn row(args: &Args, bound: &BoundPods, pods: usize, room: usize, kills: &[Instant]) -> Row {
+    let seen = bound.seen();
+    let mut on_nodes: BTreeMap<&str, usize> = BTreeMap::new();
+    seen.places.values().for_each(|place| *on_nodes.entry(&place.node).or_default() += 1);
+    let mut times: Vec<Instant> = seen.places.values().map(|place| place.at).collect();
+    times.sort_unstable();
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let gaps = times.windows(2).map(|pair| ms(pair[1] - pair[0]));
+    let after = |kill: &Instant| times.get(times.partition_point(|at| at <= kill)).map(|at| ms(*at - *kill));
+    let mut handovers: Vec<u64> = kills.iter().filter_map(after).collect();
+    handovers.sort_unstable();
+    Row {
+        seconds: args.seconds,
+        kills: kills.len(),
+        pods,
+        bound: seen.places.len(),
+        bound_twice: seen.moved,
+        overfull_nodes: on_nodes.values().filter(|pods| **pods > room).count(),
+        longest_gap_ms: gaps.max().unwrap_or(0),
+        handover_p50_ms: (!handovers.is_empty()).then(|| percentile(&handovers, 50)),
+        handover_max_ms: handovers.last().copied(),
     }
 }

@@ -7,9 +7,7 @@
 //! With `--numa` the nodes are hollow ones (`tholepin hollow`) with two zones, which publish reports and run or reject
 //! pods, and the pods are Guaranteed. Hollow nodes use the same processors as all else.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -18,13 +16,13 @@ use clap::ValueEnum;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Binding, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use serde::Serialize;
 use serde_json::json;
 use sim::record::percentile;
 use testkit::process_group::{Process, Spec};
 
+use super::bound_pods::BoundPods;
 use super::rig::{Shape, TOPO_AWARE, TestBed, build_dist};
 use super::scheduler_perf;
 
@@ -103,8 +101,6 @@ const CALLS: usize = 64;
 const HOLLOW: &str = "2x16";
 /// How long hollow nodes may take to report.
 const REPORTED_WITHIN: Duration = Duration::from_secs(600);
-/// How long no pod may be bound before the benchmark gives up.
-const STALLED: Duration = Duration::from_secs(60);
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let binary = match &args.binary {
@@ -312,50 +308,6 @@ where
     futures::stream::iter(0..count).map(call).buffer_unordered(CALLS).try_collect::<()>().await
 }
 
-/// When which pod was seen on a node.
-#[derive(Clone, Default)]
-struct BoundPods(Arc<Mutex<BTreeMap<String, Instant>>>);
-
-impl BoundPods {
-    /// Watches until the benchmark ends.
-    fn watch(client: &Client) -> Self {
-        let (bound, api) = (Self::default(), Api::<Pod>::default_namespaced(client.clone()));
-        let seen = bound.clone();
-        tokio::spawn(async move {
-            let config = watcher::Config::default().fields("spec.nodeName!=");
-            let mut events = std::pin::pin!(watcher::watcher(api, config));
-            while let Some(event) = events.next().await {
-                if let Ok(Event::Apply(pod) | Event::InitApply(pod)) = event
-                    && let Some(name) = pod.metadata.name
-                {
-                    seen.pods().entry(name).or_insert_with(Instant::now);
-                }
-            }
-        });
-        bound
-    }
-
-    fn pods(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits until so many pods are on nodes; when the last of them was seen.
-    async fn all(&self, count: u64) -> anyhow::Result<Instant> {
-        let (mut last, mut since) = (0, Instant::now());
-        loop {
-            let seen = self.pods().len();
-            if seen as u64 >= count {
-                return self.pods().values().max().copied().context("no pod");
-            }
-            if seen > last {
-                (last, since) = (seen, Instant::now());
-            }
-            anyhow::ensure!(since.elapsed() < STALLED, "only {seen} of {count} pods were bound");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    }
-}
-
 /// Lets pods arrive at a steady rate; how many milliseconds passed from the creation of each to its binding.
 async fn arrive(
     client: &Client,
@@ -374,9 +326,9 @@ async fn arrive(
         api.create(&PostParams::default(), &pod).await?;
     }
     bound.all(args.pods + args.arrivals).await?;
-    let seen = bound.pods();
+    let seen = bound.seen();
     let wait = |(name, created): &(String, Instant)| {
-        let waited = seen.get(name)?.saturating_duration_since(*created);
+        let waited = seen.places.get(name)?.at.saturating_duration_since(*created);
         u64::try_from(waited.as_millis()).ok()
     };
     Ok(created.iter().filter_map(wait).collect())
