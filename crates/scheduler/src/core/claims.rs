@@ -246,7 +246,10 @@ impl Core {
     /// A claim of a pod that fits nowhere, whose devices are of no use and in no use (PostFilter). `elsewhere`: nodes
     /// that do not reach devices of the pod's claims.
     pub(super) fn deallocation(&self, pod: &PodView, profile: &Profile, now_ms: u64) -> Option<Deallocation> {
-        let claims = self.pod_claims(pod, profile, now_ms).filter(|_| !self.elsewhere.is_empty())?;
+        if self.elsewhere.is_empty() {
+            return None;
+        }
+        let claims = self.pod_claims(pod, profile, now_ms)?;
         let views = self.elsewhere.iter().filter_map(|slot| self.nodes[*slot].view.as_ref());
         let mut unavailable = views.flat_map(|view| claims.unavailable(view).collect::<Vec<_>>());
         let is_free = |claim: &&ClaimView| claim.reserved_for.iter().all(|uid| *uid == pod.uid);

@@ -267,8 +267,8 @@ impl Core {
         }
         self.curable = curable;
         let nodes = self.node_order.len();
-        let profile = self.profile_of(id).filter(|profile| nodes > 0 && profile.plugins.deallocates).cloned();
-        let deallocation = profile.as_ref().and_then(|profile| self.deallocation(&pod, profile, now_ms));
+        let profile = self.profile_of(id).filter(|profile| nodes > 0 && profile.plugins.deallocates);
+        let deallocation = profile.and_then(|profile| self.deallocation(&pod, profile, now_ms));
         let has_none =
             pod.spec.claims.is_empty() || refusals.iter().any(|(reason, _)| reason == Reason::ClaimsNotReady);
         let claims = profile.map(|_| match &deallocation {
