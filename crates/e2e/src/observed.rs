@@ -219,7 +219,7 @@ fn follow<K>(
     watches.spawn(async move {
         watch::run(api, Config::default(), &Metrics::default(), |event| {
             sender.send_modify(|state| match event {
-                watch::Event::Reset { objects, vanished } => {
+                watch::Event::Reset { objects, vanished, .. } => {
                     vanished.iter().for_each(|key| put(state, key, None));
                     objects.into_iter().for_each(|object| put(state, &Key::of(&object), Some(object)));
                     state.missing -= u8::from(!std::mem::replace(&mut synced, true));
@@ -249,7 +249,7 @@ async fn reports(client: Client, sender: Arc<Sender<Observed>>) {
                 state.reports.insert(node, Arc::new(report));
             };
             match event {
-                watch::Event::Reset { objects, vanished } => {
+                watch::Event::Reset { objects, vanished, .. } => {
                     vanished.iter().for_each(|key| forget(state, key));
                     objects.into_iter().for_each(|report| store(state, report));
                     state.missing -= u8::from(!std::mem::replace(&mut synced, true));

@@ -157,7 +157,7 @@ impl Fleet {
     pub fn take(&mut self, event: Event<PodView>, now: Timestamp) -> Vec<Write> {
         let mut writes = Vec::new();
         match event {
-            Event::Reset { objects, vanished } => {
+            Event::Reset { objects, vanished, .. } => {
                 vanished.iter().for_each(|key| self.forget(&key.uid, now));
                 self.take_all(objects, now, &mut writes);
             }

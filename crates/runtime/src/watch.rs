@@ -8,8 +8,8 @@
 //!   Between two of them every change arrives once and in order.
 //! - The events, applied in order, give the server's state. No event is partial.
 //! - While the API server is away, no event arrives, and the state known before remains.
-//! - A kind that the server does not have means no objects: a `Reset` to nothing. The watch waits until the kind
-//!   appears.
+//! - A kind that the server does not have means no objects: a `Reset` to nothing that is not `served`. The watch waits
+//!   until the kind appears.
 //!
 //! # RBAC
 //! `list` and `watch` on the kind.
@@ -71,6 +71,8 @@ pub enum Event<K> {
         objects: Vec<K>,
         /// The objects known before that no longer exist, or are no longer readable.
         vanished: Vec<Key>,
+        /// Whether the server has the kind.
+        served: bool,
     },
     /// A new or changed object.
     Applied(K),

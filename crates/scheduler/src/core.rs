@@ -14,7 +14,7 @@ use topology::zone::NodeTopology;
 
 use crate::affinity::Labels;
 use crate::budget::BudgetView;
-use crate::cycle::{Accounting, Numa, RawScore, UNREPORTED_GRACE_MS};
+use crate::cycle::{Accounting, Numa, RawScore};
 use crate::default_selector::{DefaultSelectors, SelectingKey, SelectingView};
 use crate::devices::views::claim::ClaimView;
 use crate::devices::{self, Devices};
@@ -117,6 +117,8 @@ pub enum Event {
     ReportGone(Arc<str>),
     /// A node's report cannot be read.
     ReportUnreadable(Arc<str>),
+    /// Whether the API server has the kind of reports. Until told otherwise it has.
+    ReportsServed(bool),
     /// A namespace is new or has changed.
     Namespace(NamespaceView),
     /// The namespace with this name is gone.
@@ -215,6 +217,8 @@ pub struct Core {
     waits: Waits,
     /// The images on existing nodes.
     images: Images,
+    /// The API server does not have the kind of reports, so no exporter runs.
+    no_reports: bool,
     default_selectors: DefaultSelectors,
     queue: Queue,
     /// Pods of our profiles with scheduling gates.
@@ -271,6 +275,7 @@ impl Core {
             devices: Devices::default(),
             waits: Waits::default(),
             images: Images::default(),
+            no_reports: false,
             default_selectors: DefaultSelectors::default(),
             queue: Queue::new(settings.max_wait_ms),
             gated: BTreeSet::new(),
@@ -328,6 +333,7 @@ impl Core {
                 let slot = self.slot(&name);
                 self.nodes[slot].ledger.report_unreadable();
             }
+            Event::ReportsServed(served) => self.reports_served(served, now_ms),
             Event::Volumes(change) => self.volumes_changed(change, now_ms),
             Event::VolumesWritten(id, volumes) => self.volumes_written(id, volumes, now_ms),
             Event::VolumesFailed(id, volumes, reason) => self.volumes_failed(id, volumes, &reason, now_ms),
@@ -475,49 +481,6 @@ impl Core {
         self.nodes[slot].ledger.leaving(id, &mut self.scratch);
         self.changed.insert(slot);
         self.timers.insert((now_ms + VANISHED_MS, Timer::Vanished(id)));
-    }
-
-    fn node(&mut self, mut view: NodeView, now_ms: u64) {
-        let slot = self.slot(&view.name);
-        let node = &mut self.nodes[slot];
-        // The API server's clock may be ahead of ours. No node is younger than our first sight of it.
-        let known = node.view.as_ref().filter(|old| old.uid == view.uid);
-        view.created_ms = view.created_ms.min(known.map_or(now_ms, |old| old.created_ms));
-        if node.view.is_none() {
-            self.node_order.push(slot);
-        } else if node.view.as_ref().is_some_and(|old| old.uid != view.uid) {
-            // Another machine under the same name: the report of the old one does not apply.
-            node.ledger.report_deleted();
-        }
-        let until = view.created_ms + UNREPORTED_GRACE_MS;
-        if until > now_ms {
-            self.timers.insert((until, Timer::Unreported(slot)));
-        }
-        let images = std::mem::take(&mut view.images);
-        self.images.replace(&mut node.images, &images);
-        if node.view.as_ref() != Some(&view) {
-            let place = |view: &NodeView| (view.labels.clone(), view.taints.clone());
-            let is_elsewhere = node.view.as_ref().map(place) != Some(place(&view));
-            node.view = Some(view);
-            self.changed.insert(slot);
-            self.freed.insert(slot);
-            if is_elsewhere {
-                self.retried.extend(self.queue.spanning().map(|(class, _)| class));
-            }
-            self.check_waits_on(slot, now_ms);
-        }
-    }
-
-    fn node_gone(&mut self, name: &Arc<str>, now_ms: u64) {
-        let slot = self.slot(name);
-        self.nodes[slot].view = None;
-        self.images.replace(&mut self.nodes[slot].images, &[]);
-        self.nodes[slot].ledger.report_deleted();
-        self.node_order.retain(|listed| *listed != slot);
-        self.nominations.on(name).for_each(|pod| self.queue.wake(pod));
-        self.retried.extend(self.queue.spanning().map(|(class, _)| class));
-        self.check_waits_on(slot, now_ms);
-        self.reclaim(slot);
     }
 
     /// A namespace has these labels from now on, or is gone. Waiting pods whose terms tell it by its labels may fit by

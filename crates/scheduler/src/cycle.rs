@@ -240,7 +240,7 @@ pub fn filter(
 ) -> Result<(), Reason> {
     let zones = (&node.ledger, &node.over_reserve);
     filter_node(node, view, spec, spanning, &profile.plugins)?;
-    filter_zones(zones, view, (spec, created_s), profile, now_ms, scratch)
+    filter_zones(zones, (spec, created_s), profile, now_ms, scratch)
 }
 
 /// Whether a pod fits on a node, but for zones.
@@ -272,7 +272,6 @@ pub fn filter_node(
 /// The first [`Reason`] against it.
 pub fn filter_zones(
     (ledger, over_reserve): (&Ledger, &OverReserve),
-    view: &NodeView,
     (spec, created_s): (&Spec, u64),
     profile: &Profile,
     now_ms: u64,
@@ -283,7 +282,7 @@ pub fn filter_zones(
         let misaligned = |misfit| Reason::misaligned(&misfit);
         return over_reserve.check(&spec.needs, &mut scratch.counts).map_err(misaligned);
     }
-    if !ledger.is_reported() && now_ms < view.created_ms + UNREPORTED_GRACE_MS && spec.needs.may_align() {
+    if ledger.awaits_report(now_ms) && spec.needs.may_align() {
         return Err(Reason::StaleTopology);
     }
     if spec.needs.pod.pod_level && ledger.aligns_whole_pods() {

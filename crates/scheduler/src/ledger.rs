@@ -110,6 +110,8 @@ pub struct Ledger {
     worlds: Vec<World>,
     /// The report was deleted or cannot be read: the node may enforce alignment, but its state is no longer reported.
     report_lost: bool,
+    /// The time until which a first report is expected, in milliseconds.
+    report_due_ms: u64,
     /// Number of releases so far; orders them.
     releases: u64,
     /// Number of reports that contradicted every world.
@@ -227,10 +229,10 @@ impl Ledger {
             || self.topology.as_ref().is_some_and(|topology| topology.rules.policy.enforces())
     }
 
-    /// Whether an exporter has ever reported the node, readable or not.
+    /// Whether the first report of the node, readable or not, is still expected.
     #[must_use]
-    pub fn is_reported(&self) -> bool {
-        self.topology.is_some() || self.report_lost
+    pub fn awaits_report(&self, now_ms: u64) -> bool {
+        self.topology.is_none() && !self.report_lost && now_ms < self.report_due_ms
     }
 
     /// Whether the possible worlds rest on a report that still exists.
@@ -434,6 +436,11 @@ impl Ledger {
         self.revision += 1;
         self.report_lost = if self.topology.is_some() { self.is_modelled() } else { self.report_lost };
         self.unexplained = None;
+    }
+
+    /// The node's first report is expected until `due_ms`.
+    pub fn expect_report(&mut self, due_ms: u64) {
+        self.report_due_ms = due_ms;
     }
 
     /// The report cannot be read. It proves that the node has an exporter, so the node may well enforce alignment.

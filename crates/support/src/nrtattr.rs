@@ -43,7 +43,7 @@ impl Known {
     /// The line for an event, if there is one.
     fn take(&mut self, event: Event<NodeResourceTopology>) -> Option<String> {
         match event {
-            Event::Reset { objects, vanished } => {
+            Event::Reset { objects, vanished, .. } => {
                 for key in vanished {
                     self.0.remove(&*key.name);
                 }
@@ -95,7 +95,7 @@ mod tests {
     fn only_changes_are_printed() {
         let mut known = Known::default();
         let line = "NRT \"a\" attrs=[{Name:topologyManagerPolicy Value:none} {Name:b Value:2}]".to_owned();
-        let reset = Event::Reset { objects: vec![object("a", "none")], vanished: Vec::new() };
+        let reset = Event::Reset { objects: vec![object("a", "none")], vanished: Vec::new(), served: true };
         assert_eq!(known.take(reset), None);
         assert_eq!(known.take(Event::Applied(object("a", "none"))), Some(line.clone()));
         assert_eq!(known.take(Event::Applied(object("b", "none"))), None, "it is new");

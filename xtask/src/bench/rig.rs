@@ -84,10 +84,9 @@ impl TestBed {
         Ok(Self { exporters: Vec::new(), scheduler: None, _plugins: plugins, cluster, binary, port: 0 })
     }
 
-    /// Starts a control plane alone.
+    /// Starts a control plane alone, without the kind of reports: no exporter is waited for.
     pub(crate) async fn without_nodes(control: ControlPlaneOptions, binary: PathBuf) -> anyhow::Result<Self> {
-        let builder = Cluster::builder().crds(api::crd::NRT_CRD_YAML).control(control);
-        let cluster = builder.start(&rig()?).await?;
+        let cluster = Cluster::builder().control(control).start(&rig()?).await?;
         Ok(Self { exporters: Vec::new(), scheduler: None, _plugins: Vec::new(), cluster, binary, port: 0 })
     }
 

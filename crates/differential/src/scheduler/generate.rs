@@ -9,6 +9,7 @@ mod devices;
 mod nodes;
 mod pods;
 mod selecting;
+mod soften;
 mod storage;
 
 use runtime::random::Random;
@@ -25,12 +26,16 @@ const NAMESPACES: [&str; 3] = ["default", "team", "other"];
 /// Values of their label `team`.
 const TEAMS: [&str; 2] = ["a", "b"];
 
+/// Cases about scores, in percent. The others are about verdicts: most nodes are refused, or all.
+const SOFT: u64 = 35;
+
 /// The case of a seed and a number.
 #[must_use]
 pub fn case(seed: u64, number: u64) -> Case {
     let mut start = Random::seeded(seed);
     let mut dice = Dice::new(start.bits() ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let nodes = nodes::nodes(&mut dice);
+    let is_soft = dice.percent(SOFT);
+    let nodes = nodes::nodes(&mut dice, is_soft);
     let mut pods = pods::on_nodes(&mut dice, nodes.len() as u64);
     let pod = pods::to_place(&mut dice, nodes.len() as u64);
     let namespaces = NAMESPACES.map(|name| namespace(&mut dice, name)).to_vec();
@@ -55,10 +60,17 @@ pub fn case(seed: u64, number: u64) -> Case {
         configuration,
         pod,
     };
-    if dice.percent(55) {
+    if is_soft {
+        soften::soften(&mut case);
+        if dice.percent(25) {
+            devices::add_preferred(&mut dice, &mut case);
+        }
+        return case;
+    }
+    if dice.percent(80) {
         storage::add(&mut dice, &mut case);
     }
-    if dice.percent(25) {
+    if dice.percent(35) {
         devices::add(&mut dice, &mut case);
     }
     case

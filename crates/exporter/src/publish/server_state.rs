@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn reset(objects: Vec<NodeResourceTopology>) -> Event<NodeResourceTopology> {
-        Event::Reset { objects, vanished: vec![] }
+        Event::Reset { objects, vanished: vec![], served: true }
     }
 
     /// `a@9` is uid a at version 9.

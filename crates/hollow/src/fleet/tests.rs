@@ -105,7 +105,7 @@ fn due(fleet: &mut Fleet, now: Timestamp) -> String {
 }
 
 fn synced(fleet: &mut Fleet, pods: Vec<PodView>) -> String {
-    let first = take(fleet, Event::Reset { objects: pods, vanished: vec![] }, at(0));
+    let first = take(fleet, Event::Reset { objects: pods, vanished: vec![], served: true }, at(0));
     [first, due(fleet, at(2))].join(" | ")
 }
 
@@ -244,7 +244,7 @@ fn a_new_list_is_compared_with_what_was_known() {
     synced(&mut fleet, vec![pod("stays", 3), pod("goes", 4)]);
     let gone = key(&pod("goes", 4));
     let objects = vec![pod("stays", 3), pod("comes", 4)];
-    let writes = take(&mut fleet, Event::Reset { objects, vanished: vec![gone] }, at(5));
+    let writes = take(&mut fleet, Event::Reset { objects, vanished: vec![gone], served: true }, at(5));
     assert_eq!(writes, "comes Running");
     assert_eq!(due(&mut fleet, at(7)), "report 0: 0 0");
 }

@@ -75,7 +75,11 @@ mod tests {
             assert_eq!(take(&mut state, event, &TABLE), concerned);
             assert_eq!(state.clone().into_iter().collect::<Vec<_>>(), wanted);
         };
-        let reset = |objects: &[(u8, char)]| Event::Reset { objects: objects.to_vec(), vanished: Vec::new() };
+        let reset = |objects: &[(u8, char)]| Event::Reset {
+            objects: objects.to_vec(),
+            vanished: Vec::new(),
+            served: true,
+        };
         check(reset(&[(1, 'a'), (2, 'b')]), &[1, 2], &[(1, 'a'), (2, 'b')]);
         check(reset(&[(1, 'a'), (3, 'c')]), &[2, 3], &[(1, 'a'), (3, 'c')]);
         check(Event::Applied((1, 'a')), &[], &[(1, 'a'), (3, 'c')]);

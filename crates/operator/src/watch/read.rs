@@ -150,7 +150,11 @@ mod tests {
             assert_eq!(known.as_ref().unwrap().min_version, version);
         };
         // Custom without a profile is invalid.
-        check(Event::Reset { objects: vec![server("Custom")], vanished: vec![] }, true, "VersionTLS12");
+        check(
+            Event::Reset { objects: vec![server("Custom")], vanished: vec![], served: true },
+            true,
+            "VersionTLS12",
+        );
         check(Event::Applied(server("Modern")), true, "VersionTLS13");
         check(Event::Applied(server("Modern")), false, "VersionTLS13");
         check(Event::Applied(server("Custom")), false, "VersionTLS13");

@@ -91,7 +91,7 @@ impl<T: Resource> Requests<'_, T> {
 /// Takes an event of objects that may be the operator's.
 pub(super) fn observed(shared: &Shared, kind: &ObjectKind, event: Event<Raw>) {
     let (objects, vanished) = match event {
-        Event::Reset { objects, vanished } => (objects, vanished),
+        Event::Reset { objects, vanished, .. } => (objects, vanished),
         Event::Applied(object) => (vec![object], Vec::new()),
         Event::Deleted(object) => {
             let (key, body) = keyed(kind, object);
@@ -149,6 +149,7 @@ mod tests {
         let reset = |objects: &[(&str, u8)], vanished: &[&str]| Event::Reset {
             objects: objects.iter().map(|(name, value)| named(name, *value)).collect(),
             vanished: vanished.iter().map(|name| gone("", name, "")).collect(),
+            served: true,
         };
         check(reset(&[("a", 1), ("b", 2)], &[]), true, &[("a", 1), ("b", 2)]);
         check(reset(&[("a", 1), ("b", 2)], &[]), false, &[("a", 1), ("b", 2)]);
@@ -202,7 +203,7 @@ mod tests {
         check_requests(cluster, Event::Applied(odd()), true, "a: odd");
         check_requests(cluster, Event::Applied(odd()), false, "a: odd");
         check_requests(cluster, Event::Applied(read("a", Ok(("u", "3")))), true, "a@3");
-        let reset = |objects| Event::Reset { objects, vanished: Vec::new() };
+        let reset = |objects| Event::Reset { objects, vanished: Vec::new(), served: true };
         check_requests(cluster, reset(vec![odd(), read("b", Ok(("v", "4")))]), true, "b@4, a: odd");
         check_requests(cluster, Event::Deleted(odd()), true, "b@4");
         check_requests(cluster, Event::Deleted(read("b", Ok(("v", "5")))), true, "");
@@ -215,7 +216,8 @@ mod tests {
         check_requests(cluster, Event::Applied(ours), true, "a@10");
         check_requests(cluster, Event::Applied(read("a", Ok(("u", "9")))), false, "a@10");
         check_requests(cluster, Event::Applied(read("a", Ok(("u", "10")))), false, "a@10");
-        let late = Event::Reset { objects: vec![read("a", Ok(("u", "9")))], vanished: Vec::new() };
+        let late =
+            Event::Reset { objects: vec![read("a", Ok(("u", "9")))], vanished: Vec::new(), served: true };
         check_requests(cluster, late, false, "a@10");
         check_requests(cluster, Event::Applied(read("a", Ok(("u", "11")))), true, "a@11");
         // Another one of this name.
@@ -245,7 +247,8 @@ mod tests {
                 }
             });
         };
-        let reset = |objects: Vec<Raw>, vanished: Vec<watch::Key>| Event::Reset { objects, vanished };
+        let reset =
+            |objects: Vec<Raw>, vanished: Vec<watch::Key>| Event::Reset { objects, vanished, served: true };
         check(reset(vec![object("1", 1)], vec![]), &["1"]);
         // Replaced while the watch was interrupted.
         check(reset(vec![object("2", 5)], vec![gone("n", "a", "1")]), &["2"]);

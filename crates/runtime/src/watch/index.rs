@@ -53,7 +53,8 @@ impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
                 let keys = std::mem::take(&mut self.gathered_keys);
                 let vanished = self.known.difference(&keys).cloned().collect();
                 self.known = keys;
-                (self.sink)(Event::Reset { objects: std::mem::take(&mut self.gathered), vanished });
+                let objects = std::mem::take(&mut self.gathered);
+                (self.sink)(Event::Reset { objects, vanished, served: true });
                 Received::Reset
             }
             watcher::Event::Apply(wire) => self.change(wire, true),
@@ -105,7 +106,7 @@ impl<K, O, S: FnMut(Event<K>)> Index<K, O, S> {
     pub(super) fn absent(&mut self) {
         if !std::mem::replace(&mut self.absent, true) {
             let vanished = std::mem::take(&mut self.known).into_iter().collect();
-            (self.sink)(Event::Reset { objects: Vec::new(), vanished });
+            (self.sink)(Event::Reset { objects: Vec::new(), vanished, served: false });
         }
     }
 }
@@ -131,7 +132,7 @@ mod tests {
             format!("{}/{}", object.metadata.name.clone().unwrap(), object.metadata.uid.clone().unwrap())
         };
         match event {
-            Event::Reset { objects, vanished } => {
+            Event::Reset { objects, vanished, .. } => {
                 let objects: Vec<_> = objects.iter().map(name).collect();
                 let vanished: Vec<_> =
                     vanished.iter().map(|key| format!("{}/{}", key.name, key.uid)).collect();

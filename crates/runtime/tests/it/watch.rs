@@ -30,7 +30,7 @@ impl<K: Resource<DynamicType = ()> + Clone + Send + 'static> Mirror<K> {
 
     fn apply(&mut self, event: Event<K>) {
         match event {
-            Event::Reset { objects, vanished } => {
+            Event::Reset { objects, vanished, .. } => {
                 self.resets += 1;
                 for key in vanished {
                     self.remove(&key);

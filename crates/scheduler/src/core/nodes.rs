@@ -1,11 +1,14 @@
 //! All nodes by slot, each with a revision.
 //!
-//! In: changes of nodes. Out: the nodes, and a revision that no two states of a slot share. Never: a change that leaves
+//! In: events of nodes. Out: the nodes, and a revision that no two states of a slot share. Never: a change that leaves
 //! the revision as it was: there is no other way to a node that can be changed.
 
 use std::ops::{Deref, Index, IndexMut};
+use std::sync::Arc;
 
-use crate::node::Node;
+use super::{Core, Timer};
+use crate::cycle::UNREPORTED_GRACE_MS;
+use crate::node::{Node, NodeView};
 
 /// The nodes.
 #[derive(Debug, Default)]
@@ -56,5 +59,70 @@ impl IndexMut<usize> for Nodes {
     fn index_mut(&mut self, slot: usize) -> &mut Node {
         self.touch(slot);
         &mut self.nodes[slot]
+    }
+}
+
+impl Core {
+    /// A node is new or has changed.
+    pub(super) fn node(&mut self, mut view: NodeView, now_ms: u64) {
+        let slot = self.slot(&view.name);
+        let node = &mut self.nodes[slot];
+        // The API server's clock may be ahead of ours. No node is younger than our first sight of it.
+        let known = node.view.as_ref().filter(|old| old.uid == view.uid);
+        view.created_ms = view.created_ms.min(known.map_or(now_ms, |old| old.created_ms));
+        if node.view.is_none() {
+            self.node_order.push(slot);
+        } else if node.view.as_ref().is_some_and(|old| old.uid != view.uid) {
+            // Another machine under the same name: the report of the old one does not apply.
+            node.ledger.report_deleted();
+        }
+        let images = std::mem::take(&mut view.images);
+        self.images.replace(&mut node.images, &images);
+        if node.view.as_ref() != Some(&view) {
+            let place = |view: &NodeView| (view.labels.clone(), view.taints.clone());
+            let is_elsewhere = node.view.as_ref().map(place) != Some(place(&view));
+            node.view = Some(view);
+            self.changed.insert(slot);
+            self.freed.insert(slot);
+            if is_elsewhere {
+                self.retried.extend(self.queue.spanning().map(|(class, _)| class));
+            }
+            self.check_waits_on(slot, now_ms);
+        }
+        self.expect_report(slot, now_ms);
+    }
+
+    /// The API server has the kind of reports, or not: then there are no exporters to wait for. Cost: all nodes.
+    pub(super) fn reports_served(&mut self, served: bool, now_ms: u64) {
+        if std::mem::replace(&mut self.no_reports, !served) == served {
+            for slot in self.node_order.clone() {
+                self.expect_report(slot, now_ms);
+                self.changed.insert(slot);
+            }
+        }
+    }
+
+    /// A young node is given time for its first report.
+    fn expect_report(&mut self, slot: usize, now_ms: u64) {
+        let node = &mut self.nodes[slot];
+        let Some(view) = &node.view else { return };
+        let due_ms = if self.no_reports { 0 } else { view.created_ms + UNREPORTED_GRACE_MS };
+        node.ledger.expect_report(due_ms);
+        if due_ms > now_ms {
+            self.timers.insert((due_ms, Timer::Unreported(slot)));
+        }
+    }
+
+    /// A node is gone.
+    pub(super) fn node_gone(&mut self, name: &Arc<str>, now_ms: u64) {
+        let slot = self.slot(name);
+        self.nodes[slot].view = None;
+        self.images.replace(&mut self.nodes[slot].images, &[]);
+        self.nodes[slot].ledger.report_deleted();
+        self.node_order.retain(|listed| *listed != slot);
+        self.nominations.on(name).for_each(|pod| self.queue.wake(pod));
+        self.retried.extend(self.queue.spanning().map(|(class, _)| class));
+        self.check_waits_on(slot, now_ms);
+        self.reclaim(slot);
     }
 }

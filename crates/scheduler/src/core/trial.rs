@@ -113,7 +113,7 @@ impl<'c> Trial<'c> {
         }
         let ledger = self.ledger(incoming, scratch);
         let zones = (&*ledger, &self.node.over_reserve);
-        cycle::filter_zones(zones, self.view, (spec, pod.created_s), profile, now_ms, scratch)
+        cycle::filter_zones(zones, (spec, pod.created_s), profile, now_ms, scratch)
             .and_then(|()| self.keeps_zones(&ledger, incoming, &expected, scratch))
             .map_err(|reason| (reason, None))
     }

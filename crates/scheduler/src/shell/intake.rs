@@ -118,11 +118,11 @@ impl ReportReader {
 
     pub(super) fn take(&mut self, event: watch::Event<NodeResourceTopology>) -> Vec<Event> {
         match event {
-            watch::Event::Reset { objects, vanished } => {
+            watch::Event::Reset { objects, vanished, served } => {
                 let gone = vanished.into_iter().map(|key| Event::ReportGone(key.name.as_ref().into()));
-                let gone: Vec<_> = gone.collect();
-                let read: Vec<_> = objects.iter().map(|object| self.read(object)).collect();
-                gone.into_iter().chain(read).collect()
+                let mut events: Vec<_> = gone.chain([Event::ReportsServed(served)]).collect();
+                events.extend(objects.iter().map(|object| self.read(object)));
+                events
             }
             watch::Event::Applied(object) => vec![self.read(&object)],
             watch::Event::Deleted(object) => {
@@ -168,7 +168,7 @@ impl ReportReader {
 /// Core events of the watch of pods.
 pub(super) fn pod(event: watch::Event<PodView>) -> Vec<Event> {
     match event {
-        watch::Event::Reset { objects: mut views, vanished } => {
+        watch::Event::Reset { objects: mut views, vanished, .. } => {
             // Bound pods that no kubelet has admitted yet were bound in the order of their versions, because nothing
             // but the binding has changed them since.
             views.sort_by_key(|view| view.version);
@@ -185,7 +185,7 @@ pub(super) fn pod(event: watch::Event<PodView>) -> Vec<Event> {
 /// Core events of the watch of nodes.
 pub(super) fn node(event: watch::Event<Node>) -> Vec<Event> {
     match event {
-        watch::Event::Reset { objects, vanished } => {
+        watch::Event::Reset { objects, vanished, .. } => {
             let gone = vanished.into_iter().map(|key| Event::NodeGone(key.name.as_ref().into()));
             gone.chain(objects.iter().map(|node| Event::Node(NodeView::read(node)))).collect()
         }
@@ -203,7 +203,7 @@ pub(super) fn namespace(event: watch::Event<Namespace>) -> Vec<Event> {
     let read = |namespace: &Namespace| Event::Namespace(NamespaceView::read(namespace));
     let gone = |key: Key| Event::NamespaceGone(key.name.as_ref().into());
     match event {
-        watch::Event::Reset { objects, vanished } => {
+        watch::Event::Reset { objects, vanished, .. } => {
             vanished.into_iter().map(gone).chain(objects.iter().map(read)).collect()
         }
         watch::Event::Applied(namespace) => vec![read(&namespace)],
@@ -223,7 +223,7 @@ pub(super) fn selecting(kind: SelectingKind, event: watch::Event<SelectingView>)
         Event::SelectingGone(SelectingKey { kind, namespace, name })
     };
     match event {
-        watch::Event::Reset { objects, vanished } => {
+        watch::Event::Reset { objects, vanished, .. } => {
             vanished.into_iter().map(gone).chain(objects.into_iter().map(Event::Selecting)).collect()
         }
         watch::Event::Applied(view) => vec![Event::Selecting(view)],
@@ -238,7 +238,7 @@ pub(super) fn budget(event: watch::Event<PodDisruptionBudget>) -> Vec<Event> {
     let read = |budget: &PodDisruptionBudget| Event::Budget(BudgetView::read(budget));
     let gone = |key: Key| Event::BudgetGone(key.namespace.as_ref().into(), key.name.as_ref().into());
     match event {
-        watch::Event::Reset { objects, vanished } => {
+        watch::Event::Reset { objects, vanished, .. } => {
             vanished.into_iter().map(gone).chain(objects.iter().map(read)).collect()
         }
         watch::Event::Applied(budget) => vec![read(&budget)],
@@ -254,7 +254,7 @@ pub(super) fn budget(event: watch::Event<PodDisruptionBudget>) -> Vec<Event> {
 /// Core events of the watch of a kind of storage.
 pub(super) fn volumes(event: watch::Event<(Key, VolumeChange)>, gone: fn(Key) -> VolumeChange) -> Vec<Event> {
     match event {
-        watch::Event::Reset { objects, vanished } => {
+        watch::Event::Reset { objects, vanished, .. } => {
             let objects = objects.into_iter().map(|(_, change)| change);
             vanished.into_iter().map(gone).chain(objects).map(Event::Volumes).collect()
         }
@@ -270,7 +270,7 @@ pub(super) fn volumes(event: watch::Event<(Key, VolumeChange)>, gone: fn(Key) ->
 /// Core events of the watch of a kind of devices.
 pub(super) fn devices(event: watch::Event<(Key, DeviceChange)>, gone: fn(Key) -> DeviceChange) -> Vec<Event> {
     match event {
-        watch::Event::Reset { objects, vanished } => {
+        watch::Event::Reset { objects, vanished, .. } => {
             let objects = objects.into_iter().map(|(_, change)| change);
             vanished.into_iter().map(gone).chain(objects).map(Event::Devices).collect()
         }

@@ -90,6 +90,29 @@ pub(super) fn add(dice: &mut Dice, case: &mut Case) {
     case.pod["status"]["resourceClaimStatuses"] = statuses.into();
 }
 
+/// Adds devices to a case, and a claim to its pod that most nodes can serve, some of them better.
+pub(super) fn add_preferred(dice: &mut Dice, case: &mut Case) {
+    case.devices.device_classes = CLASSES.map(|(name, selector)| class(dice, name, selector)).to_vec();
+    for node in &case.nodes {
+        case.devices
+            .resource_slices
+            .extend(node_pool(dice, node["metadata"]["name"].as_str().unwrap_or_default()));
+    }
+    let ask = |name: &str, class: &str, count: u64| {
+        json!({ "name": name, "deviceClassName": class, "allocationMode": "ExactCount", "count": count,
+                "tolerations": [{ "operator": "Exists" }] })
+    };
+    let asks = json!([ask("s0", "big", dice.between(1, 2)), ask("s1", "big", 1), ask("s2", "gpu", 1)]);
+    let meta = json!({
+        "namespace": case.pod["metadata"]["namespace"], "name": "own0", "uid": "uid-own0", "resourceVersion": "1",
+    });
+    case.devices.resource_claims.push(json!({
+        "metadata": meta, "spec": { "devices": { "requests": [{ "name": "q0", "firstAvailable": asks }] } },
+        "status": {},
+    }));
+    case.pod["spec"]["resourceClaims"] = json!([{ "name": "r0", "resourceClaimName": "own0" }]);
+}
+
 fn class(dice: &mut Dice, name: &str, selector: &str) -> Value {
     let mut spec = json!({ "selectors": [{ "cel": { "expression": selector } }] });
     if dice.percent(30) {

@@ -16,16 +16,17 @@ pub(super) const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExec
 /// A device.
 pub(super) const DEVICE: &str = "vendor.example/gpu";
 
-pub(super) fn nodes(dice: &mut Dice) -> Vec<Value> {
-    let count = dice.between(1, 10);
+/// Nodes; `is_soft`: several, and all with room.
+pub(super) fn nodes(dice: &mut Dice, is_soft: bool) -> Vec<Value> {
+    let count = dice.between(if is_soft { 2 } else { 1 }, 10);
     // Small clusters in which all nodes have room show scores, others verdicts.
-    let roomy = dice.percent(80);
+    let roomy = is_soft || dice.percent(80);
     let mut nodes: Vec<Value> = (0..count).map(|at| node(dice, at, roomy)).collect();
     if dice.percent(30) {
         // In one zone, so that pods near or far tell none apart.
         nodes.iter_mut().for_each(|node| node["metadata"]["labels"][ZONE] = "a".into());
     }
-    if dice.percent(20) {
+    if dice.percent(30) {
         // Of equal size, so that scores by resources may tell none apart.
         let amounts = nodes[0]["status"].clone();
         nodes.iter_mut().for_each(|node| node["status"] = amounts.clone());

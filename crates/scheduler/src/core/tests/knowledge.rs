@@ -34,6 +34,23 @@ fn a_clock_that_is_behind_closes_no_node_for_long() {
     assert_eq!(decide(&mut core, LATER + UNREPORTED_GRACE_MS), ["a -> n"]);
 }
 
+/// Where the server does not know reports, no exporter runs. Once it does, young nodes are given their time.
+#[test]
+fn without_the_kind_of_reports_no_node_is_waited_for() {
+    let mut core = Core::new(settings());
+    let mut young = node("n");
+    young.created_ms = LATER;
+    core.handle(Event::Node(young), LATER);
+    core.handle(Event::Pod(pod("a", 1, json!({}))), LATER);
+    assert_eq!(decide(&mut core, LATER), ["a: 0/1 nodes are available: 1 invalid node topology data."]);
+    core.handle(Event::ReportsServed(false), LATER + 1);
+    assert_eq!(decide(&mut core, LATER + 1), ["a -> n"]);
+    core.handle(Event::ReportsServed(true), LATER + 2);
+    core.handle(Event::Pod(pod("b", 1, json!({}))), LATER + 2);
+    assert_eq!(decide(&mut core, LATER + 2), ["b: 0/1 nodes are available: 1 invalid node topology data."]);
+    assert_eq!(decide(&mut core, LATER + UNREPORTED_GRACE_MS), ["b -> n"]);
+}
+
 /// In a list the kubelet admits the older pod first, which takes the zone of the younger one.
 #[test]
 fn an_older_pod_is_woken_when_the_younger_one_is_admitted() {
