@@ -66,6 +66,9 @@ pub struct Args {
     /// Transport of health checks and metrics: plain HTTP for our own flags, TLS for kube-scheduler's.
     #[arg(skip)]
     pub serving: Serving,
+    /// Whether kube-scheduler's feature gates enable GangScheduling in all profiles that do not disable it.
+    #[arg(skip)]
+    pub gang_scheduling: bool,
     /// Lease settings of kube-scheduler's flags, which override the file.
     #[arg(skip)]
     pub election: ElectionFlags,
@@ -151,9 +154,10 @@ impl Args {
         http::distinct((flag, all), health).map_err(anyhow::Error::msg)?;
         let seed = self.seed.unwrap_or_else(random_seed);
         let (mut file, mut settings) = match &self.config {
-            Some(path) => read(path, seed)?,
+            Some(path) => self.read(path, seed)?,
             None if self.is_kube_scheduler => {
-                let file = SchedulerConfig::default();
+                let mut file = SchedulerConfig::default();
+                self.open_gates(&mut file);
                 let settings = config::settings(&file, seed)?;
                 (file, settings)
             }
@@ -171,6 +175,21 @@ impl Args {
         }
         settings.hold_after_ms = self.hold_after_ms()?;
         Ok((file, settings))
+    }
+
+    fn read(&self, path: &Path, seed: u64) -> anyhow::Result<(SchedulerConfig, Settings)> {
+        let name = || path.display().to_string();
+        let text = yaml::read_text(path, yaml::CONFIG_LIMIT_BYTES)?;
+        let mut file = SchedulerConfig::parse(&text).with_context(name)?;
+        self.open_gates(&mut file);
+        let settings = config::settings(&file, seed).with_context(name)?;
+        Ok((file, settings))
+    }
+
+    fn open_gates(&self, file: &mut SchedulerConfig) {
+        if self.gang_scheduling {
+            config::enable_gangs(file);
+        }
     }
 
     fn hold_after_ms(&self) -> anyhow::Result<Option<u64>> {
@@ -210,14 +229,6 @@ impl ElectionFlags {
             }
         }
     }
-}
-
-fn read(path: &Path, seed: u64) -> anyhow::Result<(SchedulerConfig, Settings)> {
-    let name = || path.display().to_string();
-    let text = yaml::read_text(path, yaml::CONFIG_LIMIT_BYTES)?;
-    let file = SchedulerConfig::parse(&text).with_context(name)?;
-    let settings = config::settings(&file, seed).with_context(name)?;
-    Ok((file, settings))
 }
 
 /// The configuration without a file.

@@ -13,7 +13,9 @@ use runtime::goflag::{Error, FlagSet, KLOG, Outcome, Parsed};
 
 use crate::args::{Args, ElectionFlags};
 use crate::config::HOLD_AFTER_MS;
+use gates::Gates;
 
+mod gates;
 mod refused;
 mod serving;
 mod table;
@@ -87,9 +89,10 @@ pub fn start(program: &str, arguments: Vec<String>, variable: &dyn Fn(&str) -> O
         return wrong(&format!("unexpected argument {first:?}: only flags are allowed"));
     }
     match args(&parsed, variable) {
-        Ok(args) => {
+        Ok((args, gates)) => {
             let ignored = table::WITHOUT_EFFECT.iter().map(|flag| flag.name);
-            let ignored = ignored.filter(|name| parsed.has(name)).collect();
+            let gates = gates.has_others.then_some("feature-gates");
+            let ignored = ignored.filter(|name| parsed.has(name)).chain(gates).collect();
             Start::Run(Box::new(Plan { args, ignored }))
         }
         Err(problem) => wrong(&problem),
@@ -107,7 +110,7 @@ fn complaint(error: &Error) -> String {
     }
 }
 
-fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<Args, String> {
+fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<(Args, Gates), String> {
     let text = |name: &str| parsed.text(name).filter(|text| !text.is_empty());
     let path = |name: &str| text(name).map(PathBuf::from);
     refused::check(parsed)?;
@@ -119,7 +122,8 @@ fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<Ar
     if !["text", "json"].contains(&format) {
         return Err(format!("--logging-format: {format} is not allowed; it must be text or json"));
     }
-    Ok(Args {
+    let gates = gates::read(text("feature-gates").unwrap_or_default())?;
+    let args = Args {
         config: path("config"),
         kubeconfig: path("kubeconfig"),
         leader_elect: parsed.bool("leader-elect"),
@@ -141,7 +145,9 @@ fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<Ar
             resource_name: text("leader-elect-resource-name").map(str::to_owned),
             resource_namespace: text("leader-elect-resource-namespace").map(str::to_owned),
         },
-    })
+        gang_scheduling: gates.gang_scheduling,
+    };
+    Ok((args, gates))
 }
 
 #[cfg(test)]

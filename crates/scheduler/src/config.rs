@@ -14,6 +14,7 @@ use topology::score::{Strategy, Weights};
 mod in_tree;
 mod plugins;
 
+pub(crate) use plugins::enable_gangs;
 pub use plugins::without_effect;
 
 use crate::core::{Profile, Settings};

@@ -25,6 +25,7 @@ use crate::plugins::Plugins;
 use crate::plugins::image_locality::Images;
 use crate::plugins::inter_pod_affinity::ExistingTerms;
 use crate::pod::{PodView, Spec};
+use crate::pod_group::PodGroupView;
 use crate::queue::{BackoffLimits, Class, Incoming, Queue};
 use crate::reason::Reason;
 use crate::selection::Selections;
@@ -35,6 +36,7 @@ mod claims;
 mod decision;
 mod default_spread;
 mod equivalence_cache;
+mod gang;
 mod hold;
 mod nodes;
 mod nomination;
@@ -50,6 +52,8 @@ pub use decision::{
     BindVolumes, Binding, ChosenVolume, Decision, FailedVolumes, Provision, Refused, VolumeBindings,
 };
 use equivalence_cache::EquivalenceCache;
+pub use gang::GroupCondition;
+use gang::Groups;
 use hold::Hold;
 use nodes::Nodes;
 use nomination::Nominations;
@@ -87,6 +91,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether a profile places gangs whole.
+    #[must_use]
+    pub fn places_gangs(&self) -> bool {
+        self.profiles.iter().any(|profile| profile.plugins.gang_scheduling)
+    }
+
     /// The shortest time between two resyncs that a profile asks for; `None`: all profiles count exactly.
     fn resync_ms(&self) -> Option<u64> {
         let numa = self.profiles.iter().filter_map(|profile| profile.numa.as_ref());
@@ -131,6 +141,10 @@ pub enum Event {
     Budget(BudgetView),
     /// The budget with this namespace and name is gone.
     BudgetGone(Arc<str>, Arc<str>),
+    /// A PodGroup is new or has changed.
+    PodGroup(PodGroupView),
+    /// The PodGroup with this namespace and name is gone.
+    PodGroupGone(Arc<str>, Arc<str>),
     /// An object of storage is new, has changed or is gone.
     Volumes(Change),
     /// The volumes of a pod are written, with their new versions.
@@ -231,6 +245,8 @@ pub struct Core {
     evicting: BTreeMap<PodId, PodId>,
     /// By namespace and name.
     budgets: BTreeMap<(Arc<str>, Arc<str>), BudgetView>,
+    /// PodGroups and their pods.
+    groups: Groups,
     /// Nodes on which a waiting pod may fit by now.
     changed: BTreeSet<usize>,
     /// Those of them on which a waiting pod may preempt by now: more than a pod's progress has changed.
@@ -284,6 +300,7 @@ impl Core {
             nominations: Nominations::default(),
             evicting: BTreeMap::new(),
             budgets: BTreeMap::new(),
+            groups: Groups::new(settings.places_gangs()),
             changed: BTreeSet::new(),
             freed: BTreeSet::new(),
             retried: BTreeSet::new(),
@@ -302,6 +319,7 @@ impl Core {
 
     /// Processes one event. `now_ms`: milliseconds since the epoch, or since the start of a simulation.
     pub fn handle(&mut self, event: Event, now_ms: u64) {
+        self.groups.renew();
         match event {
             Event::Pod(view) => self.pod(view),
             Event::PodGone(view) => self.pod_gone(view, now_ms),
@@ -358,6 +376,8 @@ impl Core {
             Event::BudgetGone(namespace, name) => {
                 self.budgets.remove(&(namespace, name));
             }
+            Event::PodGroup(group) => self.pod_group(group),
+            Event::PodGroupGone(namespace, name) => self.pod_group_gone(&(namespace, name)),
         }
     }
 
@@ -390,11 +410,12 @@ impl Core {
                 self.pods.insert(id, Entry { view, lifecycle: Lifecycle::Unbound, charged: None });
             }
         }
+        self.join_group(id);
         match (place, bound_to) {
             (None, None) => self.enqueue(id, respecified, renominated),
             (None, Some(node)) => {
                 self.gated.remove(&id);
-                self.queue.forget(id);
+                self.dequeue(id);
                 self.place(id, &node);
             }
             (Some(slot), Some(node)) if self.nodes[slot].name != node => {
@@ -428,26 +449,29 @@ impl Core {
         } else if terminal {
             self.drop_pod(id);
         }
+        self.regroup_of(id);
     }
 
     fn enqueue(&mut self, id: PodId, respecified: bool, renominated: bool) {
         let Some(entry) = self.pods.get(&id) else { return };
         let view = &entry.view;
         let ours = self.settings.profiles.iter().any(|profile| profile.name == view.scheduler);
-        if !ours || view.progress.deleting || !view.spec.gates.is_empty() {
+        let is_held_back = !view.spec.gates.is_empty() || self.awaits_group(id);
+        if !ours || view.progress.deleting || is_held_back {
             if !ours || view.progress.deleting {
                 self.gated.remove(&id);
             } else if self.gated.insert(id) {
                 self.queue.count_gated();
             }
-            self.queue.forget(id);
+            self.dequeue(id);
             self.nominate(id, None);
             return;
         }
         self.gated.remove(&id);
-        let nominated = view.nominated.clone();
+        let nominated = view.nominated.clone().filter(|_| !self.is_in_gang(id));
         if respecified {
             self.queue.push(id, view.priority, (&view.scheduler, &view.spec));
+            self.prefer_in_gang(id);
         }
         if renominated {
             self.nominate(id, nominated);
@@ -458,7 +482,8 @@ impl Core {
     /// the end of all containers. After a forced one it will, and a report or a timer tells when.
     fn pod_gone(&mut self, view: PodView, now_ms: u64) {
         let Some(id) = self.ids.get(&view.uid).copied() else { return };
-        self.queue.forget(id);
+        self.dequeue(id);
+        self.leave_group(id);
         self.nominate(id, None);
         self.changed.append(&mut self.resynced);
         if self.cancel_wait(id) {
@@ -501,6 +526,7 @@ impl Core {
                 self.unplace(id);
                 self.queue.back_off(id, now_ms, self.settings.backoff);
                 self.release_claims_of(id);
+                self.regroup_of(id);
             }
             Some(Lifecycle::Ended { assumed: true, .. }) => {
                 self.unplace(id);

@@ -20,6 +20,7 @@ pub mod node;
 pub mod over_reserve;
 pub mod plugins;
 pub mod pod;
+pub mod pod_group;
 pub mod queue;
 pub mod rbac;
 pub mod reason;

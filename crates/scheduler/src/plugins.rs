@@ -49,6 +49,8 @@ pub struct Plugins {
     pub dynamic_resources: Option<dynamic_resources::Args>,
     /// DynamicResources' PostFilter, which gives back devices that are of no use to a pod that fits nowhere.
     pub deallocates: bool,
+    /// GangScheduling: pods of a PodGroup with the gang policy are placed together or not at all.
+    pub gang_scheduling: bool,
 }
 
 /// Filters that run. NodeName has no entry: a pod with `spec.nodeName` is never placed, so it has nothing to check.
@@ -129,6 +131,7 @@ impl Default for Plugins {
             preemption: Some(default_preemption::Args::default()),
             dynamic_resources: Some(dynamic_resources::Args::default()),
             deallocates: true,
+            gang_scheduling: false,
         }
     }
 }

@@ -46,6 +46,8 @@ pub struct Spec {
     pub finishes: bool,
     /// Whether less important pods may be evicted for it (`preemptionPolicy` other than `Never`).
     pub preempts: bool,
+    /// Whether it belongs to a PodGroup. Such pods wait apart from others: what wakes them may be another.
+    pub in_group: bool,
 }
 
 /// What of a pod cannot be read, so that it is not placed.
@@ -122,6 +124,8 @@ pub struct PodView {
     pub nominated: Option<Arc<str>>,
     /// `status.startTime`, seconds since the epoch.
     pub started_s: Option<u64>,
+    /// `spec.schedulingGroup.podGroupName`.
+    pub group: Option<Arc<str>>,
 }
 
 impl PodView {
@@ -169,6 +173,7 @@ impl PodView {
             progress: Progress::read(pod),
             unschedulable: unschedulable(pod),
             nominated: nominated.map(Arc::from),
+            group: spec.and_then(group).map(Arc::from),
             started_s: started.map(|time| u64::try_from(time.0.as_second()).unwrap_or(0)),
             namespace,
             name,
@@ -230,6 +235,7 @@ impl Spec {
             unsupported,
             finishes: spec.restart_policy.as_deref().unwrap_or("Always") != "Always",
             preempts: spec.preemption_policy.as_deref() != Some("Never"),
+            in_group: group(spec).is_some(),
         }
     }
 
@@ -277,6 +283,11 @@ impl Progress {
             }),
         }
     }
+}
+
+/// The name of the PodGroup of a pod.
+fn group(spec: &wire::PodSpec) -> Option<&str> {
+    spec.scheduling_group.as_ref()?.pod_group_name.as_deref()
 }
 
 fn unschedulable(pod: &wire::Pod) -> Option<Arc<str>> {

@@ -19,6 +19,8 @@ use crate::pod::Spec;
 /// Order of attempts: higher priority first, then first come, first served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
+    /// Pods of a gang that is bound in part come first: room was found for them already.
+    preferred: std::cmp::Reverse<bool>,
     priority: std::cmp::Reverse<i32>,
     arrival: u64,
     /// The pod.
@@ -39,6 +41,8 @@ enum QueueState {
     Active,
     Backoff(u64),
     Waiting(u64),
+    /// Waiting with others of its gang, of which each attempt takes all.
+    Following,
     /// In no queue: being tried, or assumed.
     Popped,
 }
@@ -82,6 +86,8 @@ pub struct Queue {
     /// Time after which waiting pods are tried again even without a change.
     max_wait_ms: u64,
     incoming: Incoming,
+    /// Number of pods that follow others of their gang.
+    following: usize,
 }
 
 /// The way of a pod into a queue.
@@ -151,7 +157,8 @@ impl Queue {
         self.incoming.count(if previous.is_none() { Arrival::Added } else { Arrival::Updated });
         let arrival = previous.as_ref().map_or(self.arrivals, |entry| entry.rank.arrival);
         self.arrivals += u64::from(previous.is_none());
-        let rank = Rank { priority: std::cmp::Reverse(priority), arrival, pod };
+        let preferred = std::cmp::Reverse(false);
+        let rank = Rank { preferred, priority: std::cmp::Reverse(priority), arrival, pod };
         let key = (Arc::clone(profile), Arc::clone(spec));
         let class = self.class_of(&key);
         self.active.insert(rank);
@@ -177,13 +184,54 @@ impl Queue {
 
     /// Takes the next pod to try.
     pub fn pop(&mut self, now_ms: u64) -> Option<PodId> {
-        let rank = self.active.pop_first()?;
-        if let Some(entry) = self.entries.get_mut(&rank.pod) {
-            entry.state = QueueState::Popped;
+        let pod = self.active.first()?.pod;
+        self.take(pod, now_ms);
+        Some(pod)
+    }
+
+    /// Takes this pod to try, wherever it is.
+    pub fn take(&mut self, pod: PodId, now_ms: u64) {
+        self.move_to(pod, QueueState::Popped);
+        if let Some(entry) = self.entries.get_mut(&pod) {
             entry.attempts += 1;
             entry.first_attempt_ms.get_or_insert(now_ms);
         }
-        Some(rank.pod)
+    }
+
+    /// The pod waits until another one of its gang is tried.
+    pub fn follow(&mut self, pod: PodId) {
+        if !self.is_waiting(pod) {
+            self.incoming.count(Arrival::Refused);
+        }
+        self.move_to(pod, QueueState::Following);
+    }
+
+    /// Whether the pod follows another one of its gang.
+    #[must_use]
+    pub fn is_following(&self, pod: PodId) -> bool {
+        self.entries.get(&pod).is_some_and(|entry| entry.state == QueueState::Following)
+    }
+
+    /// Moves a pod that waits or follows another one to the active ones.
+    pub fn resume(&mut self, pod: PodId) {
+        if self.is_waiting(pod) || self.is_following(pod) {
+            self.incoming.count(Arrival::Woken);
+            self.move_to(pod, QueueState::Active);
+        }
+    }
+
+    /// Whether the pod comes before all that are not preferred, from now on.
+    pub fn prefer(&mut self, pod: PodId, is_preferred: bool) {
+        let preferred = std::cmp::Reverse(is_preferred);
+        let Some(entry) = self.entries.get(&pod).filter(|entry| entry.rank.preferred != preferred) else {
+            return;
+        };
+        let state = entry.state;
+        self.move_to(pod, QueueState::Popped);
+        if let Some(entry) = self.entries.get_mut(&pod) {
+            entry.rank.preferred = preferred;
+        }
+        self.move_to(pod, state);
     }
 
     /// The pod fits no node, and waits for nodes to change.
@@ -347,8 +395,8 @@ impl Queue {
     /// Numbers of active pods, pods in backoff and waiting pods, for the metric `pending_pods`.
     #[must_use]
     pub fn lengths(&self) -> (usize, usize, usize) {
-        let waiting = self.waiting.values().map(BTreeSet::len).sum();
-        (self.active.len(), self.timed.len().saturating_sub(waiting), waiting)
+        let waiting: usize = self.waiting.values().map(BTreeSet::len).sum();
+        (self.active.len(), self.timed.len().saturating_sub(waiting), waiting + self.following)
     }
 
     /// Number of attempts of a pod so far, and the start of the first.
@@ -396,6 +444,7 @@ impl Queue {
                 }
                 self.refused.extend(refused_ms.map(|since| (since, pod)));
             }
+            QueueState::Following => self.following += 1,
             QueueState::Popped => {}
         }
     }
@@ -420,6 +469,7 @@ impl Queue {
                     }
                 }
             }
+            QueueState::Following => self.following = self.following.saturating_sub(1),
             QueueState::Popped => {}
         }
     }

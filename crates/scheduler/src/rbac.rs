@@ -18,6 +18,7 @@ pub fn cluster() -> Vec<PolicyRule> {
         rule("", &["namespaces", "services", "replicationcontrollers"], &["list", "watch"]),
         rule("apps", &["replicasets", "statefulsets"], &["list", "watch"]),
         rule("policy", &["poddisruptionbudgets"], &["list", "watch"]),
+        rule("scheduling.k8s.io", &["podgroups"], &["list", "watch"]),
         rule("", &["persistentvolumeclaims", "persistentvolumes"], &["list", "patch", "watch"]),
         rule("storage.k8s.io", &STORAGE, &["list", "watch"]),
         rule(DEVICES, &["deviceclasses", "resourceslices"], &["list", "watch"]),
@@ -26,6 +27,7 @@ pub fn cluster() -> Vec<PolicyRule> {
         rule("", &["pods"], &["delete"]),
         rule("", &["pods/binding"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
+        rule("scheduling.k8s.io", &["podgroups/status"], &["patch"]),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
     ]
 }
@@ -64,10 +66,10 @@ mod tests {
         assert_eq!(
             api::rbac::show(&cluster()),
             "nodes pods: get list watch; noderesourcetopologies: get list watch; namespaces services replicationcontrollers: list watch; replicasets statefulsets: list watch; \
-             poddisruptionbudgets: list watch; persistentvolumeclaims persistentvolumes: list patch watch; \
+             poddisruptionbudgets: list watch; podgroups: list watch; persistentvolumeclaims persistentvolumes: list patch watch; \
              csidrivers csinodes csistoragecapacities storageclasses volumeattachments: list watch; \
              deviceclasses resourceslices: list watch; resourceclaims: list patch watch; \
-             resourceclaims/binding resourceclaims/status: patch; pods: delete; pods/binding: create; pods/status: patch; \
+             resourceclaims/binding resourceclaims/status: patch; pods: delete; pods/binding: create; pods/status: patch; podgroups/status: patch; \
              events: create patch"
         );
         assert_eq!(api::rbac::show(&reviews()), "tokenreviews: create; subjectaccessreviews: create");

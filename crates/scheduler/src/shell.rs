@@ -85,7 +85,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let (inputs, receiver) = std::sync::mpsc::channel();
     let watches =
         Watches { tasks: &mut tasks, connection: &connection, metrics: &watch_metrics, inputs: &inputs };
-    watches.spawn(&metrics)?;
+    watches.spawn(&metrics, settings.places_gangs())?;
     let release = CancellationToken::new();
     let leadership = join_election(&mut tasks, &file, &connection, &mut registry, &release)?;
     let (dumper, writer) = status_dump::channel(args.pods_fingerprint_status_dir.as_deref()).unzip();

@@ -446,6 +446,7 @@ impl<'a> Simulation<'a> {
             unschedulable: None,
             nominated: None,
             started_s: None,
+            group: None,
             namespace,
             name,
         }

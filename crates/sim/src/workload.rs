@@ -289,6 +289,7 @@ impl Arrival {
             unsupported: Vec::new(),
             finishes: self.end == End::Finished,
             preempts: true,
+            in_group: false,
         }
     }
 }

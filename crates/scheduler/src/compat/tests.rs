@@ -45,7 +45,9 @@ fn the_peers_manifests_are_understood() {
          --leader-elect=true --leader-elect-lease-duration=30s --leader-elect-resource-name=x --secure-port=1234 \
          --feature-gates=A=true --logtostderr",
     );
-    assert_eq!(kubeadm.ignored, ["feature-gates"]);
+    assert_eq!((kubeadm.ignored, kubeadm.args.gang_scheduling), (vec!["feature-gates"], false));
+    let gates = plan("--feature-gates=GenericWorkload=true,GangScheduling=true");
+    assert_eq!((gates.ignored, gates.args.gang_scheduling), (vec![], true));
     assert_eq!(kubeadm.args.http_bind_address.to_string(), "127.0.0.1:1234");
     assert_eq!(kubeadm.args.kubeconfig.unwrap().to_str().unwrap(), "/k");
     assert_eq!(kubeadm.args.leader_elect, Some(true));

@@ -35,7 +35,7 @@ const fn off(name: &'static str) -> InTree {
 /// The plugins, by name.
 pub(super) const PLUGINS: [InTree; 23] = {
     use Point::{
-        Bind, Filter, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
+        Bind, Filter, Permit, PostFilter, PreBind, PreEnqueue, PreFilter, PreScore, QueueSort, Reserve, Score,
     };
     const ALL_OF_AFFINITY: &[Point] = &[PreFilter, Filter, PreScore, Score];
     const TWO: &[Point] = &[PreFilter, Filter];
@@ -47,7 +47,7 @@ pub(super) const PLUGINS: [InTree; 23] = {
             &[PreEnqueue, PreFilter, Filter, PostFilter, Score, Reserve, PreBind],
             2,
         ),
-        off("GangScheduling"),
+        InTree { name: "GangScheduling", points: &[PreEnqueue, Permit], default: None },
         plugin("ImageLocality", &[Score]),
         weighted("InterPodAffinity", ALL_OF_AFFINITY, 2),
         weighted("NodeAffinity", ALL_OF_AFFINITY, 2),

@@ -5,7 +5,8 @@
 //! `mergePluginSet`, `expandMultiPointPlugins` and `NewFramework`.
 
 use api::schedulerconfig::{
-    ExtensionPoint as Point, FitStrategyType, InTreeArgs, NUMA_PLUGIN, PluginSet, Profile as WireProfile,
+    ExtensionPoint as Point, FitStrategyType, InTreeArgs, NUMA_PLUGIN, Plugin, PluginSet,
+    Profile as WireProfile, SchedulerConfig,
 };
 use topology::resource::ResourceName;
 
@@ -15,6 +16,21 @@ use crate::plugins::{
     Filters, Plugins, PreFilters, Scores, balanced_allocation, default_preemption, dynamic_resources,
     inter_pod_affinity, node_resources_fit, pod_topology_spread, volume_binding,
 };
+
+/// The plugin that places gangs whole.
+const GANGS: &str = "GangScheduling";
+
+/// Enables GangScheduling in profiles that do not disable it (kube-scheduler 1.36 `applyGangScheduling`).
+pub(crate) fn enable_gangs(config: &mut SchedulerConfig) {
+    for profile in &mut config.profiles {
+        let everywhere = profile.plugins.0.entry(Point::MultiPoint).or_default();
+        let is_disabled = everywhere.disabled.iter().any(|name| name == GANGS || name == "*");
+        let is_enabled = everywhere.enabled.iter().any(|plugin| plugin.name == GANGS);
+        if !is_disabled && !is_enabled {
+            everywhere.enabled.push(Plugin { name: GANGS.to_owned(), weight: None });
+        }
+    }
+}
 
 /// The plugins of the profile with this index.
 pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, ConfigError> {
@@ -77,6 +93,7 @@ pub(super) fn read(profile: usize, wire: &WireProfile) -> Result<Plugins, Config
         dynamic_resources: weight(wire, "DynamicResources", Point::PreBind)
             .map(|_| dynamic_resources::Args::default()),
         deallocates: weight(wire, "DynamicResources", Point::PostFilter).is_some(),
+        gang_scheduling: weight(wire, GANGS, Point::Permit).is_some(),
     })
 }
 
@@ -268,6 +285,9 @@ pub fn without_effect(wire: &WireProfile) -> Vec<String> {
     }
     if weight(wire, "SchedulingGates", Point::PreEnqueue).is_none() {
         notes.push("SchedulingGates disabled".to_owned());
+    }
+    if weight(wire, GANGS, Point::PreEnqueue).is_some() != weight(wire, GANGS, Point::Permit).is_some() {
+        notes.push(format!("{GANGS} at preEnqueue: it acts there if it does at permit"));
     }
     if !are_in_order(wire) {
         notes.push("the order of filters".to_owned());

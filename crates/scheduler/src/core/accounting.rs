@@ -72,6 +72,7 @@ impl Core {
         entry.lifecycle = Lifecycle::Bound { slot };
         let spec = Arc::clone(&entry.view.spec);
         let charged = entry.charged.insert(Arc::clone(&entry.view.charged));
+        self.groups.set_placed(&entry.view, id, true);
         let node = &mut self.nodes[slot];
         node.residents.insert((entry.view.priority, id));
         node.add(charged);
@@ -146,6 +147,7 @@ impl Core {
         if let (Some(slot), Some(charged)) = (entry.lifecycle.slot(), entry.charged.take()) {
             self.nodes[slot].remove(&charged);
             self.nodes[slot].vacate(&entry.view.spec);
+            self.groups.set_placed(&entry.view, id, false);
             released = Some(Arc::clone(&entry.view.spec)).filter(|spec| !spec.volumes.is_empty());
             let terms = &entry.view.terms;
             self.existing_terms.remove(terms, slot);

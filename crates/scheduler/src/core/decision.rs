@@ -10,6 +10,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::claims::{Deallocation, ReleaseClaims, ReserveClaims};
+use super::gang::GroupCondition;
 use super::preemption::Outcome;
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Lifecycle, Preemption, Profile, Timer};
@@ -43,6 +44,8 @@ pub enum Decision {
     Refuse(Refused),
     /// Report the same, and evict pods so that the pod will fit. The core counts their node as nominated from now on.
     Preempt(Preemption),
+    /// Report whether a PodGroup is scheduled.
+    SetGroupCondition(GroupCondition),
 }
 
 /// A pod and the node chosen for it.
@@ -149,6 +152,11 @@ impl Core {
         }
         self.wake(now_ms);
         let id = self.queue.pop(now_ms)?;
+        self.try_next(id, now_ms)
+    }
+
+    /// The decision about one pod, which is taken from the queue.
+    pub(super) fn try_pod(&mut self, id: PodId, now_ms: u64) -> Option<Decision> {
         self.stopwatch.start();
         let entry = self.pods.get(&id)?;
         let mut pod = entry.view.clone();
@@ -327,7 +335,7 @@ impl Core {
         }
         while let Some(class) = self.retried.pop_first() {
             if let Some(head) = self.queue.first_of(class) {
-                self.queue.wake(head.pod);
+                self.wake_class(head);
                 return;
             }
         }
@@ -397,6 +405,9 @@ impl Core {
             let fits = spec.unsupported.is_empty()
                 && !self.hold.keeps_off(slot, *rank)
                 && cycle::filter(node, view, pod, spanning, profile, now_ms, scratch).is_ok();
+            if fits && self.may_be_in_gang(spec) {
+                return self.first_helped(*rank, slot, now_ms, scratch);
+            }
             let first = if fits { self.first_allowed(*rank, slot, view) } else { None };
             // It is asked by itself, since its priority decides which pods are expected before it.
             first.filter(|rank| !is_expecting || self.fits_on(rank.pod, slot, now_ms, scratch))
@@ -596,6 +607,7 @@ impl Core {
     fn run_timers(&mut self, now_ms: u64) {
         while let Some((due, timer)) = self.timers.first().filter(|(due, _)| *due <= now_ms).copied() {
             self.timers.remove(&(due, timer));
+            self.groups.renew();
             match timer {
                 Timer::Vanished(id) => {
                     self.release(id);

@@ -101,6 +101,7 @@ impl Core {
     pub(super) fn end_hold_of(&mut self, pod: PodId, now_ms: u64) {
         if let Some(held) = self.hold.held.take_if(|held| held.rank.pod == pod) {
             self.hold.rest_until_ms = now_ms + now_ms.saturating_sub(held.since_ms);
+            self.groups.renew();
             self.changed.insert(held.slot);
             self.freed.insert(held.slot);
         }
@@ -127,7 +128,9 @@ impl Core {
         for (rank, spec) in &heads[from..] {
             let waits_long = self.queue.refused_ms(rank.pod).is_some_and(|since| since <= refused_by_ms);
             let is_nominated = self.nominations.of(rank.pod).is_some();
-            if !waits_long || is_nominated || !spec.unsupported.is_empty() {
+            // One node is of no use to a gang.
+            let is_in_gang = self.is_in_gang(rank.pod);
+            if !waits_long || is_nominated || is_in_gang || !spec.unsupported.is_empty() {
                 continue;
             }
             if checks == 0 {

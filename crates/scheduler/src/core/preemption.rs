@@ -62,7 +62,9 @@ impl Core {
         now_ms: u64,
     ) -> Outcome {
         let Some(profile) = self.profile_of(id).cloned() else { return Outcome::Off };
-        let Some(args) = profile.plugins.preemption else { return Outcome::Off };
+        // A gang evicts nothing: the room of one pod is of no use to it.
+        let args = profile.plugins.preemption.filter(|_| !self.is_in_gang(id));
+        let Some(args) = args else { return Outcome::Off };
         if !pod.spec.preempts {
             return Outcome::Ineligible("not eligible due to preemptionPolicy=Never.");
         }
@@ -271,7 +273,10 @@ impl Core {
             let awaits =
                 |id, view| self.nominated_slot(id).is_some_and(|slot| self.awaits_victims(view, slot));
             let mut peers = self.queue.peers(rank.pod);
-            let first = peers.find(|peer| self.view(peer.pod).is_some_and(|view| !awaits(peer.pod, view)));
+            let first = peers.find(|peer| {
+                let view = self.view(peer.pod).filter(|_| !self.is_in_gang(peer.pod));
+                view.is_some_and(|view| !awaits(peer.pod, view))
+            });
             let Some((peer, pod)) = first.and_then(|peer| Some((peer, self.view(peer.pod)?))) else {
                 continue;
             };

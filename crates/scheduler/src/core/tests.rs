@@ -20,6 +20,7 @@ mod charged;
 mod claims;
 mod default_spread;
 mod equivalence_cache;
+mod gang;
 mod hold;
 mod knowledge;
 mod plugins;
@@ -157,6 +158,7 @@ fn decide(core: &mut Core, now: u64) -> Vec<String> {
             | Decision::ReleaseClaims(_)
             | Decision::FailVolumes(_)) => panic!("{other:?}"),
             Decision::Preempt(it) => panic!("{} evicts pods on {}", it.refused.pod.name, it.node),
+            Decision::SetGroupCondition(it) => format!("{}: {}", it.group.name, it.scheduled.reason),
         })
         .collect()
 }

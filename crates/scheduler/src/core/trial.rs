@@ -87,6 +87,30 @@ impl<'c> Trial<'c> {
         }
     }
 
+    /// Lets pods come that are on no node, without their volumes and claims.
+    pub(super) fn add(
+        &mut self,
+        pods: &[PodId],
+        pod: &PodView,
+        spanning: &mut PreFilterState<'c>,
+        scratch: &mut Scratch,
+    ) {
+        let mut ledger = Cow::Borrowed(&self.node.ledger);
+        for id in pods {
+            let entry = self.core.pods.get(id).filter(|entry| entry.lifecycle == Lifecycle::Unbound);
+            let Some(view) = entry.map(|entry| &entry.view) else { continue };
+            self.totals.add(&view.charged);
+            self.totals.occupy(&view.spec);
+            spanning.shift(pod, self.view, view, 1);
+            if view.spec.needs.may_align() {
+                ledger.to_mut().bound(&BoundPod::of(*id, view), scratch);
+            }
+        }
+        if let Cow::Owned(ledger) = ledger {
+            self.prepared = Some((Rc::new(ledger), BTreeSet::new()));
+        }
+    }
+
     /// Whether the pod fits.
     pub(super) fn check(
         &self,

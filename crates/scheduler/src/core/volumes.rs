@@ -460,7 +460,7 @@ impl Core {
     }
 
     /// Ends a wait, and takes back what is assumed and not written.
-    fn stop_waiting(&mut self, id: PodId) -> Option<Wait> {
+    pub(super) fn stop_waiting(&mut self, id: PodId) -> Option<Wait> {
         let wait = self.waits.remove(id)?;
         for it in &wait.volumes.chosen {
             let helped = self.volumes.unchoose(&it.volume, it.version);

@@ -214,6 +214,9 @@ impl EventLoop {
                     tracing::info!(pod, node = %preemption.node, victims, "evicting less important pods");
                     self.carry_out(Decision::Preempt(preemption));
                 }
+                Decision::SetGroupCondition(condition) => {
+                    self.carry_out(Decision::SetGroupCondition(condition));
+                }
             }
         }
         true
@@ -229,7 +232,9 @@ impl EventLoop {
             Decision::Refuse(refused) => &refused.pod.scheduler,
             Decision::Preempt(preemption) => &preemption.refused.pod.scheduler,
             // Not the end of a cycle.
-            Decision::ReserveClaims(_) | Decision::ReleaseClaims(_) => return,
+            Decision::ReserveClaims(_) | Decision::ReleaseClaims(_) | Decision::SetGroupCondition(_) => {
+                return;
+            }
         };
         self.core.laps().for_each(|lap| self.steps.observe(profile, lap));
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use api::nrt::NodeResourceTopology;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::scheduling::v1alpha2::PodGroup;
 use runtime::watch::{self, Key};
 
 use crate::budget::BudgetView;
@@ -19,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::namespace::NamespaceView;
 use crate::node::NodeView;
 use crate::pod::PodView;
+use crate::pod_group::PodGroupView;
 use crate::volumes::Change as VolumeChange;
 
 /// The watch behind a change.
@@ -31,6 +33,7 @@ pub(super) enum Source {
     ReplicationControllers,
     ReplicaSets,
     StatefulSets,
+    PodGroups,
     Pods,
     Budgets,
     /// A kind of storage, by the name of its watch.
@@ -70,7 +73,7 @@ pub(super) struct ReportReader {
 }
 
 /// The number of watches.
-const SOURCES: usize = 19;
+const SOURCES: usize = 20;
 
 impl Intake {
     /// Whether all first lists have been delivered.
@@ -247,6 +250,24 @@ pub(super) fn budget(event: watch::Event<PodDisruptionBudget>) -> Vec<Event> {
             // What the budget said last holds on: it makes victims of other pods, and keeps none.
             tracing::warn!(budget = %key, reason, "budget cannot be read");
             vec![]
+        }
+    }
+}
+
+/// Core events of the watch of PodGroups.
+pub(super) fn pod_group(event: watch::Event<PodGroup>) -> Vec<Event> {
+    let read = |group: &PodGroup| Event::PodGroup(PodGroupView::read(group));
+    let gone = |key: Key| Event::PodGroupGone(key.namespace.as_ref().into(), key.name.as_ref().into());
+    match event {
+        watch::Event::Reset { objects, vanished, .. } => {
+            vanished.into_iter().map(gone).chain(objects.iter().map(read)).collect()
+        }
+        watch::Event::Applied(group) => vec![read(&group)],
+        watch::Event::Deleted(group) => vec![gone(Key::of(&group))],
+        watch::Event::Unreadable { key, reason } => {
+            // Its pods are held back: a group of which the policy is not known may need all of them.
+            tracing::warn!(group = %key, reason, "pod group cannot be read, and counts as missing");
+            vec![gone(key)]
         }
     }
 }

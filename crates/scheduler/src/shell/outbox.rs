@@ -35,11 +35,13 @@ use crate::pod::PodView;
 mod bind_queue;
 mod claims;
 mod eviction;
+mod pod_group;
 mod volumes;
 
 use bind_queue::BindQueue;
 pub(super) use bind_queue::MAX_OPEN;
 use eviction::Evicted;
+use pod_group::GroupWrites;
 
 /// Most condition writes in flight; only people read conditions, so they may be late.
 const MAX_CONDITIONS: usize = 8;
@@ -88,6 +90,7 @@ enum Completed {
     /// Claims are given back.
     Released,
     Status(Arc<str>),
+    GroupCondition,
     Eviction(Evicted),
 }
 
@@ -129,6 +132,7 @@ pub(super) struct Outbox {
     /// Number of pods whose volumes are being written.
     writing_volumes: usize,
     statuses: BTreeMap<Arc<str>, StatusWrite>,
+    groups: GroupWrites,
     busy_pods: BTreeSet<Arc<str>>,
     evictions: VecDeque<Preemption>,
     /// Number of decisions to preempt that are being carried out.
@@ -150,6 +154,7 @@ impl Outbox {
             writing_claims: 0,
             writing_volumes: 0,
             statuses: BTreeMap::new(),
+            groups: GroupWrites::default(),
             busy_pods: BTreeSet::new(),
             evictions: VecDeque::new(),
             evicting: 0,
@@ -204,6 +209,10 @@ impl Outbox {
             Decision::FailVolumes(failed) => self.fail(&failed.binding.pod, failed.message),
             Decision::Refuse(refused) => self.refuse(refused),
             Decision::Preempt(preemption) => self.preempt(preemption),
+            Decision::SetGroupCondition(condition) => {
+                self.groups.push(condition);
+                self.start();
+            }
         }
     }
 
@@ -215,6 +224,7 @@ impl Outbox {
         self.volumes.clear();
         self.claims.clear();
         self.statuses.clear();
+        self.groups.clear();
         self.evictions.clear();
         let ended = async { while self.binds.is_busy() && self.next_result().await.is_some() {} };
         tokio::time::timeout(limit, ended).await.is_ok()
@@ -325,6 +335,10 @@ impl Outbox {
                 self.busy_pods.remove(&uid);
                 CallResult::Other
             }
+            Completed::GroupCondition => {
+                self.groups.done();
+                CallResult::Other
+            }
             Completed::Eviction(evicted) => self.evicted(evicted),
         };
         self.start();
@@ -357,6 +371,9 @@ impl Outbox {
             let Some(write) = next.and_then(|uid| self.statuses.remove(&uid)) else { break };
             self.busy_pods.insert(Arc::clone(&write.pod.uid));
             self.in_flight.push(Box::pin(write_status(self.client.clone(), write)));
+        }
+        if let Some(condition) = self.groups.next() {
+            self.in_flight.push(Box::pin(pod_group::write(self.client.clone(), condition)));
         }
         while self.evicting < MAX_EVICTIONS {
             let Some(preemption) = self.evictions.pop_front() else { break };

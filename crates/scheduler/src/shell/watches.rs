@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::scheduling::v1alpha2::PodGroup;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher;
@@ -47,8 +48,13 @@ pub(super) struct Watches<'a> {
 }
 
 impl Watches<'_> {
-    /// Starts the watches of all kinds.
-    pub(super) fn spawn(mut self, metrics: &Metrics) -> anyhow::Result<()> {
+    /// Starts the watches of all kinds; of PodGroups if gangs are placed whole.
+    pub(super) fn spawn(mut self, metrics: &Metrics, places_gangs: bool) -> anyhow::Result<()> {
+        if places_gangs {
+            self.guarded::<PodGroup>(("watch podgroups", Source::PodGroups), intake::pod_group)?;
+        } else {
+            drop(self.inputs.send(Input::Change((Source::PodGroups, vec![]))));
+        }
         // All pods, finished ones too, although those hold nothing. With a selection of unfinished pods the server
         // announces an end as a deletion that shows the state *before*, which looks like a forced deletion.
         let mut warnings = Warnings::default();

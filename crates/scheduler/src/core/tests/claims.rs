@@ -25,11 +25,11 @@ fn view(name: &str, version: u64, more: Value) -> ClaimView {
     ClaimView::read(&serde_json::from_value::<wire::ResourceClaim>(object).unwrap())
 }
 
-fn claim(name: &str, version: u64, more: Value) -> Event {
+pub(super) fn claim(name: &str, version: u64, more: Value) -> Event {
     Event::Devices(Change::Claim(Box::new(view(name, version, more))))
 }
 
-fn class() -> Event {
+pub(super) fn class() -> Event {
     let object = json!({
         "metadata": {"name": "gpu"},
         "spec": {"selectors": [{"cel": {"expression": "device.driver == 'd.example'"}}]},
@@ -40,7 +40,7 @@ fn class() -> Event {
 }
 
 /// So many devices of a node, merged with `more`.
-fn slice(node: &str, devices: usize, more: Value) -> Event {
+pub(super) fn slice(node: &str, devices: usize, more: Value) -> Event {
     let devices: Vec<Value> = (0..devices)
         .map(|at| {
             let mut device = json!({"name": format!("d{at}")});

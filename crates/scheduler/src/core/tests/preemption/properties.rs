@@ -64,7 +64,8 @@ proptest! {
                             | Decision::BindVolumes(_)
                             | Decision::ReserveClaims(_)
                             | Decision::ReleaseClaims(_)
-                            | Decision::FailVolumes(_) => {}
+                            | Decision::FailVolumes(_)
+                            | Decision::SetGroupCondition(_) => {}
                         }
                     }
                 }
