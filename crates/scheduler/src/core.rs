@@ -467,9 +467,9 @@ impl Core {
             self.nominate(id, None);
             return;
         }
-        self.gated.remove(&id);
+        let was_gated = self.gated.remove(&id);
         let nominated = view.nominated.clone().filter(|_| !self.is_in_gang(id));
-        if respecified {
+        if respecified || was_gated {
             self.queue.push(id, view.priority, (&view.scheduler, &view.spec));
             self.prefer_in_gang(id);
         }

@@ -10,6 +10,8 @@ mod claims;
 mod cluster;
 #[path = "it/faults.rs"]
 mod faults;
+#[path = "it/gangs.rs"]
+mod gangs;
 #[path = "it/garbage.rs"]
 mod garbage;
 #[path = "it/hand_over.rs"]

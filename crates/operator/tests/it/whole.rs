@@ -69,7 +69,7 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
 }
 
 /// Rights of exporters and scheduler that need no use here, and the tests that use them: crate, module, function.
-const USED_ELSEWHERE: [(&str, &str); 35] = [
+const USED_ELSEWHERE: [(&str, &str); 38] = [
     (
         "topology.node.k8s.io/noderesourcetopologies[]: get",
         "exporter faults/apiserver answer_lost_after_the_object_was_changed",
@@ -99,6 +99,19 @@ const USED_ELSEWHERE: [(&str, &str); 35] = [
     (
         "policy/poddisruptionbudgets[]: list",
         "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    // Gangs, which no cluster has by default.
+    (
+        "scheduling.k8s.io/podgroups[]: list",
+        "scheduler gangs gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler",
+    ),
+    (
+        "scheduling.k8s.io/podgroups[]: watch",
+        "scheduler gangs gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler",
+    ),
+    (
+        "scheduling.k8s.io/podgroups/status[]: patch",
+        "scheduler gangs gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler",
     ),
     // Volumes.
     (

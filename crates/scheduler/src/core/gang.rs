@@ -272,6 +272,11 @@ impl Core {
     /// The decision about the next pod, which is taken from the queue; about its whole gang, if it is of one.
     pub(super) fn try_next(&mut self, id: PodId, now_ms: u64) -> Option<Decision> {
         let Some(key) = self.group_of(id) else { return self.try_pod(id, now_ms) };
+        // Its binding failed while the group went.
+        if self.awaits_group(id) {
+            self.enqueue(id, true, false);
+            return self.next(now_ms);
+        }
         if let Some(gang) = self.gang_of(id) {
             self.try_gang(&gang, id, now_ms);
             return self.waits.next();

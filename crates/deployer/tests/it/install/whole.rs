@@ -72,7 +72,7 @@ fn from_nothing_to_an_aligned_pod_and_back() {
 
 /// Rights that the programs need only where something fails or is told otherwise, and the tests that use them: crate,
 /// module, function.
-const USED_ELSEWHERE: [(&str, &str); 28] = [
+const USED_ELSEWHERE: [(&str, &str); 31] = [
     (
         "topology.node.k8s.io/noderesourcetopologies[]: get",
         "exporter faults/apiserver answer_lost_after_the_object_was_changed",
@@ -100,6 +100,19 @@ const USED_ELSEWHERE: [(&str, &str); 28] = [
     (
         "policy/poddisruptionbudgets[]: list",
         "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
+    ),
+    // Gangs, which no cluster has by default.
+    (
+        "scheduling.k8s.io/podgroups[]: list",
+        "scheduler gangs gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler",
+    ),
+    (
+        "scheduling.k8s.io/podgroups[]: watch",
+        "scheduler gangs gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler",
+    ),
+    (
+        "scheduling.k8s.io/podgroups/status[]: patch",
+        "scheduler gangs gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler",
     ),
     // Volumes.
     (

@@ -163,16 +163,13 @@ fn a_gang_is_placed_whole_or_not_at_all() {
         ),
         (
             "a leader ended between two bindings",
-            &[(
-                &["group g 2", "on n a 8 g", "pod s 8 ", "pod b 8 g"],
-                &["b -> n", "g: Scheduled", "s: FULL"],
-            )],
+            &[(&["group g 2", "on n a 8 g", "pod s 8", "pod b 8 g"], &["b -> n", "g: Scheduled", "s: FULL"])],
         ),
         (
             "small pods come and go beside it",
             &[
                 (&["on n s1 1", "on n s2 1", "group g 2"], &[]),
-                (&["pod a 8 g", "pod b 8 g"], &["a: TAKEN", "b: MISALIGNED", "g: Unschedulable"]),
+                (&["pod a 8 g", "pod b 8 g"], &["a: TAKEN", "b: FULL", "g: Unschedulable"]),
                 (&["pod s3 1", "pod s4 1"], &["s3 -> n", "s4 -> n"]),
                 (&["on n s3 1", "on n s4 1"], &[]),
                 (&["gone n s3 1"], &[]),
@@ -282,7 +279,7 @@ fn a_change_that_cannot_help_causes_no_attempt() {
             (&["on n s 1", "on n t 2"], &[]),
             (
                 &["group g 3", "pod a 5 g", "pod b 5 g", "pod c 5 g"],
-                &["a: TAKEN", "b: TAKEN", "c: MISALIGNED", "g: Unschedulable"],
+                &["a: TAKEN", "b: TAKEN", "c: FULL", "g: Unschedulable"],
             ),
         ],
     );

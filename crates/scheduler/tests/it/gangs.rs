@@ -1,0 +1,157 @@
+//! Gangs before a real API server that serves PodGroups: placed whole or not at all, by us as by kube-scheduler.
+
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::scheduling::v1alpha2::PodGroup;
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+
+use crate::cluster::{Running, create, delete, eventually, fake_node, node_of, pods, refusal, report, zone};
+
+const GATES: &str = "--feature-gates=GenericWorkload=true,GangScheduling=true";
+const OURS: &str = "topo-aware-scheduler";
+const STOCK: &str = "default-scheduler";
+const CONFIG: &str = "
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: topo-aware-scheduler
+  plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}, {name: GangScheduling}]}}
+";
+
+/// A kubeconfig with the rights of a scheduler, and no others.
+async fn account(control: &ControlPlane, client: &Client) -> std::path::PathBuf {
+    let params = PostParams::default();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "kube-system");
+    let name = "gangs";
+    let metadata = json!({"name": name});
+    let object = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+    accounts.create(&params, &object).await.unwrap();
+    let role = json!({"metadata": metadata, "rules": scheduler::rbac::cluster()});
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    roles.create(&params, &serde_json::from_value(role).unwrap()).await.unwrap();
+    let binding = json!({
+        "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "kube-system", "name": name}],
+    });
+    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+    bindings.create(&params, &serde_json::from_value(binding).unwrap()).await.unwrap();
+    let made = accounts.create_token_request(name, &params, &TokenRequest::default()).await.unwrap();
+    control.kubeconfig_with_token(name, &made.status.unwrap().token.unwrap()).unwrap()
+}
+
+async fn group(client: &Client, name: &str, min_count: u32) {
+    let groups: Api<PodGroup> = Api::default_namespaced(client.clone());
+    let object = json!({
+        "metadata": {"name": name}, "spec": {"schedulingPolicy": {"gang": {"minCount": min_count}}},
+    });
+    groups.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+}
+
+/// The condition of a group: status and reason.
+async fn condition(client: &Client, name: &str) -> Option<(String, String)> {
+    let groups: Api<PodGroup> = Api::default_namespaced(client.clone());
+    let conditions = groups.get(name).await.unwrap().status?.conditions?;
+    let scheduled = conditions.into_iter().find(|condition| condition.type_ == "PodGroupScheduled")?;
+    Some((scheduled.status, scheduled.reason))
+}
+
+/// Pods of a group for the node of their scheduler. Returns their names.
+async fn members(client: &Client, scheduler: &str, group: &str, count: usize, cpus: u32) -> Vec<String> {
+    let names: Vec<String> = (0..count).map(|at| format!("{group}-{at}")).collect();
+    for name in &names {
+        let cpus = cpus.to_string();
+        let amounts = [("cpu", cpus.as_str()), ("memory", "64Mi")];
+        let mut pod: Pod = testkit::load::guaranteed_pod(name, scheduler, amounts);
+        let spec = pod.spec.as_mut().unwrap();
+        spec.node_selector = Some([("of".to_owned(), scheduler.to_owned())].into());
+        spec.scheduling_group = serde_json::from_value(json!({"podGroupName": group})).unwrap();
+        create(client, &pod).await;
+    }
+    names
+}
+
+async fn all_bound(client: &Client, names: &[String]) {
+    for name in names {
+        eventually(name, async || node_of(client, name).await).await;
+    }
+}
+
+/// The refusals of all these pods, without what is said of claims and preemption, in order.
+async fn refusals(client: &Client, names: &[String]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for name in names {
+        let text = eventually(name, async || refusal(client, name).await).await;
+        texts.push(text.split(". ").next().unwrap_or_default().trim_end_matches('.').to_owned());
+    }
+    texts.sort();
+    texts
+}
+
+/// The same objects for a scheduler with one node of 16 CPUs. Returns what was seen of them.
+async fn story(client: &Client, scheduler: &str) -> Vec<String> {
+    let named = |name: &str| format!("{scheduler}-{name}");
+    let mut seen = Vec::new();
+    // It has too few pods until the end.
+    let (few, fits, waits) = (named("few"), named("fits"), named("waits"));
+    group(client, &few, 2).await;
+    let few_pods = members(client, scheduler, &few, 1, 1).await;
+    group(client, &fits, 4).await;
+    let fitting = members(client, scheduler, &fits, 4, 3).await;
+    all_bound(client, &fitting).await;
+    let is_scheduled =
+        async |name: &str| condition(client, name).await.filter(|(status, _)| status == "True");
+    seen.push(format!("{:?}", eventually("the condition", async || is_scheduled(&fits).await).await));
+
+    // The group comes after its pods. Two of them would fit.
+    let waiting = members(client, scheduler, &waits, 3, 2).await;
+    group(client, &waits, 3).await;
+    seen.extend(refusals(client, &waiting).await);
+    seen.push(format!("{:?}", eventually("the condition", async || condition(client, &waits).await).await));
+    for name in &waiting {
+        assert_eq!(node_of(client, name).await, None, "{name}");
+    }
+    delete(client, &fitting[0]).await;
+    all_bound(client, &waiting).await;
+    seen.push(format!("{:?}", eventually("the condition", async || is_scheduled(&waits).await).await));
+    let silent = pods(client).get(&few_pods[0]).await.unwrap();
+    seen.push(format!("{:?}", silent.status.unwrap().conditions));
+    assert_eq!(silent.spec.unwrap().node_name, None);
+    assert_eq!(condition(client, &few).await, None);
+    seen.iter().map(|text| text.replace(scheduler, "S")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let api_server_flags =
+        vec![GATES.to_owned(), "--runtime-config=scheduling.k8s.io/v1alpha2=true".to_owned()];
+    let options = ControlPlaneOptions { api_server_flags, ..ControlPlaneOptions::default() };
+    let control = ControlPlane::start(&rig.binaries, &options).await.unwrap();
+    let client = control.client().await.unwrap();
+    testkit::cluster::install_crds(&client, api::crd::NRT_CRD_YAML).await.unwrap();
+    let nodes: Api<Node> = Api::all(client.clone());
+    for scheduler in [OURS, STOCK] {
+        fake_node(&client, scheduler).await;
+        let labels = json!({"metadata": {"labels": {"of": scheduler}}});
+        nodes.patch(scheduler, &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
+        report(&client, scheduler, json!([zone("node-0", "8"), zone("node-1", "8")])).await;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.yaml");
+    std::fs::write(&file, CONFIG).unwrap();
+    let config = format!("--config={}", file.display());
+    let scheduler = Running::start(&account(&control, &client).await, &[&config]);
+    let _stock = control.start_scheduler_with(&[GATES.to_owned()]).await.unwrap();
+
+    let (ours, stock) = tokio::join!(story(&client, OURS), story(&client, STOCK));
+    assert_eq!(ours, stock);
+    assert!(ours.iter().any(|text| text.contains("Insufficient cpu")), "{ours:?}");
+    assert!(ours.iter().any(|text| text.contains("waiting for minCount pods")), "{ours:?}");
+    scheduler.stop().await;
+}
