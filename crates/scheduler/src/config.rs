@@ -260,6 +260,40 @@ mod tests {
     }
 
     #[test]
+    fn gates_enable_gangs_where_the_file_does_not_disable_them() {
+        let gangs = "[{name: GangScheduling}]";
+        let none = "disabled: [{name: '*'}]";
+        for (plugins, are_open, wanted) in [
+            ("{}".to_owned(), false, false),
+            ("{}".to_owned(), true, true),
+            (format!("{{multiPoint: {{disabled: {gangs}}}}}"), true, false),
+            (
+                format!(
+                    "{{multiPoint: {{{none}, enabled: [{{name: PrioritySort}}, {{name: DefaultBinder}}]}}}}"
+                ),
+                true,
+                false,
+            ),
+            (format!("{{permit: {{{none}}}}}"), true, false),
+            (format!("{{preEnqueue: {{{none}}}}}"), true, true),
+            (format!("{{multiPoint: {{enabled: {gangs}}}}}"), false, true),
+            (format!("{{multiPoint: {{enabled: {gangs}}}}}"), true, true),
+            (format!("{{permit: {{enabled: {gangs}}}}}"), false, true),
+            (format!("{{preEnqueue: {{enabled: {gangs}}}}}"), false, false),
+        ] {
+            let mut config = SchedulerConfig::parse(&format!(
+                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n\
+                 - schedulerName: a\n  plugins: {plugins}\n"
+            ))
+            .unwrap();
+            if are_open {
+                enable_gangs(&mut config);
+            }
+            assert_eq!(settings(&config, 1).unwrap().places_gangs(), wanted, "{plugins} {are_open}");
+        }
+    }
+
+    #[test]
     fn nothing_is_dropped_silently() {
         let error = profile("{filter: {enabled: [{name: NodeResourceTopologyMach}]}}", "{}").unwrap_err();
         let wanted =

@@ -34,7 +34,8 @@ use crate::reason::Refusals;
 
 /// The message about a gang without enough pods on nodes, and about a pod that was placed and taken back.
 const UNSCHEDULABLE: &str = "pod group is unschedulable";
-const TAKEN_BACK: &str = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled";
+const TAKEN_BACK: &str = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, \
+                          one or more plugins asked to wait and no plugin rejected pod";
 
 /// A namespace, and the name of a PodGroup.
 pub(super) type GroupKey = (Arc<str>, Arc<str>);

@@ -1,4 +1,5 @@
-//! Gangs before a real API server that serves PodGroups: placed whole or not at all, by us as by kube-scheduler.
+//! Gangs before a real API server that serves PodGroups: placed whole or not at all, by us as by kube-scheduler. Zones do
+//! not count here, since kube-scheduler knows none.
 
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
@@ -9,7 +10,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 
-use crate::cluster::{Running, create, delete, eventually, fake_node, node_of, pods, refusal, report, zone};
+use crate::cluster::{Running, create, delete, eventually, fake_node, node_of, pods, refusal};
 
 const GATES: &str = "--feature-gates=GenericWorkload=true,GangScheduling=true";
 const OURS: &str = "topo-aware-scheduler";
@@ -20,7 +21,7 @@ kind: KubeSchedulerConfiguration
 leaderElection: {leaderElect: false}
 profiles:
 - schedulerName: topo-aware-scheduler
-  plugins: {multiPoint: {enabled: [{name: NodeResourceTopologyMatch}, {name: GangScheduling}]}}
+  plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}
 ";
 
 /// A kubeconfig with the rights of a scheduler, and no others.
@@ -134,13 +135,11 @@ async fn gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler() {
     let options = ControlPlaneOptions { api_server_flags, ..ControlPlaneOptions::default() };
     let control = ControlPlane::start(&rig.binaries, &options).await.unwrap();
     let client = control.client().await.unwrap();
-    testkit::cluster::install_crds(&client, api::crd::NRT_CRD_YAML).await.unwrap();
     let nodes: Api<Node> = Api::all(client.clone());
     for scheduler in [OURS, STOCK] {
         fake_node(&client, scheduler).await;
         let labels = json!({"metadata": {"labels": {"of": scheduler}}});
         nodes.patch(scheduler, &PatchParams::default(), &Patch::Merge(labels)).await.unwrap();
-        report(&client, scheduler, json!([zone("node-0", "8"), zone("node-1", "8")])).await;
     }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.yaml");

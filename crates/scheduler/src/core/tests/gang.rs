@@ -3,7 +3,8 @@
 use super::*;
 use crate::pod_group::PodGroupView;
 
-const TAKEN_BACK: &str = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled";
+const TAKEN_BACK: &str = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, \
+                          one or more plugins asked to wait and no plugin rejected pod";
 const MISALIGNED: &str = "0/1 nodes are available: 1 cannot align container (cpu).";
 const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu.";
 
