@@ -73,9 +73,9 @@ mod tests {
         let both = Ok((true, false));
         for (flag, wanted) in [
             ("", Ok((false, false))),
-            ("GenericWorkload=true,GangScheduling=true", both.clone()),
-            ("kube:GenericWorkload=true,kube:GangScheduling=1", both.clone()),
-            (" GangScheduling = T ,,GenericWorkload=true", both.clone()),
+            ("GenericWorkload=true,GangScheduling=true", both),
+            ("kube:GenericWorkload=true,kube:GangScheduling=1", both),
+            (" GangScheduling = T ,,GenericWorkload=true", both),
             ("AllAlpha=true", both),
             ("AllAlpha=true,GangScheduling=false,A=true", Ok((false, true))),
             ("GenericWorkload=true,B=false", Ok((false, true))),
