@@ -18,6 +18,7 @@ use crate::cycle::{Accounting, Numa, RawScore};
 use crate::default_selector::{DefaultSelectors, SelectingKey, SelectingView};
 use crate::devices::views::claim::ClaimView;
 use crate::devices::{self, Devices};
+use crate::interner::SharedParts;
 use crate::ledger::{PodId, Scratch};
 use crate::namespace::NamespaceView;
 use crate::node::{Node, NodeView};
@@ -195,7 +196,9 @@ const VANISHED_MS: u64 = 2_000;
 #[derive(Debug)]
 pub struct Core {
     settings: Settings,
-    pods: BTreeMap<PodId, Entry>,
+    /// Boxed, since nodes of the tree are half empty.
+    pods: BTreeMap<PodId, Box<Entry>>,
+    shared: SharedParts,
     ids: HashMap<Arc<str>, PodId>,
     next_id: u64,
     nodes: Nodes,
@@ -261,6 +264,7 @@ impl Core {
         let timers = settings.resync_ms().map(|_| (0, Timer::Resync));
         Self {
             pods: BTreeMap::new(),
+            shared: SharedParts::default(),
             ids: HashMap::new(),
             next_id: 0,
             nodes: Nodes::default(),
@@ -379,6 +383,7 @@ impl Core {
         if let Some(known) = known {
             view.keep_default_spread(&known.view);
         }
+        self.shared.share(&mut view);
         let respecified =
             known.is_none_or(|entry| entry.view.spec != view.spec || entry.view.priority != view.priority);
         let renominated = known.map(|entry| &entry.view.nominated) != Some(&view.nominated);
@@ -387,7 +392,8 @@ impl Core {
         match self.pods.get_mut(&id) {
             Some(entry) => entry.view = view,
             None => {
-                self.pods.insert(id, Entry { view, lifecycle: Lifecycle::Unbound, charged: None });
+                let entry = Entry { view, lifecycle: Lifecycle::Unbound, charged: None };
+                self.pods.insert(id, Box::new(entry));
             }
         }
         match (place, bound_to) {
