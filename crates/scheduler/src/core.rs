@@ -384,6 +384,13 @@ impl Core {
             view.keep_default_spread(&known.view);
         }
         self.shared.share(&mut view);
+        if let Some(known) = known {
+            // Kubelets write many statuses that change nothing but the version, which orders first lists only.
+            view.version = known.view.version;
+            if known.view == view {
+                return;
+            }
+        }
         let respecified =
             known.is_none_or(|entry| entry.view.spec != view.spec || entry.view.priority != view.priority);
         let renominated = known.map(|entry| &entry.view.nominated) != Some(&view.nominated);
