@@ -88,6 +88,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether all profiles refuse a node that has too little CPU or memory.
+    fn check_resources(&self) -> bool {
+        self.profiles.iter().all(|profile| profile.plugins.filters.node_resources_fit)
+    }
+
     /// The shortest time between two resyncs that a profile asks for; `None`: all profiles count exactly.
     fn resync_ms(&self) -> Option<u64> {
         let numa = self.profiles.iter().filter_map(|profile| profile.numa.as_ref());

@@ -118,6 +118,13 @@ impl NodeView {
 }
 
 impl Node {
+    /// CPU (thousandths) and memory (bytes) that no pod has asked for.
+    #[must_use]
+    pub fn left(&self, view: &NodeView) -> (i64, i64) {
+        let left = |name| view.allocatable(name).saturating_sub(amount(&self.used, name));
+        (left(ResourceName::CPU), left(ResourceName::MEMORY))
+    }
+
     /// A copy of the totals, ports and volumes, without the rest.
     #[must_use]
     pub fn totals(&self) -> Self {

@@ -1,10 +1,10 @@
 //! The test binaries of the workspace, several at a time.
 //!
-//! In: what cargo says that it has built. Out: the output of each binary as a whole, in the order in which they end, and
-//! the times of their tests. Never: a binary that waits for the last test of another one.
+//! In: what cargo says that it has built. Out: the output of each binary as a whole, in the order in which they end,
+//! and the times of their tests. Never: a binary that waits for the last test of another one.
 //!
-//! `cargo test` runs one binary after the other, and at the end of each a few long tests leave processors idle. Tests on
-//! the rig are in few binaries, so these begin first, and the short unit tests fill what is left.
+//! `cargo test` runs one binary after the other, and at the end of each a few long tests leave processors idle. Tests
+//! on the rig are in few binaries, so these begin first, and the short unit tests fill what is left.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
