@@ -344,8 +344,8 @@ impl Core {
     }
 
     /// The first waiting pod that fits on a changed node, or those that may preempt there. Nodes of which nothing more
-    /// is to be expected are no longer marked. Cost: changed nodes x waiting classes, which is two comparisons each where
-    /// CPU or memory decides.
+    /// is to be expected are no longer marked. Cost: changed nodes x waiting classes; two comparisons each where CPU or
+    /// memory decides.
     fn first_to_wake(
         &self,
         (changed, freed): &mut (BTreeSet<usize>, BTreeSet<usize>),
@@ -371,8 +371,8 @@ impl Core {
         Vec::new()
     }
 
-    /// The first waiting pod that fits on a node. `spanning`: what constraints of waiting classes look at, as far as that
-    /// was asked.
+    /// The first waiting pod that fits on a node. `spanning`: what constraints of waiting classes look at, as far as
+    /// that was asked.
     fn first_fitting<'c>(
         &'c self,
         slot: usize,
