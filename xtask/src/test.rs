@@ -3,6 +3,7 @@
 //! In: arguments for `cargo test`. Out: its result, and the slowest tests when the output is not a terminal. Where the
 //! rig cannot run, its tests are skipped, with a warning before and after.
 
+mod binaries;
 pub(crate) mod nightly;
 mod slowest;
 
@@ -12,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, bail};
-use slowest::Slowest;
+use slowest::{Slowest, Timed};
 
 use crate::{cargo, testenv};
 
@@ -21,6 +22,9 @@ const SLOWEST: usize = 10;
 
 /// Tests that `cargo test` runs at a time.
 const THREADS: &str = "RUST_TEST_THREADS";
+
+/// The argument of `cargo test` that lets other tests run after a failure.
+const NO_FAIL_FAST: &str = "--no-fail-fast";
 
 /// Seeds all property tests.
 const SEED: &str = "PROPTEST_RNG_SEED";
@@ -59,7 +63,13 @@ fn run_with(
     let threads = threads();
     test.env(THREADS, threads.to_string());
     let is_watched = std::io::stdout().is_terminal() && env.is_empty();
-    let result = if is_watched { test.status_ok() } else { timed(&mut test, threads, each_line) };
+    let result = if is_watched {
+        test.status_ok()
+    } else if binaries::is_whole_run(args) {
+        whole(test, threads, args.iter().any(|arg| arg == NO_FAIL_FAST))
+    } else {
+        timed(&mut test, Slowest::new(threads), each_line)
+    };
     if let Some(reason) = &skipped {
         warn(reason);
     }
@@ -74,9 +84,24 @@ fn threads() -> usize {
     stated.unwrap_or_else(|| 2 * std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Runs `cargo test`, passes its output on, and prints the slowest tests at the end.
-fn timed(test: &mut Command, threads: usize, each_line: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
+/// Runs all tests: several binaries at a time, and then those in documentation.
+fn whole(test: Command, threads: usize, no_fail_fast: bool) -> anyhow::Result<()> {
+    let mut documentation = cargo::command("test");
+    documentation.args(["--workspace", "--doc"]).args(no_fail_fast.then_some(NO_FAIL_FAST));
+    documentation.envs(test.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (times, passed) = binaries::run(test, (threads / 2).max(1) + 1, no_fail_fast)?;
     let mut slowest = Slowest::new(threads);
+    slowest.add(times);
+    if !passed && !no_fail_fast {
+        print_top(&slowest);
+        bail!("tests failed");
+    }
+    timed(&mut documentation, slowest, &mut |_| ())?;
+    if passed { Ok(()) } else { bail!("tests failed") }
+}
+
+/// Runs `cargo test`, passes its output on, and prints the slowest tests at the end, beside those known before.
+fn timed(test: &mut Command, mut slowest: Slowest, each_line: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
     // One pipe for both, so that names of binaries and of tests stay in order.
     let (reader, writer) = std::io::pipe().context("making a pipe")?;
     test.stdout(writer.try_clone()?).stderr(writer);
@@ -92,14 +117,18 @@ fn timed(test: &mut Command, threads: usize, each_line: &mut dyn FnMut(&str)) ->
         each_line(&line);
     }
     let status = child.wait()?;
-    println!("\nslowest tests:");
-    for test in slowest.top(SLOWEST) {
-        println!("{:>8.1} s  {}", test.took.as_secs_f64(), test.name);
-    }
+    print_top(&slowest);
     if !status.success() {
         bail!("\"test\" failed ({status})");
     }
     Ok(())
+}
+
+fn print_top(slowest: &Slowest) {
+    println!("\nslowest tests:");
+    for test in slowest.top(SLOWEST) {
+        println!("{:>8.1} s  {}", test.took.as_secs_f64(), test.name);
+    }
 }
 
 /// Why the rig cannot run here, after trying to get what is missing.

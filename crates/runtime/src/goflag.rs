@@ -45,6 +45,8 @@ pub enum Kind {
     Bool,
     /// Any text.
     Text,
+    /// Texts separated by commas; those of a flag that is given again are added (pflag's `StringSlice`).
+    List,
     /// A signed number of 64 bits in Go's literal forms: `10`, `0x10`, `0o7`, `017`, `0b1`, `1_000`.
     Int,
     /// A duration in Go's text form: `250ms`, `1h30m`.
@@ -192,7 +194,13 @@ impl FlagSet<'_> {
             (None, Kind::Bool) => "true".to_owned(),
             (None, _) => rest.next().ok_or_else(|| self.wrong(Error::Argument(flag.name)))?,
         };
-        parsed.values.insert(flag.name, flag.read(value).map_err(|error| self.wrong(error))?);
+        let mut value = flag.read(value).map_err(|error| self.wrong(error))?;
+        if let (Kind::List, Value::Text(more), Some(Value::Text(before))) =
+            (flag.kind, &value, parsed.values.get(flag.name))
+        {
+            value = Value::Text(format!("{before},{more}"));
+        }
+        parsed.values.insert(flag.name, value);
         Ok(())
     }
 
@@ -209,6 +217,7 @@ impl FlagSet<'_> {
             let (kind, zero) = match flag.kind {
                 Kind::Bool => ("", "false"),
                 Kind::Text => (" string", ""),
+                Kind::List => (" strings", ""),
                 Kind::Int => (" int", "0"),
                 Kind::Duration => (" duration", "0s"),
             };
@@ -219,7 +228,7 @@ impl FlagSet<'_> {
             let _ = write!(text, "  -{}{kind}{gap}{help}", flag.name);
             let _ = match flag.kind {
                 _ if flag.default == zero => Ok(()),
-                Kind::Text => write!(text, " (default {:?})", flag.default),
+                Kind::Text | Kind::List => write!(text, " (default {:?})", flag.default),
                 _ => write!(text, " (default {})", flag.default),
             };
             text.push('\n');
@@ -243,7 +252,7 @@ impl Flag {
         let name = self.name;
         let wrong = |value: &str, reason| Error::Value { name, value: value.to_owned(), reason };
         match self.kind {
-            Kind::Text => Ok(Value::Text(value)),
+            Kind::Text | Kind::List => Ok(Value::Text(value)),
             Kind::Bool => match parse_bool(&value) {
                 Some(truth) => Ok(Value::Bool(truth)),
                 None => Err(Error::Boolean { name, value }),
@@ -258,7 +267,7 @@ impl Flag {
 }
 
 impl Parsed {
-    /// The value of a [`Kind::Text`] flag, if it was given.
+    /// The value of a [`Kind::Text`] or [`Kind::List`] flag, if it was given.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.values.get(name) {
             Some(Value::Text(value)) => Some(value),

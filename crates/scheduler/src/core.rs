@@ -18,6 +18,7 @@ use crate::cycle::{Accounting, Numa, RawScore};
 use crate::default_selector::{DefaultSelectors, SelectingKey, SelectingView};
 use crate::devices::views::claim::ClaimView;
 use crate::devices::{self, Devices};
+use crate::interner::SharedParts;
 use crate::ledger::{PodId, Scratch};
 use crate::namespace::NamespaceView;
 use crate::node::{Node, NodeView};
@@ -95,6 +96,11 @@ impl Settings {
     #[must_use]
     pub fn places_gangs(&self) -> bool {
         self.profiles.iter().any(|profile| profile.plugins.gang_scheduling)
+    }
+
+    /// Whether all profiles refuse a node that has too little CPU or memory.
+    fn check_resources(&self) -> bool {
+        self.profiles.iter().all(|profile| profile.plugins.filters.node_resources_fit)
     }
 
     /// The shortest time between two resyncs that a profile asks for; `None`: all profiles count exactly.
@@ -209,7 +215,9 @@ const VANISHED_MS: u64 = 2_000;
 #[derive(Debug)]
 pub struct Core {
     settings: Settings,
-    pods: BTreeMap<PodId, Entry>,
+    /// Boxed, since nodes of the tree are half empty.
+    pods: BTreeMap<PodId, Box<Entry>>,
+    shared: SharedParts,
     ids: HashMap<Arc<str>, PodId>,
     next_id: u64,
     nodes: Nodes,
@@ -277,6 +285,7 @@ impl Core {
         let timers = settings.resync_ms().map(|_| (0, Timer::Resync));
         Self {
             pods: BTreeMap::new(),
+            shared: SharedParts::default(),
             ids: HashMap::new(),
             next_id: 0,
             nodes: Nodes::default(),
@@ -399,6 +408,14 @@ impl Core {
         if let Some(known) = known {
             view.keep_default_spread(&known.view);
         }
+        self.shared.share(&mut view);
+        if let Some(known) = known {
+            // Kubelets write many statuses that change nothing but the version, which orders first lists only.
+            view.version = known.view.version;
+            if known.view == view {
+                return;
+            }
+        }
         let respecified =
             known.is_none_or(|entry| entry.view.spec != view.spec || entry.view.priority != view.priority);
         let renominated = known.map(|entry| &entry.view.nominated) != Some(&view.nominated);
@@ -407,7 +424,8 @@ impl Core {
         match self.pods.get_mut(&id) {
             Some(entry) => entry.view = view,
             None => {
-                self.pods.insert(id, Entry { view, lifecycle: Lifecycle::Unbound, charged: None });
+                let entry = Entry { view, lifecycle: Lifecycle::Unbound, charged: None };
+                self.pods.insert(id, Box::new(entry));
             }
         }
         self.join_group(id);

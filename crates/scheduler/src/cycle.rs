@@ -263,7 +263,11 @@ pub fn filter_node(
     }
     spanning.filter_volumes(node, view)?;
     spanning.filter(&view.labels)?;
-    spanning.filter_claims(view)
+    spanning.filter_claims(view)?;
+    if plugins.filters.node_declared_features && !view.features.cover(spec.features) {
+        return Err(Reason::MissingFeatures);
+    }
+    Ok(())
 }
 
 /// Whether a pod fits in the zones of a node, by either accounting.

@@ -13,6 +13,7 @@ pub mod core;
 pub mod cycle;
 pub mod default_selector;
 pub mod devices;
+mod interner;
 pub mod ledger;
 pub mod metrics;
 pub mod namespace;

@@ -15,6 +15,7 @@ use crate::affinity::{Labels, Taint};
 use crate::ledger::{Ledger, PodId};
 use crate::over_reserve::OverReserve;
 use crate::plugins::image_locality::{self, ImageName, NodeImage};
+use crate::plugins::node_declared_features::Features;
 use crate::plugins::node_ports::UsedPorts;
 use crate::pod::Spec;
 use crate::volumes::reference::UsedVolumes;
@@ -36,6 +37,8 @@ pub struct NodeView {
     pub unschedulable: bool,
     /// `status.allocatable` in base units, rounded down, in name order.
     pub allocatable: Vec<Need>,
+    /// `status.declaredFeatures`.
+    pub features: Features,
     /// `status.images` by name. The core takes it out: no list of images makes a node a changed one.
     pub images: Vec<NodeImage>,
 }
@@ -102,6 +105,7 @@ impl NodeView {
             taints: spec.iter().flat_map(|s| s.taints.iter().flatten()).filter_map(Taint::read).collect(),
             unschedulable: spec.is_some_and(|s| s.unschedulable == Some(true)),
             allocatable,
+            features: Features::declared(node.status.as_ref()),
             images: image_locality::of_node(node.status.as_ref()),
         }
     }
@@ -114,6 +118,13 @@ impl NodeView {
 }
 
 impl Node {
+    /// CPU (thousandths) and memory (bytes) that no pod has asked for.
+    #[must_use]
+    pub fn left(&self, view: &NodeView) -> (i64, i64) {
+        let left = |name| view.allocatable(name).saturating_sub(amount(&self.used, name));
+        (left(ResourceName::CPU), left(ResourceName::MEMORY))
+    }
+
     /// A copy of the totals, ports and volumes, without the rest.
     #[must_use]
     pub fn totals(&self) -> Self {

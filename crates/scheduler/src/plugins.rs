@@ -14,6 +14,7 @@ pub mod default_preemption;
 pub mod dynamic_resources;
 pub mod image_locality;
 pub mod inter_pod_affinity;
+pub mod node_declared_features;
 pub mod node_ports;
 pub mod node_resources_fit;
 pub mod node_volume_limits;
@@ -66,6 +67,8 @@ pub struct Filters {
     pub node_names: bool,
     /// NodePorts.
     pub node_ports: bool,
+    /// NodeDeclaredFeatures, with its PreFilter.
+    pub node_declared_features: bool,
     /// NodeResourcesFit.
     pub node_resources_fit: bool,
     /// VolumeRestrictions.
@@ -144,6 +147,7 @@ impl Default for Filters {
             node_affinity: true,
             node_names: true,
             node_ports: true,
+            node_declared_features: true,
             node_resources_fit: true,
             volume_restrictions: true,
             node_volume_limits: true,

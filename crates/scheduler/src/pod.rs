@@ -14,6 +14,7 @@ use crate::default_selector::Controller;
 use crate::devices::reference::ClaimRef;
 use crate::plugins::image_locality::PodImages;
 use crate::plugins::inter_pod_affinity::{PodAffinity, PodTerm, Term};
+use crate::plugins::node_declared_features::Features;
 use crate::plugins::node_ports::HostPort;
 use crate::plugins::pod_topology_spread::SpreadConstraint;
 use crate::selection::{PodSelector, Selectable};
@@ -34,6 +35,8 @@ pub struct Spec {
     pub volumes: Vec<VolumeRef>,
     /// Claims for devices.
     pub claims: Vec<ClaimRef>,
+    /// Features that the node's kubelet must declare.
+    pub features: Features,
     /// `topologySpreadConstraints`, or those that the profile gives to a pod without any.
     pub spread: Vec<SpreadConstraint>,
     /// Pod affinity and anti-affinity.
@@ -226,6 +229,7 @@ impl Spec {
             host_ports: HostPort::read(spec),
             volumes: VolumeRef::read(pod),
             claims: ClaimRef::read(pod),
+            features: Features::needed(spec),
             spread: spread.unwrap_or_default(),
             pod_affinity: pod_affinity.unwrap_or_default(),
             needs,

@@ -8,12 +8,15 @@
 //! once, however often it has failed; backoff only slows down errors. Cost: log(pods) per step.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::time::Duration;
 
 use runtime::backoff;
+use topology::resource::ResourceName;
 
 use crate::ledger::PodId;
+use crate::node;
 use crate::pod::Spec;
 
 /// Order of attempts: higher priority first, then first come, first served.
@@ -31,6 +34,17 @@ pub struct Rank {
 /// tells them apart by their labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class(u64);
+
+/// What all pods of a waiting class have in common; the amounts beside the spec, to be compared at once.
+#[derive(Debug)]
+pub struct Head {
+    /// CPU that a pod takes of its node's total, in thousandths.
+    pub cpu: i64,
+    /// Memory that a pod takes of its node's total, in bytes.
+    pub memory: i64,
+    /// The constraints.
+    pub spec: Arc<Spec>,
+}
 
 /// The scheduler name of a profile, and a spec.
 type ClassKey = (Arc<str>, Arc<Spec>);
@@ -71,6 +85,8 @@ pub struct Queue {
     /// Pods in backoff and waiting pods, by the time at which they are tried again in any case.
     timed: BTreeSet<(u64, Rank)>,
     waiting: BTreeMap<Class, BTreeSet<Rank>>,
+    /// The first pod of each waiting class.
+    heads: BTreeMap<Rank, Head>,
     /// Those of them whose verdict about a node depends on others.
     spanning: BTreeMap<Class, Arc<Spec>>,
     /// Those of them with volumes that limit where they can run.
@@ -141,6 +157,27 @@ pub struct BackoffLimits {
     pub initial_ms: u64,
     /// `podMaxBackoffSeconds`.
     pub max_ms: u64,
+}
+
+impl Rank {
+    /// The priority of the pod.
+    #[must_use]
+    pub fn priority(self) -> i32 {
+        self.priority.0
+    }
+}
+
+impl Head {
+    fn of(spec: &Arc<Spec>) -> Self {
+        let amount = |name| node::amount(&spec.needs.totals, name);
+        Self { cpu: amount(ResourceName::CPU), memory: amount(ResourceName::MEMORY), spec: Arc::clone(spec) }
+    }
+
+    /// Whether a node with so much CPU and memory left has too little of one. Cost: two comparisons.
+    #[must_use]
+    pub fn exceeds(&self, (cpu, memory): (i64, i64)) -> bool {
+        (self.cpu > 0 && self.cpu > cpu) || (self.memory > 0 && self.memory > memory)
+    }
 }
 
 impl Queue {
@@ -260,16 +297,14 @@ impl Queue {
     }
 
     /// The first waiting pod of each class, in order of attempts.
-    #[must_use]
-    pub fn waiting_heads(&self) -> Vec<(Rank, Arc<Spec>)> {
-        let mut heads: Vec<_> = self
-            .waiting
-            .values()
-            .filter_map(|ranks| ranks.first())
-            .filter_map(|rank| Some((*rank, Arc::clone(&self.entries.get(&rank.pod)?.key.1))))
-            .collect();
-        heads.sort_unstable_by_key(|(rank, _)| *rank);
-        heads
+    pub fn heads(&self) -> impl Iterator<Item = (Rank, &Head)> + '_ {
+        self.heads_after(None)
+    }
+
+    /// Those of them that come after a rank, if one is given.
+    pub fn heads_after(&self, rank: Option<Rank>) -> impl Iterator<Item = (Rank, &Head)> + '_ {
+        let after = rank.map_or(Unbounded, Excluded);
+        self.heads.range((after, Unbounded)).map(|(rank, head)| (*rank, head))
     }
 
     /// Waiting classes whose verdict about a node depends on others, with their specs.
@@ -432,7 +467,13 @@ impl Queue {
             }
             QueueState::Waiting(due) => {
                 self.timed.insert((due, rank));
-                self.waiting.entry(class).or_default().insert(rank);
+                let ranks = self.waiting.entry(class).or_default();
+                let first = ranks.first().copied();
+                ranks.insert(rank);
+                if first.is_none_or(|first| rank < first) {
+                    self.heads.extend([(rank, Head::of(&spec))]);
+                    first.map(|first| self.heads.remove(&first));
+                }
                 if !spec.volumes.is_empty() {
                     self.with_volumes.insert(class, Arc::clone(&spec));
                 }
@@ -459,8 +500,10 @@ impl Queue {
             }
             QueueState::Waiting(due) => {
                 self.timed.remove(&(due, rank));
+                let head = self.heads.remove(&rank);
                 if let Some(ranks) = self.waiting.get_mut(&class) {
                     ranks.remove(&rank);
+                    self.heads.extend(head.and_then(|head| Some((*ranks.first()?, head))));
                     if ranks.is_empty() {
                         self.waiting.remove(&class);
                         self.spanning.remove(&class);

@@ -65,6 +65,8 @@ pub enum Reason {
     InvalidPools,
     /// Something is wrong with a claim or its class, on whatever node.
     ClaimError,
+    /// The node's kubelet does not declare a feature that the pod needs.
+    MissingFeatures,
     /// Enough on the node, but not in one zone; with the resource that no zone has enough of, if there is one.
     Misaligned(Part, Option<ResourceName>),
     /// The kubelet aligns pods with pod-level resources as a whole, which is not modelled.
@@ -127,6 +129,7 @@ impl Reason {
             | Self::DevicesUnavailable
             | Self::InvalidPools
             | Self::ClaimError => "DynamicResources",
+            Self::MissingFeatures => "NodeDeclaredFeatures",
             Self::Misaligned(..) | Self::PodLevelManagers | Self::StaleTopology => {
                 "NodeResourceTopologyMatch"
             }
@@ -154,6 +157,7 @@ impl fmt::Display for Reason {
             Self::DevicesUnavailable => f.write_str("cannot allocate all claims"),
             Self::InvalidPools => f.write_str("invalid resource pools were encountered"),
             Self::ClaimError => f.write_str("claims of the pod are in error"),
+            Self::MissingFeatures => f.write_str("node(s) didn't match Pod's required features"),
             Self::DiskConflict => f.write_str("node(s) had no available disk"),
             Self::ClaimInUse => f.write_str(
                 "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \

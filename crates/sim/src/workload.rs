@@ -15,6 +15,7 @@ use std::sync::Arc;
 use runtime::yaml::{self, Mode};
 use scheduler::affinity::NodeAffinity;
 use scheduler::plugins::inter_pod_affinity::PodAffinity;
+use scheduler::plugins::node_declared_features::Features;
 use scheduler::pod::Spec;
 use serde::{Deserialize, Serialize};
 use topology::quantity::{Format, Quantity};
@@ -282,6 +283,7 @@ impl Arrival {
             host_ports: Vec::new(),
             volumes: Vec::new(),
             claims: Vec::new(),
+            features: Features::default(),
             spread: Vec::new(),
             pod_affinity: PodAffinity::default(),
             tolerations: Vec::new(),

@@ -43,6 +43,21 @@ impl Slowest {
         }
     }
 
+    /// For one binary, by its name in the list.
+    pub(super) fn of(threads: usize, binary: String) -> Self {
+        Self { binary, ..Self::new(threads) }
+    }
+
+    /// The times of all tests.
+    pub(super) fn into_all(self) -> Vec<Timed> {
+        self.all
+    }
+
+    /// Adds times that were taken elsewhere.
+    pub(super) fn add(&mut self, times: Vec<Timed>) {
+        self.all.extend(times);
+    }
+
     /// Reads a line that came at this time, counted from any moment.
     pub(super) fn read(&mut self, line: &str, now: Duration) {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -79,6 +79,7 @@ fn flags(mut flags: Vec<Flag>, length: HelpLength, of: Option<&str>) -> String {
         let kind = match flag.kind {
             Kind::Bool => "",
             Kind::Text => " string",
+            Kind::List => " strings",
             Kind::Int => " int",
             Kind::Duration => " duration",
         };

@@ -63,7 +63,7 @@ impl Flag {
         let number =
             |function: &str, reason: &str| format!("strconv.{function}: parsing {value:?}: {reason}");
         match self.kind {
-            Kind::Text => None,
+            Kind::Text | Kind::List => None,
             Kind::Bool => goflag::parse_bool(value).is_none().then(|| number("ParseBool", "invalid syntax")),
             Kind::Int => goflag::parse_int(value).err().map(|reason| {
                 number("ParseInt", if reason == "parse error" { "invalid syntax" } else { reason })

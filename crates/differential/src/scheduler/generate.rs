@@ -27,7 +27,7 @@ const NAMESPACES: [&str; 3] = ["default", "team", "other"];
 const TEAMS: [&str; 2] = ["a", "b"];
 
 /// Cases about scores, in percent. The others are about verdicts: most nodes are refused, or all.
-const SOFT: u64 = 35;
+const SOFT: u64 = 30;
 
 /// The case of a seed and a number.
 #[must_use]
@@ -61,13 +61,13 @@ pub fn case(seed: u64, number: u64) -> Case {
         pod,
     };
     if is_soft {
-        soften::soften(&mut case);
-        if dice.percent(25) {
+        soften::soften(&mut dice, &mut case);
+        if dice.percent(35) {
             devices::add_preferred(&mut dice, &mut case);
         }
         return case;
     }
-    if dice.percent(80) {
+    if dice.percent(95) {
         storage::add(&mut dice, &mut case);
     }
     if dice.percent(35) {

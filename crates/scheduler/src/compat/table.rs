@@ -71,7 +71,7 @@ pub(super) const SERVING: &[Flag] = &[
         "directory of kube-scheduler.crt and kube-scheduler.key; nothing is written there",
     ),
     flag("tls-min-version", Kind::Text, "", "lowest TLS version: VersionTLS12 or VersionTLS13"),
-    flag("tls-cipher-suites", Kind::Text, "", "IANA names of cipher suites, separated by commas"),
+    flag("tls-cipher-suites", Kind::List, "", "IANA names of cipher suites, separated by commas"),
     flag("client-ca-file", Kind::Text, "", "authorities of client certificates; empty: as in the cluster"),
     flag(
         "authentication-kubeconfig",
@@ -95,7 +95,7 @@ pub(super) const SERVING: &[Flag] = &[
     ),
     flag(
         "authorization-always-allow-paths",
-        Kind::Text,
+        Kind::List,
         "/healthz,/readyz,/livez",
         "paths that everybody may read",
     ),
@@ -107,13 +107,13 @@ pub(super) const SERVING: &[Flag] = &[
         "",
         "authorities of a front proxy; empty: as in the cluster",
     ),
-    flag("requestheader-allowed-names", Kind::Text, "", "common names of the front proxy; empty: any"),
-    flag("requestheader-username-headers", Kind::Text, "x-remote-user", "its headers with the user's name"),
-    flag("requestheader-uid-headers", Kind::Text, "", "its headers with the user's UID"),
-    flag("requestheader-group-headers", Kind::Text, "x-remote-group", "its headers with the user's groups"),
+    flag("requestheader-allowed-names", Kind::List, "", "common names of the front proxy; empty: any"),
+    flag("requestheader-username-headers", Kind::List, "x-remote-user", "its headers with the user's name"),
+    flag("requestheader-uid-headers", Kind::List, "", "its headers with the user's UID"),
+    flag("requestheader-group-headers", Kind::List, "x-remote-group", "its headers with the user's groups"),
     flag(
         "requestheader-extra-headers-prefix",
-        Kind::Text,
+        Kind::List,
         "x-remote-extra-",
         "prefixes of its other headers",
     ),
@@ -121,7 +121,7 @@ pub(super) const SERVING: &[Flag] = &[
 
 /// Flags of which only values that mean the same here are accepted.
 pub(super) const REFUSED: &[Flag] = &[
-    flag("emulated-version", Kind::Text, "", "1.36, the only version"),
+    flag("emulated-version", Kind::List, "", "1.36, the only version"),
     flag("leader-elect-resource-lock", Kind::Text, "leases", "leases, the only lock"),
     flag("master", Kind::Text, "", "refused: the kubeconfig names the API server"),
     flag("permit-port-sharing", Kind::Bool, "false", "true is refused: each process needs a port of its own"),

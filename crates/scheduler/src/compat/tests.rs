@@ -72,6 +72,8 @@ fn flags_about_readers_are_read() {
     assert_eq!(read("--authentication-skip-lookup").lookup, Lookup::Skipped);
     assert_eq!(read("--authentication-tolerate-lookup-failure=false").lookup, Lookup::Required);
     assert_eq!(read("--authorization-always-allow-paths=/a,/b*").always_allow_paths, ["/a", "/b*"]);
+    let again = "--authorization-always-allow-paths=/a --authorization-always-allow-paths=/b,/c";
+    assert_eq!(read(again).always_allow_paths, ["/a", "/b", "/c"]);
     let none: Vec<String> = Vec::new();
     assert_eq!(read("--authorization-always-allow-paths=").always_allow_paths, none);
     let remember = read("--authorization-webhook-cache-unauthorized-ttl=0s").remember;

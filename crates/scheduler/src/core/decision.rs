@@ -3,8 +3,7 @@
 //! In: the queue, nodes with their ledgers, the time. Out: one [`Decision`] after the other. Never: a change that no
 //! decision needs, but for timers and pods that are woken.
 
-use std::cell::OnceCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
@@ -22,7 +21,7 @@ use crate::node::NodeView;
 use crate::plugins::default_preemption::is_curable;
 use crate::plugins::inter_pod_affinity::Domains;
 use crate::pod::{PodView, Spec};
-use crate::queue::Rank;
+use crate::queue::{Head, Rank};
 use crate::reason::{Reason, Refusals};
 use crate::volumes::reference::ClaimKey;
 use crate::volumes::views::ClaimRef;
@@ -342,30 +341,29 @@ impl Core {
         if self.changed.is_empty() {
             return;
         }
-        let heads = self.queue.waiting_heads();
-        for (_, spec) in heads.iter().filter(|(_, spec)| spec.spans_nodes()) {
+        for (_, spec) in self.queue.spanning() {
             spec.selectors().for_each(|pods| self.selections.follow(pods));
         }
         let mut marked = (std::mem::take(&mut self.changed), std::mem::take(&mut self.freed));
         let mut scratch = std::mem::take(&mut self.scratch);
-        let pods = self.first_to_wake(&heads, &mut marked, now_ms, &mut scratch);
+        let pods = self.first_to_wake(&mut marked, now_ms, &mut scratch);
         ((self.changed, self.freed), self.scratch) = (marked, scratch);
         pods.into_iter().for_each(|pod| self.queue.wake(pod));
     }
 
     /// The first waiting pod that fits on a changed node, or those that may preempt there. Nodes of which nothing more
-    /// is to be expected are no longer marked.
+    /// is to be expected are no longer marked. Cost: changed nodes x waiting classes; two comparisons each where CPU or
+    /// memory decides.
     fn first_to_wake(
         &self,
-        heads: &[(Rank, Arc<Spec>)],
         (changed, freed): &mut (BTreeSet<usize>, BTreeSet<usize>),
         now_ms: u64,
         scratch: &mut Scratch,
     ) -> Vec<PodId> {
-        let spanning: Vec<OnceCell<PreFilterState<'_>>> = heads.iter().map(|_| OnceCell::new()).collect();
+        let mut spanning = BTreeMap::new();
         while let Some(slot) = changed.first().copied() {
             let nominated = self.next_nominated(slot, now_ms, scratch);
-            let mut first = || self.first_fitting(slot, heads, &spanning, now_ms, scratch);
+            let mut first = || self.first_fitting(slot, &mut spanning, now_ms, scratch);
             if let Some(pod) = nominated.or_else(|| first().map(|rank| rank.pod)) {
                 return vec![pod];
             }
@@ -373,7 +371,7 @@ impl Core {
             if !freed.remove(&slot) {
                 continue;
             }
-            let preemptors = self.preempting(slot, heads, now_ms, scratch);
+            let preemptors = self.preempting(slot, now_ms, scratch);
             if !preemptors.is_empty() {
                 return preemptors;
             }
@@ -381,34 +379,36 @@ impl Core {
         Vec::new()
     }
 
-    /// The first waiting pod that fits on a node. `heads`: the first of each class; `spanning`: what
-    /// their constraints look at.
+    /// The first waiting pod that fits on a node. `spanning`: what constraints of waiting classes look at, as far as
+    /// that was asked.
     fn first_fitting<'c>(
         &'c self,
         slot: usize,
-        heads: &'c [(Rank, Arc<Spec>)],
-        spanning: &[OnceCell<PreFilterState<'c>>],
+        spanning: &mut BTreeMap<Rank, PreFilterState<'c>>,
         now_ms: u64,
         scratch: &mut Scratch,
     ) -> Option<Rank> {
         let node = &self.nodes[slot];
         let view = node.view.as_ref()?;
         let is_expecting = self.is_expecting(slot);
-        heads.iter().zip(spanning).find_map(|((rank, spec), spanning)| {
+        let left = self.settings.check_resources().then(|| node.left(view));
+        let heads = self.queue.heads().filter(|(_, head)| !left.is_some_and(|left| head.exceeds(left)));
+        let mut heads = heads
+            .filter(|(rank, head)| head.spec.unsupported.is_empty() && !self.hold.keeps_off(slot, *rank));
+        heads.find_map(|(rank, Head { spec, .. })| {
             let profile = self.profile_of(rank.pod)?;
             let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
-            let spanning = spanning.get_or_init(|| {
+            cycle::properties(view, spec, &profile.plugins).ok()?;
+            let spanning = spanning.entry(rank).or_insert_with(|| {
                 let known = self.known(now_ms);
                 PreFilterState::new(spec, Domains::default(), &profile.plugins, &self.nodes, known)
             });
             let pod = (&**spec, created_s);
-            let fits = spec.unsupported.is_empty()
-                && !self.hold.keeps_off(slot, *rank)
-                && cycle::filter(node, view, pod, spanning, profile, now_ms, scratch).is_ok();
-            if fits && self.may_be_in_gang(spec) {
-                return self.first_helped(*rank, slot, now_ms, scratch);
+            cycle::filter(node, view, pod, spanning, profile, now_ms, scratch).ok()?;
+            if self.may_be_in_gang(spec) {
+                return self.first_helped(rank, slot, now_ms, scratch);
             }
-            let first = if fits { self.first_allowed(*rank, slot, view) } else { None };
+            let first = self.first_allowed(rank, slot, view);
             // It is asked by itself, since its priority decides which pods are expected before it.
             first.filter(|rank| !is_expecting || self.fits_on(rank.pod, slot, now_ms, scratch))
         })

@@ -121,11 +121,11 @@ impl Core {
 
     /// The next pod that was refused by then and could fit somewhere, with the slot of the node to hold.
     fn next_turn(&mut self, refused_by_ms: u64, now_ms: u64) -> Option<(Rank, usize)> {
-        let heads = self.queue.waiting_heads();
-        let from = self.hold.turn.map_or(0, |turn| heads.partition_point(|(rank, _)| *rank <= turn));
+        let heads = self.queue.heads_after(self.hold.turn);
+        let heads: Vec<_> = heads.map(|(rank, head)| (rank, Arc::clone(&head.spec))).collect();
         let staying = self.staying();
         let mut checks = MAX_CHECKS;
-        for (rank, spec) in &heads[from..] {
+        for (rank, spec) in &heads {
             let waits_long = self.queue.refused_ms(rank.pod).is_some_and(|since| since <= refused_by_ms);
             let is_nominated = self.nominations.of(rank.pod).is_some();
             // One node is of no use to a gang.

@@ -22,8 +22,8 @@ use crate::cycle::{self, PreFilterState};
 use crate::ledger::{PodId, Scratch};
 use crate::node::Node;
 use crate::plugins::default_preemption::{self, Candidate, Victim};
-use crate::pod::{PodView, Spec};
-use crate::queue::Rank;
+use crate::pod::PodView;
+use crate::queue::Head;
 use crate::reason::{Reason, Refusals};
 
 /// Pods to evict so that another fits.
@@ -257,17 +257,11 @@ impl Core {
 
     /// Waiting pods that may preempt by now on a changed node, on which none fits: the first of each class that waits
     /// for no victims. Cost: a look at each class; of those with less important pods there, a filter.
-    pub(super) fn preempting(
-        &self,
-        slot: usize,
-        heads: &[(Rank, Arc<Spec>)],
-        now_ms: u64,
-        scratch: &mut Scratch,
-    ) -> Vec<PodId> {
+    pub(super) fn preempting(&self, slot: usize, now_ms: u64, scratch: &mut Scratch) -> Vec<PodId> {
         let mut preemptors = Vec::new();
-        for (rank, spec) in heads {
-            let Some(head) = self.view(rank.pod) else { continue };
-            if !spec.preempts || !spec.unsupported.is_empty() || !self.has_lower(slot, head.priority) {
+        let Some((lowest, _)) = self.nodes[slot].residents.first() else { return preemptors };
+        for (rank, Head { spec, .. }) in self.queue.heads().filter(|(rank, _)| rank.priority() > *lowest) {
+            if !spec.preempts || !spec.unsupported.is_empty() || !self.has_lower(slot, rank.priority()) {
                 continue;
             }
             let awaits =

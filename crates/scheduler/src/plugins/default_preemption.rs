@@ -95,6 +95,7 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::DevicesUnavailable
         | Reason::InvalidPools
         | Reason::ClaimError
+        | Reason::MissingFeatures
         | Reason::Held
         | Reason::NoVictims
         | Reason::NotHelpful => false,

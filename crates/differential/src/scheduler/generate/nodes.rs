@@ -13,6 +13,9 @@ pub(super) const HOST: &str = "kubernetes.io/hostname";
 pub(super) const TAINTS: [&str; 3] = ["dedicated", "gpu", "node.kubernetes.io/unschedulable"];
 /// Their effects.
 pub(super) const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+/// Features of a kubelet, in order.
+const FEATURES: [&str; 3] =
+    ["ExtendWebSocketsToKubelet", "RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport"];
 /// A device.
 pub(super) const DEVICE: &str = "vendor.example/gpu";
 
@@ -81,10 +84,11 @@ fn node(dice: &mut Dice, at: u64, roomy: bool) -> Value {
         .filter(|_| dice.percent(30))
         .map(|(at, image)| json!({ "names": [image], "sizeBytes": (at as u64 + 1) * 150_000_000 }))
         .collect();
+    let features: Vec<&str> = FEATURES.into_iter().filter(|_| dice.percent(60)).collect();
     json!({
         "metadata": { "name": name, "uid": format!("node-{at}"), "labels": labels },
         "spec": spec,
-        "status": { "allocatable": amounts, "capacity": amounts, "images": images },
+        "status": { "allocatable": amounts, "capacity": amounts, "images": images, "declaredFeatures": features },
     })
 }
 

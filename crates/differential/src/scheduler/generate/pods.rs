@@ -86,7 +86,7 @@ pub(super) fn to_place(dice: &mut Dice, nodes: u64) -> Value {
     if dice.percent(40) {
         constraints::tolerations(dice, &mut pod);
     }
-    if dice.percent(45) {
+    if dice.percent(60) {
         constraints::spread(dice, &mut pod);
     }
     if dice.percent(60) {
@@ -98,11 +98,28 @@ pub(super) fn to_place(dice: &mut Dice, nodes: u64) -> Value {
     if dice.percent(5) {
         pod["spec"]["preemptionPolicy"] = "Never".into();
     }
+    if dice.percent(9) {
+        features(dice, &mut pod);
+    }
     pod["status"] = json!({ "phase": "Pending" });
     if dice.percent(10) {
         pod["status"]["nominatedNodeName"] = format!("n{}", dice.between(0, nodes)).into();
     }
     pod
+}
+
+/// Something that only some kubelets can do.
+fn features(dice: &mut Dice, pod: &mut Value) {
+    if dice.percent(60) {
+        let exits = json!({ "operator": "In", "values": [42] });
+        pod["spec"]["containers"][0]["restartPolicy"] = "Never".into();
+        pod["spec"]["containers"][0]["restartPolicyRules"] =
+            json!([{ "action": "RestartAllContainers", "exitCodes": exits }]);
+    }
+    if dice.percent(60) {
+        pod["spec"]["hostNetwork"] = true.into();
+        pod["spec"]["hostUsers"] = false.into();
+    }
 }
 
 /// Budgets for pods with some label.

@@ -7,10 +7,15 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::generate::Dice;
 use crate::scheduler::case::Case;
+use crate::scheduler::generate::nodes::ZONE;
 
 /// Softens nodes and pods of a case.
-pub(super) fn soften(case: &mut Case) {
+pub(super) fn soften(dice: &mut Dice, case: &mut Case) {
+    if dice.percent(32) {
+        into_one_domain(case);
+    }
     for node in &mut case.nodes {
         remove(&mut node["spec"], "unschedulable");
         let taints = node["spec"].get_mut("taints").and_then(Value::as_array_mut);
@@ -31,6 +36,21 @@ pub(super) fn soften(case: &mut Case) {
     }
     for container in pod["spec"]["containers"].as_array_mut().into_iter().flatten() {
         remove(container, "ports");
+    }
+}
+
+/// Puts all nodes into one zone, and lets affinities look at zones: pods near or far tell no node apart.
+fn into_one_domain(case: &mut Case) {
+    case.nodes.iter_mut().for_each(|node| node["metadata"]["labels"][ZONE] = "a".into());
+    for pod in case.pods.iter_mut().chain([&mut case.pod]) {
+        for kind in ["podAffinity", "podAntiAffinity"] {
+            let affinity = pod["spec"].get_mut("affinity").and_then(|all| all.get_mut(kind));
+            let terms = affinity
+                .and_then(|affinity| affinity.get_mut("preferredDuringSchedulingIgnoredDuringExecution"));
+            for term in terms.and_then(Value::as_array_mut).into_iter().flatten() {
+                term["podAffinityTerm"]["topologyKey"] = ZONE.into();
+            }
+        }
     }
 }
 

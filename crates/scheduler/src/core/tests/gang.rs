@@ -529,7 +529,7 @@ impl GangWorld {
     /// The pods of a gang that are on nodes, as the core sees them; 0 for what is no gang.
     fn placed(&self, core: &Core, group: usize) -> usize {
         let name = format!("g{group}");
-        let is_placed = |entry: &&Entry| {
+        let is_placed = |entry: &&Box<Entry>| {
             entry.view.group.as_deref() == Some(name.as_str())
                 && matches!(entry.lifecycle, Lifecycle::Assumed { .. } | Lifecycle::Bound { .. })
         };
