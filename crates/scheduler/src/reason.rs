@@ -65,6 +65,10 @@ pub enum Reason {
     InvalidPools,
     /// Something is wrong with a claim or its class, on whatever node.
     ClaimError,
+    /// The claim that an earlier attempt has made for extended resources has to go first.
+    StaleClaim,
+    /// Neither a device plugin of the node nor a class has an extended resource.
+    NotServed,
     /// Enough on the node, but not in one zone; with the resource that no zone has enough of, if there is one.
     Misaligned(Part, Option<ResourceName>),
     /// The kubelet aligns pods with pod-level resources as a whole, which is not modelled.
@@ -126,7 +130,9 @@ impl Reason {
             | Self::ClaimElsewhere
             | Self::DevicesUnavailable
             | Self::InvalidPools
-            | Self::ClaimError => "DynamicResources",
+            | Self::ClaimError
+            | Self::StaleClaim
+            | Self::NotServed => "DynamicResources",
             Self::Misaligned(..) | Self::PodLevelManagers | Self::StaleTopology => {
                 "NodeResourceTopologyMatch"
             }
@@ -154,6 +160,8 @@ impl fmt::Display for Reason {
             Self::DevicesUnavailable => f.write_str("cannot allocate all claims"),
             Self::InvalidPools => f.write_str("invalid resource pools were encountered"),
             Self::ClaimError => f.write_str("claims of the pod are in error"),
+            Self::StaleClaim => f.write_str("cannot schedule extended resource claim"),
+            Self::NotServed => f.write_str("cannot fit resource"),
             Self::DiskConflict => f.write_str("node(s) had no available disk"),
             Self::ClaimInUse => f.write_str(
                 "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \

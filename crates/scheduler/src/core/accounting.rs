@@ -177,6 +177,8 @@ impl Core {
     /// Forgets a pod.
     pub(super) fn drop_pod(&mut self, id: PodId) {
         if let Some(entry) = self.pods.remove(&id) {
+            let (helped, _) = self.devices.take_made(&entry.view.namespace, &entry.view.uid);
+            self.help_with_devices(&helped);
             self.ids.remove(&entry.view.uid);
             if let Some(slot) = entry.lifecycle.slot() {
                 self.reclaim(slot);

@@ -95,6 +95,8 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::DevicesUnavailable
         | Reason::InvalidPools
         | Reason::ClaimError
+        | Reason::StaleClaim
+        | Reason::NotServed
         | Reason::Held
         | Reason::NoVictims
         | Reason::NotHelpful => false,
