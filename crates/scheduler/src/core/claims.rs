@@ -233,7 +233,10 @@ impl Core {
         let timeout_ms = args.unwrap_or_default().binding_timeout_ms;
         let made = wait.claims.reservations.iter().find(|it| it.made.is_some());
         let has_conditions = |it: &&Reservation| it.allocation.as_ref().is_some_and(|it| it.has_conditions);
-        let made = match made.filter(has_conditions).map(|_| self.devices.claim_made_for(&pod.uid)) {
+        let made = match made
+            .filter(has_conditions)
+            .map(|_| self.devices.claim_made_for(&pod.namespace, &pod.uid))
+        {
             // The watch has not shown it yet.
             Some(None) => return Ok(false),
             made => made.flatten(),

@@ -34,8 +34,8 @@ pub type Delegated = SmallVec<[ResourceName; 1]>;
 /// The classes that name a resource, the one that counts first.
 pub(super) type Namers = BTreeMap<Arc<str>, BTreeSet<(Reverse<i64>, Arc<str>)>>;
 
-/// Claims made for pods, with their uids, by the uid of the pod.
-pub(super) type MadeClaims = BTreeMap<Arc<str>, (ClaimKey, Arc<str>)>;
+/// Claims made for pods, with their uids, by the key of [`unwritten`].
+pub(super) type MadeClaims = BTreeMap<ClaimKey, (ClaimKey, Arc<str>)>;
 
 /// Whether devices may serve a resource of this name (1.36 `IsDRAExtendedResourceName`).
 #[must_use]
@@ -90,10 +90,13 @@ impl Devices {
         !spec.claims.is_empty() || !self.delegated(&spec.needs).is_empty()
     }
 
-    /// The claim that was made for the extended resources of the pod with this uid.
+    /// The claim that was made for the extended resources of the pod with this namespace and uid.
     #[must_use]
-    pub fn claim_made_for(&self, pod_uid: &str) -> Option<&ClaimView> {
-        self.claim(&self.made.get(pod_uid)?.0)
+    pub fn claim_made_for(&self, namespace: &Arc<str>, pod_uid: &str) -> Option<&ClaimView> {
+        if self.made.is_empty() {
+            return None;
+        }
+        self.claim(&self.made.get(&unwritten(namespace, pod_uid))?.0)
     }
 
     /// The devices of a class that a node reaches, and how many of them are taken. Selectors in error make it none.
@@ -147,19 +150,21 @@ impl Devices {
     /// A claim is known that was made for a pod. Once it shows its devices, they are no longer pending.
     pub(super) fn made(&mut self, claim: &ClaimView) {
         let Some(pod) = claim.controller.as_ref().filter(|_| claim.is_extended) else { return };
-        self.made.insert(Arc::clone(pod), (claim.key.clone(), Arc::clone(&claim.uid)));
+        let of_pod = unwritten(&claim.key.namespace, pod);
         if claim.allocation.is_some() && self.claims.contains_key(&claim.key) {
-            self.unassume(&unwritten(&claim.key.namespace, pod));
+            self.unassume(&of_pod);
         }
+        self.made.insert(of_pod, (claim.key.clone(), Arc::clone(&claim.uid)));
     }
 
     /// A claim is gone. Returns whether it was made for a pod, which may be tried again.
     pub(super) fn unmade(&mut self, claim: &ClaimView) -> bool {
         let Some(pod) = claim.controller.as_ref().filter(|_| claim.is_extended) else { return false };
-        if self.made.get(pod).is_some_and(|(key, _)| *key == claim.key) {
-            self.made.remove(pod);
+        let of_pod = unwritten(&claim.key.namespace, pod);
+        if self.made.get(&of_pod).is_some_and(|(key, _)| *key == claim.key) {
+            self.made.remove(&of_pod);
         }
-        self.unassume(&unwritten(&claim.key.namespace, pod));
+        self.unassume(&of_pod);
         true
     }
 
@@ -173,7 +178,14 @@ impl Devices {
         if self.pending.is_empty() && self.made.is_empty() {
             return (Helped::NoPod, None);
         }
-        (self.unassume(&unwritten(namespace, pod_uid)), self.made.remove(pod_uid))
+        let of_pod = unwritten(namespace, pod_uid);
+        let helped = self.unassume(&of_pod);
+        let made = self.made.get(&of_pod).cloned();
+        // What the watch has shown is known until the watch shows its end.
+        if made.as_ref().is_some_and(|(key, _)| !self.claims.contains_key(key)) {
+            self.made.remove(&of_pod);
+        }
+        (helped, made)
     }
 }
 

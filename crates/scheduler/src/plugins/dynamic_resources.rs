@@ -80,7 +80,7 @@ impl<'a> PodClaims<'a> {
         let extended = (!devices.delegated(&spec.needs).is_empty()).then(|| Extended {
             needs: &spec.needs,
             namespace: pod.map_or_else(|| "".into(), |pod| Arc::clone(&pod.namespace)),
-            stale: pod.and_then(|pod| devices.claim_made_for(&pod.uid)),
+            stale: pod.and_then(|pod| devices.claim_made_for(&pod.namespace, &pod.uid)),
         });
         let mut claims = Self { devices, args, now_ms, all: Vec::new(), waiting: Vec::new(), extended };
         for reference in &spec.claims {

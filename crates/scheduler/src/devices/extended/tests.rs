@@ -96,10 +96,10 @@ fn devices_of_made_claims_are_taken_throughout() {
             written.into_iter().for_each(|claim| drop(devices.written(claim)));
             assert!(devices.taken().is_exclusive(&id));
         }
-        assert_eq!(devices.claim_made_for("u-p").map(|claim| &*claim.key.name), Some("c"));
+        assert_eq!(devices.claim_made_for(&namespace, "u-p").map(|claim| &*claim.key.name), Some("c"));
         assert!(!devices.is_pending(&unwritten(&namespace, "u-p")));
         assert_eq!(devices.apply(Change::ClaimGone(done().key)), Helped::All);
-        assert!(!devices.taken().has(&id) && devices.claim_made_for("u-p").is_none());
+        assert!(!devices.taken().has(&id) && devices.claim_made_for(&namespace, "u-p").is_none());
     }
     // The pod is not bound after all, before the watch has shown the claim.
     let mut devices = Devices::default();

@@ -171,3 +171,6 @@ fn request_name(at: usize, container: &ContainerNeeds, resource: ResourceName) -
     let before = container.needs.iter().filter(|need| need.name.as_str() < resource.as_str()).count();
     format!("container-{at}-request-{before}")
 }
+
+#[cfg(test)]
+mod tests;
