@@ -15,10 +15,11 @@
 mod exposition;
 pub(crate) mod server;
 mod slis;
+mod stream;
 
 use crate::log;
 use crate::shutdown::Tasks;
-use axum::Router;
+pub use axum::Router;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header::CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
@@ -32,6 +33,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+pub use stream::stream;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

@@ -14,6 +14,7 @@ use topology::score::{Strategy, Weights};
 use crate::affinity::{self, Labels, NodeAffinity};
 use crate::core::Profile;
 use crate::devices::Devices;
+use crate::devices::extended::Delegated;
 use crate::ledger::{Ledger, Scratch};
 use crate::namespace::Namespaces;
 use crate::node::{Node, NodeView};
@@ -85,6 +86,7 @@ pub struct PreScoreState<'a> {
     /// `None`: not scored.
     balanced: Option<Requests>,
     images: Wanted,
+    devices: &'a Devices,
 }
 
 impl Profile {
@@ -112,6 +114,8 @@ pub struct PreFilterState<'a> {
     claims: Option<PodClaims<'a>>,
     /// Whether the pod has to wait for its claims, whatever the node.
     awaits_claims: bool,
+    /// Extended resources that devices serve where no device plugin does.
+    delegated: Delegated,
 }
 
 /// The objects that constraints look at, and the time.
@@ -123,6 +127,8 @@ pub struct Known<'a> {
     pub volumes: &'a Volumes,
     /// Devices and claims for them.
     pub devices: &'a Devices,
+    /// The pod to place, if it is looked at by itself and not for its class.
+    pub pod: Option<&'a PodView>,
     /// The time.
     pub now_ms: u64,
 }
@@ -136,7 +142,7 @@ impl<'a> PreFilterState<'a> {
         existing: Domains,
         plugins: &Plugins,
         nodes: &'a [Node],
-        Known { selections, volumes, devices, now_ms }: Known<'a>,
+        Known { selections, volumes, devices, pod, now_ms }: Known<'a>,
     ) -> Self {
         let filters = plugins.filters;
         let mut spanning = Self { namespaces: Some(selections.namespaces()), ..Self::default() };
@@ -153,8 +159,10 @@ impl<'a> PreFilterState<'a> {
             spanning.counts_terms = !existing.is_empty() || spec.pod_affinity.is_required();
             spanning.existing = existing;
         }
-        if filters.dynamic_resources && !spec.claims.is_empty() {
-            match PodClaims::new(spec, devices, plugins.dynamic_resources.unwrap_or_default(), now_ms) {
+        spanning.delegated = devices.delegated(&spec.needs);
+        if filters.dynamic_resources && (!spec.claims.is_empty() || !spanning.delegated.is_empty()) {
+            match PodClaims::new((spec, pod), devices, plugins.dynamic_resources.unwrap_or_default(), now_ms)
+            {
                 Ok(claims) => spanning.claims = claims,
                 Err(_) => spanning.awaits_claims = true,
             }
@@ -181,7 +189,7 @@ impl<'a> PreFilterState<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let constraints = self.spread.is_empty() && self.affinity.is_empty() && self.existing.is_empty();
-        let claims = self.claims.is_some() || self.awaits_claims;
+        let claims = self.claims.is_some() || self.awaits_claims || !self.delegated.is_empty();
         constraints && self.volumes.is_empty() && !self.awaits_volumes && !claims
     }
 
@@ -258,7 +266,7 @@ pub fn filter_node(
     if plugins.filters.node_ports && !node.ports.are_free(&spec.host_ports) {
         return Err(Reason::HostPort);
     }
-    if let Some(resource) = shortages(node, view, spec, plugins).next() {
+    if let Some(resource) = shortages(node, view, (spec, &spanning.delegated), plugins).next() {
         return Err(Reason::short_of(resource));
     }
     spanning.filter_volumes(node, view)?;
@@ -318,26 +326,34 @@ pub(crate) fn properties(view: &NodeView, spec: &Spec, plugins: &Plugins) -> Res
     Ok(())
 }
 
-/// The resources that are short on the whole node, as far as the profile checks them.
+/// The resources that are short on the whole node, as far as the profile checks them. `delegated`: those that devices
+/// serve where no device plugin does.
 pub fn shortages<'a>(
     node: &'a Node,
     view: &'a NodeView,
-    spec: &'a Spec,
+    (spec, delegated): (&'a Spec, &'a [topology::resource::ResourceName]),
     plugins: &'a Plugins,
 ) -> impl Iterator<Item = topology::resource::ResourceName> + 'a {
     let checked = plugins.filters.node_resources_fit;
-    let short = checked.then(|| node_resources_fit::shortages(&plugins.fit, node, view, &spec.needs));
+    let needs = (&*spec.needs, delegated);
+    let short = checked.then(|| node_resources_fit::shortages(&plugins.fit, node, view, needs));
     short.into_iter().flatten()
 }
 
 /// Whether the pod fits on a node once all its pods but these have left.
 #[must_use]
-pub fn could_fit(node: &Node, staying: &Node, spec: &Spec, profile: &Profile, scratch: &mut Scratch) -> bool {
+pub fn could_fit(
+    node: &Node,
+    staying: &Node,
+    (spec, spanning): (&Spec, &PreFilterState<'_>),
+    profile: &Profile,
+    scratch: &mut Scratch,
+) -> bool {
     let Some(view) = &node.view else { return false };
     let plugins = &*profile.plugins;
     properties(view, spec, plugins).is_ok()
         && (!plugins.filters.node_ports || staying.ports.are_free(&spec.host_ports))
-        && shortages(staying, view, spec, plugins).next().is_none()
+        && shortages(staying, view, (spec, &spanning.delegated), plugins).next().is_none()
         && (!profile.numa.as_ref().is_some_and(|numa| numa.filters)
             || node.ledger.could_fit(&spec.needs, scratch))
 }
@@ -345,7 +361,7 @@ pub fn could_fit(node: &Node, staying: &Node, spec: &Spec, profile: &Profile, sc
 impl<'a> PreScoreState<'a> {
     /// `images`: what the pod's images count, from [`Images::wanted`](crate::plugins::image_locality::Images::wanted).
     #[must_use]
-    pub fn new(spec: &'a Spec, profile: &'a Profile, images: Wanted) -> Self {
+    pub fn new(spec: &'a Spec, profile: &'a Profile, images: Wanted, devices: &'a Devices) -> Self {
         let plugins = &*profile.plugins;
         Self {
             spec,
@@ -354,6 +370,7 @@ impl<'a> PreScoreState<'a> {
             fit: plugins.fit.requests(&spec.needs),
             balanced: plugins.balanced.requests(&spec.needs),
             images,
+            devices,
         }
     }
 
@@ -361,15 +378,16 @@ impl<'a> PreScoreState<'a> {
     #[must_use]
     pub fn raw_score(&self, node: &Node, view: &NodeView, spanning: &PreFilterState<'_>) -> RawScore {
         let Self { spec, plugins, .. } = self;
+        let devices = Some(self.devices);
         let weights = plugins.scores;
         let mut sum = 0;
         if weights.node_resources_fit > 0 {
-            sum += weights.node_resources_fit * plugins.fit.score(node, view, &self.fit);
+            sum += weights.node_resources_fit * plugins.fit.score(node, view, &self.fit, devices);
         }
         if weights.balanced_allocation > 0
             && let Some(requests) = &self.balanced
         {
-            sum += weights.balanced_allocation * plugins.balanced.score(node, view, requests);
+            sum += weights.balanced_allocation * plugins.balanced.score(node, view, requests, devices);
         }
         if weights.image_locality > 0 {
             sum += weights.image_locality * self.images.score(&node.images);

@@ -14,6 +14,7 @@ use crate::pod::Spec;
 use crate::volumes::reference::ClaimKey;
 use crate::volumes::unlist;
 
+pub mod extended;
 pub mod reference;
 pub mod selector;
 pub mod semver;
@@ -64,6 +65,10 @@ pub struct Devices {
     claims: BTreeMap<ClaimKey, ClaimView>,
     slices: BTreeMap<Arc<str>, SliceView>,
     classes: BTreeMap<Arc<str>, ClassView>,
+    /// The classes behind extended resources.
+    namers: extended::Namers,
+    /// Claims made for extended resources.
+    made: extended::MadeClaims,
     /// Names of slices for one node.
     of_node: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Names of all others.
@@ -89,11 +94,13 @@ impl Devices {
             Change::ClaimGone(key) => {
                 let was_allocated = self.allocation(&key).is_some();
                 self.written.remove(&key);
+                let mut gone = None;
                 self.retake(&key, |devices| {
-                    devices.claims.remove(&key);
+                    gone = devices.claims.remove(&key);
                     devices.pending.remove(&key);
                 });
-                if was_allocated { Helped::All } else { Helped::NoPod }
+                let was_made = gone.is_some_and(|gone| self.unmade(&gone));
+                if was_allocated || was_made { Helped::All } else { Helped::NoPod }
             }
             Change::Slice(slice) => self.slice_changed(*slice),
             Change::SliceGone(name) => {
@@ -105,11 +112,14 @@ impl Devices {
                 class.selectors.iter_mut().flatten().for_each(|selector| self.share(selector));
                 let name = Arc::clone(&class.name);
                 let is_other = self.classes.get(&name) != Some(&*class);
+                let before = self.classes.remove(&name);
+                self.rename(before.as_ref(), Some(&class));
                 self.classes.insert(Arc::clone(&name), *class);
                 if is_other { Helped::Class(name) } else { Helped::NoPod }
             }
             Change::ClassGone(name) => {
-                self.classes.remove(&name);
+                let gone = self.classes.remove(&name);
+                self.rename(gone.as_ref(), None);
                 Helped::NoPod
             }
         }
@@ -140,6 +150,9 @@ impl Devices {
             }
             devices.claims.insert(key.clone(), claim);
         });
+        if let Some(made) = self.claims.get(&key).filter(|claim| claim.is_extended).cloned() {
+            self.made(&made);
+        }
         helped
     }
 
@@ -219,8 +232,9 @@ impl Devices {
     /// A claim is written, and looks like this now.
     pub(crate) fn written(&mut self, claim: ClaimView) -> Helped {
         let (key, version) = (claim.key.clone(), claim.version);
+        self.made(&claim);
         if self.claims.get(&key).is_none_or(|known| known.version > version) {
-            // The watch was faster.
+            // The watch was faster, or has not shown yet what was made.
             return self.unassume(&key);
         }
         let helped = self.claim_changed(claim);
@@ -282,10 +296,14 @@ impl Devices {
         let mut keys = spec.claims.iter().filter_map(|claim| claim.key());
         match helped {
             Helped::NoPod => false,
-            Helped::All => !spec.claims.is_empty(),
+            Helped::All => self.concern(spec),
             Helped::Claim(key) => keys.any(|own| own == key),
-            Helped::Class(class) => keys
-                .any(|key| self.claim(key).is_some_and(|claim| claim.asks().any(|ask| ask.class == *class))),
+            Helped::Class(class) => {
+                let asks = |claim: &ClaimView| claim.asks().any(|ask| ask.class == *class);
+                let is_behind = |resource| self.class_behind(resource).is_some_and(|it| it.name == *class);
+                keys.any(|key| self.claim(key).is_some_and(asks))
+                    || self.delegated(&spec.needs).into_iter().any(is_behind)
+            }
         }
     }
 }

@@ -91,7 +91,7 @@ pub struct Queue {
     spanning: BTreeMap<Class, Arc<Spec>>,
     /// Those of them with volumes that limit where they can run.
     with_volumes: BTreeMap<Class, Arc<Spec>>,
-    /// Those of them with claims for devices.
+    /// Those of them with claims for devices, or with extended resources, which devices may serve.
     with_claims: BTreeMap<Class, Arc<Spec>>,
     /// Waiting pods by their first refusal.
     refused: BTreeSet<(u64, PodId)>,
@@ -477,7 +477,7 @@ impl Queue {
                 if !spec.volumes.is_empty() {
                     self.with_volumes.insert(class, Arc::clone(&spec));
                 }
-                if !spec.claims.is_empty() {
+                if spec.may_use_devices() {
                     self.with_claims.insert(class, Arc::clone(&spec));
                 }
                 if spec.spans_nodes() {

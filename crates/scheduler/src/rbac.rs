@@ -8,7 +8,7 @@ use api::rbac::{rule, rule_for};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 /// Rules of the ClusterRole: to watch objects, to write bindings, conditions and events, to bind volumes to claims,
-/// to give claims devices, and to evict pods for more important ones ([`crate::shell`]).
+/// to give claims devices and make some for extended resources, and to evict pods for more important ones ([`crate::shell`]).
 #[must_use]
 pub fn cluster() -> Vec<PolicyRule> {
     let watch = ["get", "list", "watch"];
@@ -22,7 +22,7 @@ pub fn cluster() -> Vec<PolicyRule> {
         rule("", &["persistentvolumeclaims", "persistentvolumes"], &["list", "patch", "watch"]),
         rule("storage.k8s.io", &STORAGE, &["list", "watch"]),
         rule(DEVICES, &["deviceclasses", "resourceslices"], &["list", "watch"]),
-        rule(DEVICES, &["resourceclaims"], &["list", "patch", "watch"]),
+        rule(DEVICES, &["resourceclaims"], &["create", "delete", "list", "patch", "watch"]),
         rule(DEVICES, &["resourceclaims/binding", "resourceclaims/status"], &["patch"]),
         rule("", &["pods"], &["delete"]),
         rule("", &["pods/binding"], &["create"]),
@@ -68,7 +68,7 @@ mod tests {
             "nodes pods: get list watch; noderesourcetopologies: get list watch; namespaces services replicationcontrollers: list watch; replicasets statefulsets: list watch; \
              poddisruptionbudgets: list watch; podgroups: list watch; persistentvolumeclaims persistentvolumes: list patch watch; \
              csidrivers csinodes csistoragecapacities storageclasses volumeattachments: list watch; \
-             deviceclasses resourceslices: list watch; resourceclaims: list patch watch; \
+             deviceclasses resourceslices: list watch; resourceclaims: create delete list patch watch; \
              resourceclaims/binding resourceclaims/status: patch; pods: delete; pods/binding: create; pods/status: patch; podgroups/status: patch; \
              events: create patch"
         );

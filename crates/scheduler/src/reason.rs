@@ -67,6 +67,10 @@ pub enum Reason {
     ClaimError,
     /// The node's kubelet does not declare a feature that the pod needs.
     MissingFeatures,
+    /// The claim that an earlier attempt has made for extended resources has to go first.
+    StaleClaim,
+    /// Neither a device plugin of the node nor a class has an extended resource.
+    NotServed,
     /// Enough on the node, but not in one zone; with the resource that no zone has enough of, if there is one.
     Misaligned(Part, Option<ResourceName>),
     /// The kubelet aligns pods with pod-level resources as a whole, which is not modelled.
@@ -128,7 +132,9 @@ impl Reason {
             | Self::ClaimElsewhere
             | Self::DevicesUnavailable
             | Self::InvalidPools
-            | Self::ClaimError => "DynamicResources",
+            | Self::ClaimError
+            | Self::StaleClaim
+            | Self::NotServed => "DynamicResources",
             Self::MissingFeatures => "NodeDeclaredFeatures",
             Self::Misaligned(..) | Self::PodLevelManagers | Self::StaleTopology => {
                 "NodeResourceTopologyMatch"
@@ -158,6 +164,8 @@ impl fmt::Display for Reason {
             Self::InvalidPools => f.write_str("invalid resource pools were encountered"),
             Self::ClaimError => f.write_str("claims of the pod are in error"),
             Self::MissingFeatures => f.write_str("node(s) didn't match Pod's required features"),
+            Self::StaleClaim => f.write_str("cannot schedule extended resource claim"),
+            Self::NotServed => f.write_str("cannot fit resource"),
             Self::DiskConflict => f.write_str("node(s) had no available disk"),
             Self::ClaimInUse => f.write_str(
                 "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \

@@ -30,6 +30,7 @@ mod endpoints;
 mod event_loop;
 mod intake;
 mod outbox;
+mod pod_resources;
 mod status_dump;
 mod watches;
 mod wire_pod;
@@ -104,7 +105,8 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
             health.as_ref().map_or(Ok(()), |status| status.borrow().check())
         })
         .check(Probe::Ready, "sched-handler-sync", move || gates.check());
-    endpoints::serve(&mut tasks, (&args, &file), endpoints).await?;
+    let resources = pod_resources::router(inputs.clone());
+    endpoints::serve(&mut tasks, (&args, &file), (endpoints, resources)).await?;
     spawn_waker(&mut tasks, leadership.clone(), inputs.clone());
     let ended = spawn_thread(event_loop, receiver, leadership, synced, token.clone())?;
     tasks.spawn_draining("core", ended);

@@ -53,7 +53,7 @@ type cycle struct {
 	snapshot  *cache.Snapshot
 	framework framework.Framework
 	client    *fake.Clientset
-	manager   fwk.SharedDRAManager
+	manager   *manager
 	claims    []*resourceapi.ResourceClaim
 }
 

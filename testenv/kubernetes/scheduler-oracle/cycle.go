@@ -38,7 +38,7 @@ type answer struct {
 	Message string   `json:"message"`
 	// The devices that claims of the pod get on nodes that fit, by node and claim.
 	Allocations map[string]map[string]*resourceapi.AllocationResult `json:"allocations"`
-	// The claims of which devices are given back.
+	// The claims of which devices are given back, and those that are deleted.
 	Deallocated []string `json:"deallocated"`
 	// What preemption does.
 	Nominated string   `json:"nominated"`
@@ -77,7 +77,7 @@ func (c *cycle) run(ctx context.Context) (*answer, error) {
 	}
 	sort.Strings(found.Fits)
 	for _, name := range found.Fits {
-		if len(c.pod.Spec.ResourceClaims) > 0 {
+		if usesDevices(c.pod) {
 			if found.Allocations[name], err = c.allocations(ctx, state, name); err != nil {
 				return nil, err
 			}
@@ -188,6 +188,9 @@ func (c *cycle) fail(ctx context.Context, state fwk.CycleState, nodes int, diagn
 		found.Victims = append(found.Victims, c.victims(ctx)...)
 	}
 	for _, action := range c.client.Actions() {
+		if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetResource().Resource == "resourceclaims" {
+			found.Deallocated = append(found.Deallocated, deletion.GetNamespace()+"/"+deletion.GetName())
+		}
 		if action, ok := action.(clienttesting.UpdateAction); ok && action.GetSubresource() == "status" {
 			if claim, ok := action.GetObject().(*resourceapi.ResourceClaim); ok {
 				found.Deallocated = append(found.Deallocated, claim.Namespace+"/"+claim.Name)

@@ -6,6 +6,7 @@
 mod configuration;
 mod constraints;
 mod devices;
+mod extended;
 mod nodes;
 mod pods;
 mod selecting;
@@ -64,6 +65,8 @@ pub fn case(seed: u64, number: u64) -> Case {
         soften::soften(&mut dice, &mut case);
         if dice.percent(35) {
             devices::add_preferred(&mut dice, &mut case);
+        } else if dice.percent(8) {
+            extended::add_preferred(&mut dice, &mut case);
         }
         return case;
     }
@@ -72,6 +75,9 @@ pub fn case(seed: u64, number: u64) -> Case {
     }
     if dice.percent(35) {
         devices::add(&mut dice, &mut case);
+        if dice.percent(20) {
+            extended::add(&mut dice, &mut case);
+        }
     }
     case
 }

@@ -401,7 +401,11 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("scheduler", "persistentvolumes", "it chooses volumes for claims that wait for a pod"),
     ("scheduler", "tokenreviews.authentication.k8s.io", "it asks who reads its metrics"),
     ("scheduler", "subjectaccessreviews.authorization.k8s.io", "it asks who may read its metrics"),
-    ("scheduler", "resourceclaims.resource.k8s.io", "it protects claims that it gives devices"),
+    (
+        "scheduler",
+        "resourceclaims.resource.k8s.io",
+        "it makes claims for extended resources, and protects those that it gives devices",
+    ),
     ("scheduler", "resourceclaims.resource.k8s.io/status", "it gives claims devices and users"),
 ];
 

@@ -170,6 +170,14 @@ const USED_ELSEWHERE: [(&str, &str); 38] = [
         "runtime outage a_watch_without_streamed_lists_survives_a_restart_too",
     ),
     (
+        "resource.k8s.io/resourceclaims[]: create",
+        "scheduler claims devices_serve_extended_resources_that_classes_name",
+    ),
+    (
+        "resource.k8s.io/resourceclaims[]: delete",
+        "scheduler claims devices_serve_extended_resources_that_classes_name",
+    ),
+    (
         "resource.k8s.io/resourceclaims[]: patch",
         "scheduler claims no_two_claims_get_one_device_and_pods_follow_their_claims",
     ),

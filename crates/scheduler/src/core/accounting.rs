@@ -8,7 +8,7 @@ use super::{Core, Lifecycle, Timer};
 use crate::ledger::{BoundPod, PodId};
 use crate::node::Node;
 use crate::plugins::inter_pod_affinity::TermEffect;
-use crate::pod::Spec;
+use crate::pod::{PodView, Spec};
 use crate::selection::PodSelector;
 
 impl Core {
@@ -20,6 +20,12 @@ impl Core {
         self.next_id += 1;
         self.ids.insert(Arc::clone(uid), id);
         id
+    }
+
+    /// The pods that are not over, wherever they are.
+    pub fn pods(&self) -> impl Iterator<Item = &PodView> {
+        let all = self.pods.values().filter(|entry| !matches!(entry.lifecycle, Lifecycle::Ended { .. }));
+        all.map(|entry| &entry.view).filter(|view| !view.progress.terminal)
     }
 
     pub(super) fn slot(&mut self, name: &Arc<str>) -> usize {
@@ -179,6 +185,8 @@ impl Core {
     /// Forgets a pod.
     pub(super) fn drop_pod(&mut self, id: PodId) {
         if let Some(entry) = self.pods.remove(&id) {
+            let (helped, _) = self.devices.take_made(&entry.view.namespace, &entry.view.uid);
+            self.help_with_devices(&helped);
             self.ids.remove(&entry.view.uid);
             if let Some(slot) = entry.lifecycle.slot() {
                 self.reclaim(slot);

@@ -14,12 +14,14 @@ use std::sync::Arc;
 use super::decision::{Binding, Decision};
 use super::volumes::{Stage, Wait};
 use super::{Core, Profile};
+use crate::devices::extended::unwritten;
 use crate::devices::views::claim::{Allocation, ClaimView, Readiness};
 use crate::devices::{Change, Helped};
 use crate::ledger::PodId;
 use crate::plugins::dynamic_resources::PodClaims;
 use crate::plugins::dynamic_resources::allocator::Failure;
-use crate::pod::{PodView, Spec};
+use crate::plugins::dynamic_resources::extended::MadeClaim;
+use crate::pod::PodView;
 use crate::reason::{Reason, Refusals};
 use crate::volumes::reference::ClaimKey;
 
@@ -46,6 +48,8 @@ pub struct Reservation {
     pub is_protected: bool,
     /// The devices that it gets; `None`: it has some.
     pub allocation: Option<Arc<Allocation>>,
+    /// The claim to make for extended resources of the pod first; `None`: it exists.
+    pub made: Option<Arc<MadeClaim>>,
 }
 
 /// Claims to give back.
@@ -55,6 +59,8 @@ pub struct ReleaseClaims {
     pub pod: PodView,
     /// The claims with their uids.
     pub claims: Vec<(ClaimKey, Arc<str>)>,
+    /// The claim that was made for the pod, with its uid. It is deleted.
+    pub made: Option<(ClaimKey, Arc<str>)>,
 }
 
 /// A claim whose devices are to be given back.
@@ -64,6 +70,8 @@ pub struct Deallocation {
     pub key: ClaimKey,
     /// Its version.
     pub version: u64,
+    /// Whether it was made for the pod, so that it is deleted as a whole.
+    pub deletes: bool,
 }
 
 // === changes ===
@@ -76,15 +84,22 @@ impl Core {
             Change::ClaimGone(key) => Some(key.clone()),
             _ => None,
         };
+        let owner = match &change {
+            Change::Claim(claim) if claim.is_extended => claim.controller.clone(),
+            _ => None,
+        };
         let helped = self.devices.apply(change);
         self.help_with_devices(&helped);
+        if let Some(id) = owner.and_then(|uid| self.ids.get(&uid).copied()) {
+            self.check_wait(id, now_ms);
+        }
         if let Some(key) = key {
             self.check_waits_for(&key, now_ms);
         }
     }
 
     /// Wakes the waiting pods that a change may help.
-    fn help_with_devices(&mut self, helped: &Helped) {
+    pub(super) fn help_with_devices(&mut self, helped: &Helped) {
         if *helped != Helped::NoPod {
             let classes = self.queue.with_claims();
             let classes = classes.filter(|(_, spec)| self.devices.may_help(helped, spec));
@@ -99,7 +114,7 @@ impl Core {
     /// The claims of a pod as its profile sees them; `None`: it has none, or they are not ready.
     fn pod_claims<'c>(&'c self, pod: &'c PodView, profile: &Profile, now_ms: u64) -> Option<PodClaims<'c>> {
         let args = profile.plugins.dynamic_resources?;
-        PodClaims::new(&pod.spec, &self.devices, args, now_ms).ok()?
+        PodClaims::new((&pod.spec, Some(pod)), &self.devices, args, now_ms).ok()?
     }
 
     /// Assumes the devices that a pod's claims get on its node. Returns the claims to write, and whether the binding
@@ -111,11 +126,11 @@ impl Core {
         profile: &Profile,
         now_ms: u64,
     ) -> Claims {
-        let Some(view) = self.nodes[slot].view.as_ref().filter(|_| !pod.spec.claims.is_empty()) else {
+        let Some(view) = self.nodes[slot].view.as_ref().filter(|_| self.devices.concern(&pod.spec)) else {
             return Claims::default();
         };
         let Some(claims) = self.pod_claims(pod, profile, now_ms) else { return Claims::default() };
-        let Ok(found) = claims.allocate(view) else { return Claims::default() };
+        let Ok((found, made)) = claims.allocate(view) else { return Claims::default() };
         let mut found = found.into_iter().map(|wire| Arc::new(Allocation::read(wire)));
         let reservation = |claim: &ClaimView, allocation: Option<Arc<Allocation>>| Reservation {
             key: claim.key.clone(),
@@ -123,6 +138,7 @@ impl Core {
             version: claim.version,
             is_protected: claim.is_protected,
             allocation,
+            made: None,
         };
         let mut reservations = Vec::new();
         let mut waits = false;
@@ -134,6 +150,12 @@ impl Core {
             if is_new && !claim.is_reserved_for(&pod.uid) {
                 reservations.push(reservation(claim, allocation));
             }
+        }
+        if let Some(made) = made {
+            let mut new = reservation(&made.view, found.next());
+            new.key = unwritten(&pod.namespace, &pod.uid);
+            new.made = Some(Arc::new(made));
+            reservations.push(new);
         }
         for it in &reservations {
             if let Some(allocation) = &it.allocation {
@@ -188,15 +210,17 @@ impl Core {
     pub(super) fn release_claims_of(&mut self, id: PodId) {
         let Some(entry) = self.pods.get(&id).filter(|entry| entry.lifecycle.slot().is_none()) else { return };
         let pod = &entry.view;
+        let (helped, made) = self.devices.take_made(&pod.namespace, &pod.uid);
         let keys = pod.spec.claims.iter().filter_map(|claim| claim.key());
         let reserved =
             keys.filter_map(|key| self.devices.claim(key)).filter(|it| it.is_reserved_for(&pod.uid));
         let claims: Vec<(ClaimKey, Arc<str>)> =
             reserved.map(|claim| (claim.key.clone(), Arc::clone(&claim.uid))).collect();
-        if !claims.is_empty() {
-            let release = ReleaseClaims { pod: pod.clone(), claims };
+        if !claims.is_empty() || made.is_some() {
+            let release = ReleaseClaims { pod: pod.clone(), claims, made };
             self.waits.decide(Decision::ReleaseClaims(release));
         }
+        self.help_with_devices(&helped);
     }
 
     /// Whether conditions of all devices of a waiting pod hold (1.36 `isPodReadyForBinding`).
@@ -207,7 +231,18 @@ impl Core {
         let pod = &wait.binding.pod;
         let args = self.profile_of(wait.binding.id).and_then(|profile| profile.plugins.dynamic_resources);
         let timeout_ms = args.unwrap_or_default().binding_timeout_ms;
-        for key in pod.spec.claims.iter().filter_map(|claim| claim.key()) {
+        let made = wait.claims.reservations.iter().find(|it| it.made.is_some());
+        let has_conditions = |it: &&Reservation| it.allocation.as_ref().is_some_and(|it| it.has_conditions);
+        let made = match made
+            .filter(has_conditions)
+            .map(|_| self.devices.claim_made_for(&pod.namespace, &pod.uid))
+        {
+            // The watch has not shown it yet.
+            Some(None) => return Ok(false),
+            made => made.flatten(),
+        };
+        let own = pod.spec.claims.iter().filter_map(|claim| claim.key());
+        for key in own.chain(made.map(|claim| &claim.key)) {
             let gone = || format!("could not find ResourceClaim \"{key}\"");
             match &self.devices.claim(key).ok_or_else(gone)?.readiness {
                 Readiness::Ready => {}
@@ -228,16 +263,17 @@ impl Core {
     /// The message about a pod whose claims refuse it (DynamicResources' PreFilter).
     pub(super) fn claims_not_ready(
         &self,
-        spec: &Spec,
+        pod: &PodView,
         profile: &Profile,
         now_ms: u64,
     ) -> Option<(String, Refusals)> {
+        let spec = &*pod.spec;
         let (plugins, nodes) = (&profile.plugins, self.node_order.len());
         if spec.claims.is_empty() || !plugins.filters.dynamic_resources || nodes == 0 {
             return None;
         }
         let args = plugins.dynamic_resources.unwrap_or_default();
-        let reason = PodClaims::new(spec, &self.devices, args, now_ms).err()?;
+        let reason = PodClaims::new((spec, Some(pod)), &self.devices, args, now_ms).err()?;
         let mut refusals = Refusals::default();
         refusals.add_all(Reason::ClaimsNotReady, nodes);
         Some((format!("0/{nodes} nodes are available: {reason}."), refusals))
@@ -246,15 +282,18 @@ impl Core {
     /// A claim of a pod that fits nowhere, whose devices are of no use and in no use (PostFilter). `elsewhere`: nodes
     /// that do not reach devices of the pod's claims.
     pub(super) fn deallocation(&self, pod: &PodView, profile: &Profile, now_ms: u64) -> Option<Deallocation> {
-        if self.elsewhere.is_empty() {
+        if self.elsewhere.is_empty() && !self.devices.concern(&pod.spec) {
             return None;
         }
         let claims = self.pod_claims(pod, profile, now_ms)?;
+        if let Some(stale) = claims.stale() {
+            return Some(Deallocation { key: stale.key.clone(), version: stale.version, deletes: true });
+        }
         let views = self.elsewhere.iter().filter_map(|slot| self.nodes[*slot].view.as_ref());
         let mut unavailable = views.flat_map(|view| claims.unavailable(view).collect::<Vec<_>>());
         let is_free = |claim: &&ClaimView| claim.reserved_for.iter().all(|uid| *uid == pod.uid);
         let claim = unavailable.find(|claim| is_free(claim) && claim.reserved_for.len() <= 1)?;
-        Some(Deallocation { key: claim.key.clone(), version: claim.version })
+        Some(Deallocation { key: claim.key.clone(), version: claim.version, deletes: false })
     }
 
     /// The message about claims or classes that are in error on the last node that was looked at.

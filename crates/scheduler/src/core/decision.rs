@@ -178,7 +178,7 @@ impl Core {
         }
         self.curable.clear();
         self.elsewhere.clear();
-        if let Some((message, refusals)) = self.claims_not_ready(&spec, &profile, now_ms) {
+        if let Some((message, refusals)) = self.claims_not_ready(&pod, &profile, now_ms) {
             self.stopwatch.lap("PreFilter", false);
             return Some(self.refuse(id, (pod, message, refusals), now_ms));
         }
@@ -187,7 +187,7 @@ impl Core {
                 self.end_hold_of(id, now_ms);
                 let (attempts, first_attempt_ms) = self.queue.attempts(id);
                 let node = Arc::clone(&self.nodes[slot].name);
-                if spec.spans_nodes() || !spec.volumes.is_empty() || !spec.claims.is_empty() {
+                if spec.spans_nodes() || !spec.volumes.is_empty() || self.devices.concern(&spec) {
                     // There may be room for the next one as well.
                     self.retried.extend(self.queue.class(id));
                 }
@@ -276,10 +276,11 @@ impl Core {
         let nodes = self.node_order.len();
         let profile = self.profile_of(id).filter(|profile| nodes > 0 && profile.plugins.deallocates);
         let deallocation = profile.and_then(|profile| self.deallocation(&pod, profile, now_ms));
-        let has_none =
-            pod.spec.claims.is_empty() || refusals.iter().any(|(reason, _)| reason == Reason::ClaimsNotReady);
+        let has_none = !self.devices.concern(&pod.spec)
+            || refusals.iter().any(|(reason, _)| reason == Reason::ClaimsNotReady);
         let claims = profile.map(|_| match &deallocation {
             _ if has_none => "no new claims to deallocate",
+            Some(it) if it.deletes => "deletion of ResourceClaim completed",
             Some(_) => "deallocation of ResourceClaim completed",
             None => "still not schedulable",
         });
@@ -400,7 +401,7 @@ impl Core {
             let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
             cycle::properties(view, spec, &profile.plugins).ok()?;
             let spanning = spanning.entry(rank).or_insert_with(|| {
-                let known = self.known(now_ms);
+                let known = self.known(self.view(rank.pod), now_ms);
                 PreFilterState::new(spec, Domains::default(), &profile.plugins, &self.nodes, known)
             });
             let pod = (&**spec, created_s);
@@ -444,7 +445,7 @@ impl Core {
         let existing = self.existing_domains((&pod.namespace, &pod.labels));
         spec.selectors().for_each(|pods| self.selections.follow(pods));
         let (selections, volumes, devices) = (&self.selections, &self.volumes, &self.devices);
-        let known = Known { selections, volumes, devices, now_ms };
+        let known = Known { selections, volumes, devices, pod: Some(pod), now_ms };
         let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
         self.stopwatch.lap("PreFilter", true);
         let count = self.node_order.len();
@@ -454,7 +455,7 @@ impl Core {
         let mut cache = std::mem::take(&mut self.equivalence);
         let class = self.queue.shared_class(id).filter(|_| spanning.is_empty() && !self.hold.is_active());
         let mut table = class.and_then(|class| cache.table(class, &images));
-        let prepared = PreScoreState::new(spec, profile, images);
+        let prepared = PreScoreState::new(spec, profile, images, devices);
         let mut refusals = Refusals::default();
         self.feasible.clear();
         self.raw.clear();
@@ -546,12 +547,13 @@ impl Core {
         now_ms: u64,
     ) -> PreFilterState<'c> {
         let existing = self.existing_domains((&pod.namespace, &pod.labels));
-        PreFilterState::new(&pod.spec, existing, &profile.plugins, &self.nodes, self.known(now_ms))
+        PreFilterState::new(&pod.spec, existing, &profile.plugins, &self.nodes, self.known(Some(pod), now_ms))
     }
 
     /// The objects that constraints look at.
-    pub(super) fn known(&self, now_ms: u64) -> Known<'_> {
-        Known { selections: &self.selections, volumes: &self.volumes, devices: &self.devices, now_ms }
+    fn known<'c>(&'c self, pod: Option<&'c PodView>, now_ms: u64) -> Known<'c> {
+        let Self { selections, volumes, devices, .. } = self;
+        Known { selections, volumes, devices, pod, now_ms }
     }
 
     /// Whether the departure of pods may turn these reasons of a node, which then is the pod's.

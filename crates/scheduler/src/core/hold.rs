@@ -172,7 +172,7 @@ impl Core {
         let existing = self.existing_domains((&view.namespace, &view.labels));
         spec.selectors().for_each(|pods| self.selections.follow(pods));
         let (selections, volumes, devices) = (&self.selections, &self.volumes, &self.devices);
-        let known = Known { selections, volumes, devices, now_ms };
+        let known = Known { selections, volumes, devices, pod: Some(view), now_ms };
         let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
         let emptiness = node_resources_fit::Args::default();
         let requests = emptiness.requests(&spec.needs);
@@ -188,9 +188,9 @@ impl Core {
             let staying = staying.get(slot).unwrap_or(&nothing);
             if spanning.filter_volumes(staying, view).is_ok()
                 && spanning.filter_claims(view).is_ok()
-                && cycle::could_fit(node, staying, spec, &profile, &mut self.scratch)
+                && cycle::could_fit(node, staying, (spec, &spanning), &profile, &mut self.scratch)
             {
-                let room = emptiness.score(node, view, &requests);
+                let room = emptiness.score(node, view, &requests, None);
                 if best.is_none_or(|(most, _)| room > most) {
                     best = Some((room, *slot));
                 }

@@ -194,7 +194,9 @@ impl Core {
             (Reason::TooManyPods | Reason::Insufficient(_), Some(view)) => {
                 let totals = totals.as_deref().unwrap_or(node);
                 let plugins = &incoming.profile.plugins;
-                let short = cycle::shortages(totals, view, &incoming.pod.spec, plugins);
+                let spec = &incoming.pod.spec;
+                let delegated = self.devices.delegated(&spec.needs);
+                let short = cycle::shortages(totals, view, (spec, &delegated), plugins);
                 short.map(Reason::short_of).collect()
             }
             (Reason::VolumeBinding(conflicts), _) => conflicts.each().map(Reason::VolumeBinding).collect(),
@@ -216,7 +218,7 @@ impl Core {
         self.lower(slot, priority).next().is_some()
     }
 
-    fn view(&self, id: PodId) -> Option<&PodView> {
+    pub(super) fn view(&self, id: PodId) -> Option<&PodView> {
         self.pods.get(&id).map(|entry| &entry.view)
     }
 }

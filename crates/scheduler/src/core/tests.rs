@@ -20,6 +20,7 @@ mod charged;
 mod claims;
 mod default_spread;
 mod equivalence_cache;
+mod extended;
 mod gang;
 mod hold;
 mod knowledge;

@@ -164,6 +164,10 @@ pub struct ClassView {
     pub selectors: Vec<Option<Arc<super::selector::Selector>>>,
     /// Configuration for drivers, in order.
     pub config: Vec<wire::DeviceClassConfiguration>,
+    /// `spec.extendedResourceName`: the extended resource that the devices serve.
+    pub extended_resource: Option<Arc<str>>,
+    /// `metadata.creationTimestamp`, seconds since the epoch.
+    pub created_s: i64,
 }
 
 pub(super) fn quantity(wire: &WireQuantity) -> Quantity {
@@ -383,6 +387,8 @@ impl ClassView {
             name: class.metadata.name.as_deref().unwrap_or_default().into(),
             selectors: selectors(class.spec.selectors.as_ref()),
             config: class.spec.config.clone().unwrap_or_default(),
+            extended_resource: class.spec.extended_resource_name.as_deref().map(Arc::from),
+            created_s: class.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second()),
         }
     }
 }

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use topology::request::PodNeeds;
 use topology::resource::ResourceName;
 
+use crate::devices::Devices;
 use crate::node::{self, Node, NodeView};
 use crate::plugins::node_resources_fit::{Requests, scored};
 
@@ -33,15 +34,15 @@ impl Args {
         requests.iter().any(|request| *request > 0).then_some(requests)
     }
 
-    /// The score of a node: 75 if the pod leaves the evenness unchanged, more if it improves it. Cost: resources x
-    /// log(resources of the node).
+    /// The score of a node: 75 if the pod leaves the evenness unchanged, more if it improves it. `devices`: those that
+    /// may serve extended resources. Cost: that of NodeResourcesFit's score.
     #[must_use]
-    pub fn score(&self, node: &Node, view: &NodeView, requests: &Requests) -> i64 {
+    pub fn score(&self, node: &Node, view: &NodeView, requests: &Requests, devices: Option<&Devices>) -> i64 {
         let (mut before, mut after) = (Fractions::new(), Fractions::new());
         for (name, request) in self.resources.iter().zip(requests) {
-            let Some(allocatable) = scored(view, *name, *request) else { continue };
+            let Some((allocatable, taken)) = scored(view, *name, *request, devices) else { continue };
             let fraction = |used: i64| (used as f64 / allocatable as f64).min(1.0);
-            let used = node::amount(&node.used, *name);
+            let used = taken.unwrap_or_else(|| node::amount(&node.used, *name));
             before.push(fraction(used));
             after.push(fraction(used.saturating_add(*request)));
         }
@@ -108,7 +109,7 @@ mod tests {
             let node = Node { used: list(used), ..Node::default() };
             let pod = PodNeeds { totals: list(pod), ..PodRequest::default().needs() };
             let requests = args.requests(&pod).unwrap();
-            assert_eq!(args.score(&node, &view, &requests), wanted, "{allocatable:?} {used:?}");
+            assert_eq!(args.score(&node, &view, &requests, None), wanted, "{allocatable:?} {used:?}");
         }
         let other = PodNeeds { totals: needs(0, 0, 100), ..PodRequest::default().needs() };
         assert!(two().requests(&other).is_none() && three().requests(&other).is_some());

@@ -96,6 +96,8 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::InvalidPools
         | Reason::ClaimError
         | Reason::MissingFeatures
+        | Reason::StaleClaim
+        | Reason::NotServed
         | Reason::Held
         | Reason::NoVictims
         | Reason::NotHelpful => false,

@@ -3,25 +3,29 @@
 //! In: the claims of a pod, and a node. Out: whether the node reaches the devices of claims that have some, and for the
 //! others the devices that they would get there. Never: a write (`shell/outbox`).
 //!
-//! Source: kube-scheduler 1.36 `dynamicresources`, with the features that are on by default but for extended resources
-//! of device classes (`DRAExtendedResource`). Cost for each node: that of its pools, and of a search ([`allocator`]) if
-//! a claim has no devices yet.
+//! Source: kube-scheduler 1.36 `dynamicresources`, with the features that are on by default. Cost for each node: that of
+//! its pools, and of a search ([`allocator`]) if a claim has no devices yet.
+
+use std::sync::Arc;
 
 use k8s_openapi::api::resource::v1::AllocationResult;
+use topology::request::PodNeeds;
 
 use crate::devices::Devices;
 use crate::devices::reference::ClaimRef;
 use crate::devices::views::claim::{Allocation, Asks, ClaimView, Readiness};
 use crate::node::NodeView;
-use crate::pod::Spec;
+use crate::pod::{PodView, Spec};
 use crate::reason::Reason;
 
 pub mod allocator;
 mod capacity;
 mod constraints;
+pub mod extended;
 mod pools;
 
 use allocator::{Allocator, Failure};
+use extended::MadeClaim;
 
 /// The points of the first of several subrequests; each later one has one less (`FirstAvailableDeviceRequestMaxSize`).
 const MAX_POINTS: usize = 8;
@@ -48,20 +52,37 @@ pub struct PodClaims<'a> {
     all: Vec<&'a ClaimView>,
     /// Those without devices.
     waiting: Vec<&'a ClaimView>,
+    /// The pod, if devices may serve extended resources of it.
+    extended: Option<Extended<'a>>,
+}
+
+/// A pod with extended resources that classes name.
+#[derive(Clone, Debug)]
+struct Extended<'a> {
+    needs: &'a PodNeeds,
+    namespace: Arc<str>,
+    /// The claim that an earlier attempt has made. What it has may no longer suit, so it has to go first.
+    stale: Option<&'a ClaimView>,
 }
 
 impl<'a> PodClaims<'a> {
-    /// Looks up the claims of a pod; `None`: it has none.
+    /// Looks up the claims of a pod; `None`: it has none, and none is made for it. `pod`: the pod, if the spec is that
+    /// of one.
     ///
     /// # Errors
     /// The message about a claim for which the pod has to wait.
     pub fn new(
-        spec: &'a Spec,
+        (spec, pod): (&'a Spec, Option<&PodView>),
         devices: &'a Devices,
         args: Args,
         now_ms: u64,
     ) -> Result<Option<Self>, String> {
-        let mut claims = Self { devices, args, now_ms, all: Vec::new(), waiting: Vec::new() };
+        let extended = (!devices.delegated(&spec.needs).is_empty()).then(|| Extended {
+            needs: &spec.needs,
+            namespace: pod.map_or_else(|| "".into(), |pod| Arc::clone(&pod.namespace)),
+            stale: pod.and_then(|pod| devices.claim_made_for(&pod.namespace, &pod.uid)),
+        });
+        let mut claims = Self { devices, args, now_ms, all: Vec::new(), waiting: Vec::new(), extended };
         for reference in &spec.claims {
             claims.all.push(usable(reference, devices)?);
         }
@@ -89,10 +110,16 @@ impl<'a> PodClaims<'a> {
                 }
             }
         }
-        Ok((!claims.all.is_empty()).then_some(claims))
+        Ok((!claims.all.is_empty() || claims.extended.is_some()).then_some(claims))
     }
 
-    /// All claims.
+    /// The claim of an earlier attempt, which has to go first.
+    #[must_use]
+    pub fn stale(&self) -> Option<&'a ClaimView> {
+        self.extended.as_ref()?.stale
+    }
+
+    /// All claims, but for the one that is made for extended resources.
     #[must_use]
     pub fn all(&self) -> &[&'a ClaimView] {
         &self.all
@@ -113,6 +140,7 @@ impl<'a> PodClaims<'a> {
             Failure::Unavailable => Reason::DevicesUnavailable,
             Failure::InvalidPools => Reason::InvalidPools,
             Failure::Error(_) => Reason::ClaimError,
+            Failure::Extended(reason) => reason,
         })?;
         match self.unavailable(view).next() {
             Some(_) => Err(Reason::ClaimElsewhere),
@@ -120,16 +148,30 @@ impl<'a> PodClaims<'a> {
         }
     }
 
-    /// The devices that claims without any get on a node, in the order of [`Self::waiting`].
+    /// The claim that is to be made for extended resources on a node.
+    fn made_on(&self, view: &NodeView) -> Result<Option<MadeClaim>, Reason> {
+        match &self.extended {
+            None => Ok(None),
+            Some(Extended { stale: Some(_), .. }) => Err(Reason::StaleClaim),
+            Some(it) => extended::claim_on((it.needs, &it.namespace), self.devices, view),
+        }
+    }
+
+    /// The devices that claims without any get on a node, in the order of [`Self::waiting`]; and the claim that is to be
+    /// made there, of which the devices are the last.
     ///
     /// # Errors
     /// The reason why they get none.
-    pub fn allocate(&self, view: &NodeView) -> Result<Vec<AllocationResult>, Failure> {
-        if self.waiting.is_empty() {
-            return Ok(Vec::new());
+    pub fn allocate(&self, view: &NodeView) -> Result<(Vec<AllocationResult>, Option<MadeClaim>), Failure> {
+        let made = self.made_on(view).map_err(Failure::Extended)?;
+        let waiting: Vec<&ClaimView> =
+            self.waiting.iter().copied().chain(made.as_ref().map(|made| &made.view)).collect();
+        if waiting.is_empty() {
+            return Ok((Vec::new(), None));
         }
         let pools = pools::gather(self.devices, view);
-        Allocator::new(self.devices, &self.waiting, view, pools).allocate()
+        let found = Allocator::new(self.devices, &waiting, view, pools).allocate()?;
+        Ok((found, made))
     }
 
     /// The claims with devices that the node does not reach, or whose devices are not made ready.
@@ -165,7 +207,7 @@ impl<'a> PodClaims<'a> {
     /// The points of the node, by the subrequests whose devices the claims get there (1.36 `computeScore`).
     #[must_use]
     pub fn points(&self, view: &NodeView) -> i64 {
-        let Ok(found) = self.allocate(view) else { return 0 };
+        let Ok((found, _)) = self.allocate(view) else { return 0 };
         let mut found = found.into_iter().map(Allocation::read);
         let mut points = 0;
         for claim in &self.all {

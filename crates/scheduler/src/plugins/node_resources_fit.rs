@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use topology::request::{Need, PodNeeds};
 use topology::resource::ResourceName;
 
+use crate::devices::Devices;
 use crate::node::{self, Node, NodeView};
 
 /// `NodeResourcesFitArgs`.
@@ -71,13 +72,14 @@ impl Args {
         self.resources.iter().map(|(name, _)| request(*name)).collect()
     }
 
-    /// The score of a node with the pod: 0 to 100. Cost: resources x log(resources of the node).
+    /// The score of a node with the pod: 0 to 100. `devices`: those that may serve extended resources. Cost: resources x
+    /// log(resources of the node), and the devices of the node for each resource that these serve.
     #[must_use]
-    pub fn score(&self, node: &Node, view: &NodeView, requests: &Requests) -> i64 {
+    pub fn score(&self, node: &Node, view: &NodeView, requests: &Requests, devices: Option<&Devices>) -> i64 {
         let (mut sum, mut weights) = (0, 0);
         for ((name, weight), request) in self.resources.iter().zip(requests) {
-            let Some(allocatable) = scored(view, *name, *request) else { continue };
-            let used = counted(*name, node.used_nonzero, &node.used);
+            let Some((allocatable, taken)) = scored(view, *name, *request, devices) else { continue };
+            let used = taken.unwrap_or_else(|| counted(*name, node.used_nonzero, &node.used));
             let score = self.strategy.score(used.saturating_add(*request), allocatable);
             // A resource for which the function is 0 counts for nothing there (1.36 `requested_to_capacity_ratio`).
             if score > 0 || !matches!(self.strategy, Strategy::RequestedToCapacityRatio(_)) {
@@ -128,21 +130,37 @@ fn interpolated(shape: &[(i64, i64)], at: i64) -> i64 {
     }
 }
 
-/// The allocatable amount of a resource that a score counts. `None`: the node has none, or the pod asks for nothing of
-/// a resource that only some pods ask for.
-pub(super) fn scored(view: &NodeView, name: ResourceName, request: i64) -> Option<i64> {
+/// The allocatable amount of a resource that a score counts, and if devices serve it, how many of these are taken.
+/// `None`: the node has none, or the pod asks for nothing of a resource that only some pods ask for.
+pub(super) fn scored(
+    view: &NodeView,
+    name: ResourceName,
+    request: i64,
+    devices: Option<&Devices>,
+) -> Option<(i64, Option<i64>)> {
     let of_all = [ResourceName::CPU, ResourceName::MEMORY, ResourceName::EPHEMERAL_STORAGE].contains(&name);
-    Some(view.allocatable(name)).filter(|allocatable| *allocatable > 0 && (request > 0 || of_all))
+    if request <= 0 && !of_all {
+        return None;
+    }
+    match view.allocatable(name) {
+        0 => {
+            let (all, taken) = devices.and_then(|it| Some(it.totals(it.class_behind(name)?, view)))?;
+            (all > 0).then_some((all, Some(taken)))
+        }
+        allocatable => Some((allocatable, None)),
+    }
 }
 
-/// The resources that are short on the node, `pods` first. Cost: resources of the pod x log(resources of the node).
+/// The resources that are short on the node, `pods` first. Of `delegated` those that the node does not have are left to
+/// devices (1.36 `shouldDelegateResourceToDRA`). Cost: resources of the pod x log(resources of the node).
 pub fn shortages<'a>(
     args: &'a Args,
     node: &'a Node,
     view: &'a NodeView,
-    needs: &'a PodNeeds,
+    (needs, delegated): (&'a PodNeeds, &'a [ResourceName]),
 ) -> impl Iterator<Item = ResourceName> + 'a {
-    node.shortages(view, needs).filter(|resource| !args.ignores(*resource))
+    let is_left = |resource| delegated.contains(&resource) && view.allocatable(resource) == 0;
+    node.shortages(view, needs).filter(move |resource| !args.ignores(*resource) && !is_left(*resource))
 }
 
 #[cfg(test)]
@@ -210,7 +228,7 @@ mod tests {
                 "a.io/nic" => with_nic,
                 _ => 0,
             });
-            let found = args.score(&node, &view, &requests.collect());
+            let found = args.score(&node, &view, &requests.collect(), None);
             assert_eq!(found, wanted, "{args:?}");
         }
     }
@@ -248,7 +266,7 @@ mod tests {
                 ..Args::default()
             };
             let mut short: Vec<_> =
-                shortages(&args, &node, &view, &needs).map(|resource| resource.as_str()).collect();
+                shortages(&args, &node, &view, (&needs, &[])).map(|resource| resource.as_str()).collect();
             short.sort_unstable();
             assert_eq!(short.join(" "), wanted);
         }

@@ -10,7 +10,7 @@ use api::schedulerconfig::SchedulerConfig;
 use kube::Client;
 use runtime::client::{Connection, Options};
 use runtime::delegated_auth::{Guard, Settings};
-use runtime::http::Endpoints;
+use runtime::http::{Endpoints, Router};
 use runtime::shutdown::Tasks;
 use runtime::tls;
 
@@ -22,23 +22,24 @@ use crate::configz;
 pub(super) async fn serve(
     tasks: &mut Tasks,
     (args, file): (&Args, &SchedulerConfig),
-    endpoints: Endpoints,
+    (endpoints, resources): (Endpoints, Router),
 ) -> anyhow::Result<()> {
     let token = tasks.token().clone();
     let routers = endpoints.routers();
+    let all = routers.all.merge(resources);
     runtime::http::serve_health(tasks, args.health_probe_bind_address, routers.probes).await?;
     match &args.serving {
         Serving::Disabled => {}
         Serving::Plain => {
             let listener = runtime::http::bind(args.http_bind_address).await?;
-            tasks.spawn_draining("http", runtime::http::serve(listener, routers.all, token));
+            tasks.spawn_draining("http", runtime::http::serve(listener, all, token));
         }
         Serving::Secure { tls, delegation } => {
             let guard = Guard::new(settings(delegation).await?).await?;
             let listener = runtime::http::bind(args.http_bind_address).await?;
             let server = tls::CertWatcher::new(tls)?;
             let configuration = runtime::http::document("/configz", &configz::configz(file));
-            let router = guard.protect(routers.all.merge(configuration));
+            let router = guard.protect(all.merge(configuration));
             tasks.spawn_draining("https", tls::serve(listener, router, token, server));
             tasks.spawn("client authorities", async move {
                 guard.follow().await;

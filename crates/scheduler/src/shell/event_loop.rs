@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::Leadership;
 use super::intake::{Burst, Change, Intake};
 use super::outbox::{CallResult, MAX_OPEN};
+use super::pod_resources::{self, Query};
 use super::status_dump::Dumper;
 use crate::core::{Binding, Core, Decision, Event, Refused};
 use crate::ledger::PodId;
@@ -33,6 +34,8 @@ pub(super) enum Input {
     Change(Change),
     /// An API call has ended.
     Result(CallResult),
+    /// A question about the resources of pods.
+    Pods(Query),
     /// The leadership has changed, or the process ends.
     Wake,
 }
@@ -121,6 +124,8 @@ impl EventLoop {
             match input {
                 Input::Change(change) => burst.extend(self.intake.take(change)),
                 Input::Result(result) => self.complete(result),
+                // The asker may be gone.
+                Input::Pods(answer) => drop(answer.send(pod_resources::rows(&self.core))),
                 Input::Wake => {}
             }
         }

@@ -90,14 +90,19 @@ pub(super) fn add(dice: &mut Dice, case: &mut Case) {
     case.pod["status"]["resourceClaimStatuses"] = statuses.into();
 }
 
-/// Adds devices to a case, and a claim to its pod that most nodes can serve, some of them better.
-pub(super) fn add_preferred(dice: &mut Dice, case: &mut Case) {
+/// Adds all classes to a case, and devices to all nodes.
+pub(super) fn add_everywhere(dice: &mut Dice, case: &mut Case) {
     case.devices.device_classes = CLASSES.map(|(name, selector)| class(dice, name, selector)).to_vec();
     for node in &case.nodes {
         case.devices
             .resource_slices
             .extend(node_pool(dice, node["metadata"]["name"].as_str().unwrap_or_default()));
     }
+}
+
+/// Adds devices to a case, and a claim to its pod that most nodes can serve, some of them better.
+pub(super) fn add_preferred(dice: &mut Dice, case: &mut Case) {
+    add_everywhere(dice, case);
     let ask = |name: &str, class: &str, count: u64| {
         json!({ "name": name, "deviceClassName": class, "allocationMode": "ExactCount", "count": count,
                 "tolerations": [{ "operator": "Exists" }] })

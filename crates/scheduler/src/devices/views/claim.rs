@@ -12,6 +12,8 @@ use crate::volumes::reference::ClaimKey;
 
 /// The finalizer of claims that are allocated.
 pub const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
+/// The annotation of claims that a scheduler makes for extended resources (`ExtendedResourceClaimAnnotation`).
+pub const EXTENDED: &str = "resource.kubernetes.io/extended-resource-claim";
 
 /// A ResourceClaim.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +30,8 @@ pub struct ClaimView {
     pub is_protected: bool,
     /// The uid of its controller.
     pub controller: Option<Arc<str>>,
+    /// Whether a scheduler made it for extended resources of its controller.
+    pub is_extended: bool,
     /// What it asks for.
     pub requests: Vec<Request>,
     /// What its devices must have in common or apart.
@@ -159,6 +163,11 @@ impl ClaimView {
             is_leaving: meta.deletion_timestamp.is_some(),
             is_protected: meta.finalizers.iter().flatten().any(|finalizer| finalizer == FINALIZER),
             controller: controller.map(|owner| owner.uid.as_str().into()),
+            is_extended: meta
+                .annotations
+                .as_ref()
+                .and_then(|all| all.get(EXTENDED))
+                .is_some_and(|it| it == "true"),
             requests: requests.into_iter().flatten().map(Request::read).collect(),
             constraints: constraints.into_iter().flatten().map(Constraint::read).collect(),
             config: devices.and_then(|devices| devices.config.clone()).unwrap_or_default(),

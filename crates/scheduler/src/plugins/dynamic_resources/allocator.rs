@@ -21,6 +21,7 @@ use crate::devices::taken::{add, subtract};
 use crate::devices::views::claim::{Ask, Asks, ClaimView, ConstraintKind, Mode};
 use crate::devices::views::{Amounts, ClassView, Device, DeviceId, SlicePlace, SliceView};
 use crate::node::NodeView;
+use crate::reason::Reason;
 
 mod result;
 mod search;
@@ -39,6 +40,8 @@ pub enum Failure {
     InvalidPools,
     /// Something is wrong with a claim or class, on whatever node; in kube-scheduler's words.
     Error(String),
+    /// Extended resources of the pod keep it off the node.
+    Extended(Reason),
 }
 
 /// A device that the node reaches.

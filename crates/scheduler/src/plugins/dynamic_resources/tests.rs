@@ -48,8 +48,8 @@ fn allocate(mut changes: Vec<Change>, spec: Value) -> Result<Vec<String>, Failur
     let pod = PodView::read(&serde_json::from_value::<core::Pod>(pod).unwrap());
     let node = json!({ "metadata": { "name": "n", "labels": { "zone": "a" } } });
     let node = NodeView::read(&serde_json::from_value::<core::Node>(node).unwrap());
-    let claims = PodClaims::new(&pod.spec, &devices, Args::default(), 0).unwrap().unwrap();
-    let found = claims.allocate(&node)?;
+    let claims = PodClaims::new((&pod.spec, Some(&pod)), &devices, Args::default(), 0).unwrap().unwrap();
+    let (found, _) = claims.allocate(&node)?;
     let results = found.into_iter().flat_map(|it| it.devices.unwrap().results.unwrap());
     Ok(results.map(|it| format!("{} {}/{}", it.request, it.pool, it.device)).collect())
 }

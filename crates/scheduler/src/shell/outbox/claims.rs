@@ -16,9 +16,10 @@ use runtime::client;
 use runtime::random::Random;
 use serde_json::{Value, json};
 
-use super::Completed;
+use super::{Completed, made_claims};
 use crate::core::{Deallocation, ReleaseClaims, Reservation, ReserveClaims};
 use crate::devices::views::claim::{ClaimView, FINALIZER};
+use crate::plugins::dynamic_resources::extended::MadeClaim;
 use crate::pod::PodView;
 
 /// Most attempts at one claim that end in conflicts (`retry.DefaultRetry`).
@@ -32,7 +33,11 @@ pub(super) async fn reserve(client: Client, reserve: ReserveClaims) -> Completed
     let mut written = Vec::new();
     let mut result = Ok(());
     for claim in &claims {
-        match reserve_one(&client, claim, &binding.pod).await {
+        let reserved = match &claim.made {
+            None => reserve_one(&client, claim, &binding.pod).await,
+            Some(made) => make_one(&client, claim, made, &binding.pod).await,
+        };
+        match reserved {
             Ok(object) => written.push(ClaimView::read(&object)),
             Err(reason) => {
                 result = Err(reason);
@@ -41,6 +46,26 @@ pub(super) async fn reserve(client: Client, reserve: ReserveClaims) -> Completed
         }
     }
     Completed::Claims(binding.id, written, result)
+}
+
+/// Makes a claim for extended resources and reserves it. The pod's status names it then.
+async fn make_one(
+    client: &Client,
+    claim: &Reservation,
+    made: &MadeClaim,
+    pod: &PodView,
+) -> Result<ResourceClaim, String> {
+    let created = made_claims::create(client, claim, made, pod).await?;
+    let reserved = async {
+        let reserved = reserve_one(client, &created, pod).await?;
+        made_claims::name_in_status(client, &created.key, made, pod).await?;
+        Ok(reserved)
+    };
+    let reserved = reserved.await;
+    if reserved.is_err() {
+        made_claims::delete(client, &created.key, Some(&created.uid)).await;
+    }
+    reserved
 }
 
 async fn reserve_one(client: &Client, claim: &Reservation, pod: &PodView) -> Result<ResourceClaim, String> {
@@ -94,7 +119,7 @@ async fn reserve_one(client: &Client, claim: &Reservation, pod: &PodView) -> Res
     }
 }
 
-fn message(error: &kube::Error) -> String {
+pub(super) fn message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         _ => client::brief(error),
@@ -136,7 +161,10 @@ fn uuid(random: &mut Random) -> String {
 
 /// Takes a pod out of the users of its claims. What fails is tried again with the pod.
 pub(super) async fn release(client: Client, release: ReleaseClaims) -> Completed {
-    let ReleaseClaims { pod, claims } = release;
+    let ReleaseClaims { pod, claims, made } = release;
+    if let Some((key, uid)) = made {
+        made_claims::delete(&client, &key, Some(&uid)).await;
+    }
     for (key, uid) in claims {
         let api: Api<ResourceClaim> = Api::namespaced(client.clone(), &key.namespace);
         let users = json!([{ "$patch": "delete", "uid": *pod.uid }]);
@@ -151,9 +179,13 @@ pub(super) async fn release(client: Client, release: ReleaseClaims) -> Completed
     Completed::Released
 }
 
-/// Gives the devices of a claim back that no pod uses.
+/// Gives the devices of a claim back that no pod uses, or deletes it if it was made for the pod.
 pub(super) async fn deallocate(client: Client, claim: Deallocation) -> Completed {
-    let Deallocation { key, version } = claim;
+    let Deallocation { key, version, deletes } = claim;
+    if deletes {
+        made_claims::delete(&client, &key, None).await;
+        return Completed::Released;
+    }
     let api: Api<ResourceClaim> = Api::namespaced(client, &key.namespace);
     let status = json!({ "allocation": null, "reservedFor": null, "devices": null });
     let patch = json!({ "metadata": { "resourceVersion": version.to_string() }, "status": status });
@@ -188,6 +220,7 @@ mod tests {
                 version: 7,
                 is_protected: true,
                 allocation: Some(Arc::new(Allocation::read(wire))),
+                made: None,
             };
             let patch = status_patch(&claim, "7", &pod);
             assert_eq!(patch["metadata"], json!({ "uid": "u-c", "resourceVersion": "7" }));
