@@ -24,7 +24,7 @@ use crate::volumes::reference::ClaimKey;
 use crate::volumes::unlist;
 
 /// The domain of the resources that have the names of classes (`ResourceDeviceClassPrefix`).
-const BY_CLASS: &str = "deviceclass.resource.kubernetes.io/";
+pub(super) const BY_CLASS: &str = "deviceclass.resource.kubernetes.io/";
 /// The start of the names of claims that are not written yet, which is no name of an object (`specialClaimInMemName`).
 pub(crate) const UNWRITTEN: &str = "<extended-resources>";
 

@@ -11,7 +11,9 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::resource::v1 as wire;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
 use topology::quantity::Quantity;
+use topology::resource::ResourceName;
 
+use super::extended::BY_CLASS;
 use super::semver::Semver;
 use crate::affinity::{Labels, NodeAffinity};
 
@@ -380,11 +382,16 @@ impl Capacity {
 }
 
 impl ClassView {
-    /// Reads a class.
+    /// Reads a class. The names of its extended resources are known from now on, as those of nodes are: pods that ask
+    /// for them are not limited. A process that knows too many names leaves them out.
     #[must_use]
     pub fn read(class: &wire::DeviceClass) -> Self {
+        let name = class.metadata.name.as_deref().unwrap_or_default();
+        let by_class = format!("{BY_CLASS}{name}");
+        let names = class.spec.extended_resource_name.as_deref().into_iter().chain([by_class.as_str()]);
+        names.for_each(|name| drop(ResourceName::new(name)));
         Self {
-            name: class.metadata.name.as_deref().unwrap_or_default().into(),
+            name: name.into(),
             selectors: selectors(class.spec.selectors.as_ref()),
             config: class.spec.config.clone().unwrap_or_default(),
             extended_resource: class.spec.extended_resource_name.as_deref().map(Arc::from),

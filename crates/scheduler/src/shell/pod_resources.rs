@@ -233,6 +233,8 @@ mod tests {
     /// The examples follow `podRequestsAndLimitsByLifecycle`.
     #[test]
     fn series_are_kube_schedulers() {
+        // A node makes it known, and other tests use up what pods may name.
+        ResourceName::new("v.example/nic").unwrap();
         let container = |requests: Value, limits: Value| json!({ "name": "c", "resources": { "requests": requests, "limits": limits } });
         let sidecar = |mut container: Value| {
             container["restartPolicy"] = "Always".into();

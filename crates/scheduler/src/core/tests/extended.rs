@@ -32,6 +32,8 @@ fn slice(node: &str) -> Event {
 
 /// A pod that asks for a device.
 fn asking(name: &str) -> PodView {
+    // A class makes it known, and other tests use up what pods may name.
+    ResourceName::new(GPU).unwrap();
     let resources = json!({ "requests": { GPU: "1" }, "limits": { GPU: "1" } });
     pod(name, 1, json!({ "spec": { "containers": [{ "name": "c", "resources": resources }] } }))
 }

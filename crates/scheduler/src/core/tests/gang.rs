@@ -567,8 +567,8 @@ proptest! {
             world.apply(&mut core, step);
             recount(&core);
         }
-        // Nothing that fits is left waiting: an attempt at all of them changes nothing.
-        world.now += 60_000;
+        // Nothing that fits is left waiting for more than five minutes: an attempt at all of them changes nothing.
+        world.now += crate::config::MAX_WAIT_MS;
         world.decide(&mut core);
         let bound = |world: &GangWorld| world.pods.values().filter(|known| known.node.is_some()).count();
         let before = bound(&world);

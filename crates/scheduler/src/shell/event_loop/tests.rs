@@ -63,6 +63,7 @@ fn turns(pods: usize, room: &str) -> Turns {
         Source::ReplicaSets,
         Source::StatefulSets,
         Source::Budgets,
+        Source::PodGroups,
         Source::Reports,
     ];
     let changes = [
@@ -164,11 +165,10 @@ fn the_thread_takes_inputs_and_ends() {
 #[test]
 fn a_failed_binding_counts_once_and_not_as_scheduled() {
     let Turns { mut event_loop, registry, .. } = turns(1, "1");
-    let decide = |event_loop: &mut EventLoop| loop {
+    let decide = |event_loop: &mut EventLoop| {
         let now = event_loop.now_ms() + 1_000;
-        if let Some(Decision::Bind(binding)) = event_loop.core.next(now) {
-            return Box::new(binding);
-        }
+        let Some(Decision::Bind(binding)) = event_loop.core.next(now) else { panic!("no binding") };
+        Box::new(binding)
     };
     let attempts = |result: &str| format!("{{result=\"{result}\",profile=\"blind\"}} 1");
     let first = decide(&mut event_loop);

@@ -21,6 +21,10 @@ fn devices() -> Devices {
 }
 
 fn container(name: &str, requests: Value) -> Value {
+    // Nodes and classes make them known, and other tests use up what pods may name.
+    for name in [GPU, NIC, "deviceclass.resource.kubernetes.io/nic"] {
+        ResourceName::new(name).unwrap();
+    }
     json!({ "name": name, "resources": { "requests": requests } })
 }
 
