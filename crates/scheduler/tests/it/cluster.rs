@@ -66,6 +66,13 @@ pub(crate) fn level() -> log::Handle {
     LEVEL.get_or_init(|| log::init(log::Format::Text, 2).unwrap()).clone()
 }
 
+/// What a scheduler of this process says at its plain port.
+pub(crate) async fn metrics(port: u16) -> String {
+    let config = kube::Config::new(format!("http://127.0.0.1:{port}").parse().unwrap());
+    let request = kube::core::Request::new("").get("metrics", &Default::default()).unwrap();
+    kube::Client::try_from(config).unwrap().request_text(request).await.unwrap()
+}
+
 /// Waits until `test` says something.
 pub(crate) async fn eventually<T>(what: &str, test: impl AsyncFn() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;

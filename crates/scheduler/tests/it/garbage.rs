@@ -7,7 +7,9 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 
-use crate::cluster::{Running, create, delete, eventually, fake_node, node_of, pod, refusal, report, zone};
+use crate::cluster::{
+    Running, create, delete, eventually, fake_node, metrics, node_of, pod, refusal, report, zone,
+};
 
 const STALE: &str = "0/1 nodes are available: 1 invalid node topology data. no new claims to deallocate, \
                      preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
@@ -52,12 +54,20 @@ async fn reports_and_nodes_come_and_go() {
     let Ok(rig) = testkit::env::rig() else { return };
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
     let client = control.client().await.unwrap();
-    // The kind is not there yet when the scheduler starts.
-    let scheduler = Running::start(control.kubeconfig(), &["--leader-elect=false"]);
+    let port = testkit::port::free().unwrap();
+    let serving = format!("--http-bind-address=127.0.0.1:{port}");
+    // The kind is not there yet when the scheduler starts: no exporter runs, and no node is waited for.
+    let scheduler = Running::start(control.kubeconfig(), &["--leader-elect=false", &serving]);
     fake_node(&client, "n").await;
+    create(&client, &pod("early", 2)).await;
+    assert_eq!(eventually("early", async || node_of(&client, "early").await).await, "n");
+    delete(&client, "early").await;
+    testkit::cluster::install_crds(&client, api::crd::NRT_CRD_YAML).await.unwrap();
+    let listed = "tholepin_watch_resets_total{resource=\"noderesourcetopologies\"} 1";
+    let is_listed = async || metrics(port).await.lines().any(|line| line == listed).then_some(());
+    eventually("the kind is noticed", is_listed).await;
     create(&client, &pod("young", 2)).await;
     assert_eq!(eventually("young", async || refusal(&client, "young").await).await, STALE);
-    testkit::cluster::install_crds(&client, api::crd::NRT_CRD_YAML).await.unwrap();
     report(&client, "n", json!([zone("node-0", "8"), zone("node-1", "8")])).await;
     assert_eq!(eventually("young", async || node_of(&client, "young").await).await, "n");
 

@@ -18,7 +18,7 @@ use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use tokio::time::{Instant, timeout};
 
 use crate::cluster::{
-    PATIENCE, Running, create, eventually, fake_node, node_of, pod, pods, refusal, report, zone,
+    PATIENCE, Running, create, eventually, fake_node, metrics, node_of, pod, pods, refusal, report, zone,
 };
 
 /// As many as a pod of 1.5 MiB holds; the limit of an object is the API server's.
@@ -114,9 +114,7 @@ async fn bursts(client: &Client, scheduler: &str) {
 
 /// The scheduler's metrics of attempts, by what follows `scheduler_` in their names.
 async fn attempts(port: u16) -> BTreeMap<String, f64> {
-    let config = kube::Config::new(format!("http://127.0.0.1:{port}").parse().unwrap());
-    let request = kube::core::Request::new("").get("metrics", &Default::default()).unwrap();
-    let text = Client::try_from(config).unwrap().request_text(request).await.unwrap();
+    let text = metrics(port).await;
     let lines = text.lines().filter_map(|line| line.strip_prefix("scheduler_")?.rsplit_once(' '));
     lines.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect()
 }

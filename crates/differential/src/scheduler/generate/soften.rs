@@ -13,7 +13,7 @@ use crate::scheduler::generate::nodes::ZONE;
 
 /// Softens nodes and pods of a case.
 pub(super) fn soften(dice: &mut Dice, case: &mut Case) {
-    if dice.percent(32) {
+    if dice.percent(38) {
         into_one_domain(case);
     }
     for node in &mut case.nodes {
