@@ -69,7 +69,7 @@ fn from_nothing_to_an_aligned_pod_through_changes_and_back() {
 }
 
 /// Rights of exporters and scheduler that need no use here, and the tests that use them: crate, module, function.
-const USED_ELSEWHERE: [(&str, &str); 38] = [
+const USED_ELSEWHERE: [(&str, &str); 40] = [
     (
         "topology.node.k8s.io/noderesourcetopologies[]: get",
         "exporter faults/apiserver answer_lost_after_the_object_was_changed",

@@ -72,7 +72,7 @@ fn from_nothing_to_an_aligned_pod_and_back() {
 
 /// Rights that the programs need only where something fails or is told otherwise, and the tests that use them: crate,
 /// module, function.
-const USED_ELSEWHERE: [(&str, &str); 31] = [
+const USED_ELSEWHERE: [(&str, &str); 33] = [
     (
         "topology.node.k8s.io/noderesourcetopologies[]: get",
         "exporter faults/apiserver answer_lost_after_the_object_was_changed",

@@ -529,11 +529,11 @@ impl GangWorld {
     /// The pods of a gang that are on nodes, as the core sees them; 0 for what is no gang.
     fn placed(&self, core: &Core, group: usize) -> usize {
         let name = format!("g{group}");
-        let is_placed = |entry: &&Box<Entry>| {
+        let is_placed = |entry: &Entry| {
             entry.view.group.as_deref() == Some(name.as_str())
                 && matches!(entry.lifecycle, Lifecycle::Assumed { .. } | Lifecycle::Bound { .. })
         };
-        core.pods.values().filter(is_placed).count()
+        core.pods.values().filter(|entry| is_placed(entry)).count()
     }
 
     /// Takes all decisions. None leaves a gang with more pods on nodes than before, and fewer than it needs.
