@@ -8,7 +8,8 @@ use api::rbac::{rule, rule_for};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 
 /// Rules of the ClusterRole: to watch objects, to write bindings, conditions and events, to bind volumes to claims,
-/// to give claims devices and make some for extended resources, and to evict pods for more important ones ([`crate::shell`]).
+/// to give claims devices and make some for extended resources, and to evict pods for more important ones
+/// ([`crate::shell`]).
 #[must_use]
 pub fn cluster() -> Vec<PolicyRule> {
     let watch = ["get", "list", "watch"];

@@ -4,14 +4,15 @@
 //! pods as it needs are placed, and never fewer of them on nodes, but for those that were bound before.
 //!
 //! Pods of a gang are held back until the group exists and has enough pods (PreEnqueue). Then an attempt at one of them
-//! is one at all that are on no node: each is placed as a single pod is, with all that it charges, and sees those before
-//! it. If the gang then has enough pods on nodes, the decisions about all of them follow; else all are taken back.
-//! A gang that has enough is done: further pods of it are placed one by one. A gang that lost some to failed bindings,
-//! or to a leader that ended between two bindings, comes before all other pods, since room was found for it already.
+//! is one at all that are on no node: each is placed as a single pod is, with all that it charges, and sees those
+//! before it. If the gang then has enough pods on nodes, the decisions about all of them follow; else all are taken
+//! back. A gang that has enough is done: further pods of it are placed one by one. A gang that lost some to failed
+//! bindings, or to a leader that ended between two bindings, comes before all other pods, since room was found for it
+//! already.
 //!
 //! Of a gang that was taken back, the first refused pod of each class waits as other pods do, and the others follow it.
-//! The nodes on which pods of the gang had been placed are kept in mind ([`Group::plan`]): a changed node wakes the gang
-//! if a refused pod fits there *beside* those. A gang that was tried in vain is tried again after the next event.
+//! The nodes on which pods of the gang had been placed are kept in mind ([`Group::plan`]): a changed node wakes the
+//! gang if a refused pod fits there *beside* those. A gang that was tried in vain is tried again after the next event.
 //!
 //! Source of behaviour: kube-scheduler 1.36 `gangscheduling`, `schedule_one_podgroup.go` and `podgroupstate.go`. Unlike
 //! there, a gang evicts nothing, and a pod that cannot help its gang does not wake it.
@@ -467,8 +468,8 @@ impl Core {
         self.groups.is_on && spec.in_group
     }
 
-    /// The first waiting pod of a class in groups that fits on a node beside those of its gang that the last attempt had
-    /// placed there. Gangs that look equal there are looked at once.
+    /// The first waiting pod of a class in groups that fits on a node beside those of its gang that the last attempt
+    /// had placed there. Gangs that look equal there are looked at once.
     pub(super) fn first_helped(
         &self,
         head: Rank,

@@ -3,8 +3,8 @@
 //! In: the claims of a pod, and a node. Out: whether the node reaches the devices of claims that have some, and for the
 //! others the devices that they would get there. Never: a write (`shell/outbox`).
 //!
-//! Source: kube-scheduler 1.36 `dynamicresources`, with the features that are on by default. Cost for each node: that of
-//! its pools, and of a search ([`allocator`]) if a claim has no devices yet.
+//! Source: kube-scheduler 1.36 `dynamicresources`, with the features that are on by default. Cost for each node: that
+//! of its pools, and of a search ([`allocator`]) if a claim has no devices yet.
 
 use std::sync::Arc;
 
@@ -157,8 +157,8 @@ impl<'a> PodClaims<'a> {
         }
     }
 
-    /// The devices that claims without any get on a node, in the order of [`Self::waiting`]; and the claim that is to be
-    /// made there, of which the devices are the last.
+    /// The devices that claims without any get on a node, in the order of [`Self::waiting`]; and the claim that is to
+    /// be made there, of which the devices are the last.
     ///
     /// # Errors
     /// The reason why they get none.

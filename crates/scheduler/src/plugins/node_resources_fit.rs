@@ -72,8 +72,8 @@ impl Args {
         self.resources.iter().map(|(name, _)| request(*name)).collect()
     }
 
-    /// The score of a node with the pod: 0 to 100. `devices`: those that may serve extended resources. Cost: resources x
-    /// log(resources of the node), and the devices of the node for each resource that these serve.
+    /// The score of a node with the pod: 0 to 100. `devices`: those that may serve extended resources. Cost: resources
+    /// x log(resources of the node), and the devices of the node for each resource that these serve.
     #[must_use]
     pub fn score(&self, node: &Node, view: &NodeView, requests: &Requests, devices: Option<&Devices>) -> i64 {
         let (mut sum, mut weights) = (0, 0);

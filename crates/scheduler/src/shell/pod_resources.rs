@@ -3,9 +3,10 @@
 //! In: a request, the pods of the core. Out: the metrics `kube_pod_resource_request` and `kube_pod_resource_limit`, as
 //! text that is made while it is sent. Never: more than four answers at a time, or memory for pods between requests.
 //!
-//! Source: kube-scheduler 1.36 `metrics/resources`. Amounts are those that the scheduler counts: thousandths of CPUs and
-//! whole bytes, rounded up. Limits are those of CPU, memory, huge pages and devices; of a pod with resources as a whole
-//! those of devices. Cost: the core's thread copies some pointers for each pod, 100 bytes, which are gone with the answer.
+//! Source: kube-scheduler 1.36 `metrics/resources`. Amounts are those that the scheduler counts: thousandths of CPUs
+//! and whole bytes, rounded up. Limits are those of CPU, memory, huge pages and devices; of a pod with resources as a
+//! whole those of devices. Cost: the core's thread copies some pointers for each pod, 100 bytes, which are gone with
+//! the answer.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -4,8 +4,8 @@
 //! each resource of a container. Never: a claim for a resource that the node's device plugin has.
 //!
 //! Source: kube-scheduler 1.36 `dynamicresources/extendeddynamicresources`. Where the device plugin serves all extended
-//! resources of a pod that has claims of its own, no claim without requests is made: kube-scheduler makes one, and fails
-//! to bind the pod. Cost for each node: containers x resources that devices serve there.
+//! resources of a pod that has claims of its own, no claim without requests is made: kube-scheduler makes one, and
+//! fails to bind the pod. Cost for each node: containers x resources that devices serve there.
 
 use std::sync::Arc;
 
