@@ -89,7 +89,9 @@ fn whole(test: Command, threads: usize, no_fail_fast: bool) -> anyhow::Result<()
     let mut documentation = cargo::command("test");
     documentation.args(["--workspace", "--doc"]).args(no_fail_fast.then_some(NO_FAIL_FAST));
     documentation.envs(test.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let (times, passed) = binaries::run(test, (threads / 2).max(1) + 1, no_fail_fast)?;
+    // As many tests at a time as otherwise: each kubelet takes of the 128 inotify instances that a user has by default.
+    let each = (threads / binaries::LANES).max(1);
+    let (times, passed) = binaries::run(test, each, no_fail_fast)?;
     let mut slowest = Slowest::new(threads);
     slowest.add(times);
     if !passed && !no_fail_fast {

@@ -21,7 +21,7 @@ use super::slowest::Slowest;
 use super::{THREADS, Timed};
 
 /// Binaries that run at a time.
-const LANES: usize = 2;
+pub(super) const LANES: usize = 2;
 
 /// A message of cargo, as far as it counts here.
 #[derive(Debug, Deserialize)]
