@@ -119,8 +119,8 @@ async fn no_two_claims_get_one_device_and_pods_follow_their_claims() {
     scheduler.stop().await;
 }
 
-/// A pod that asks for an extended resource which a class names gets a claim with devices, and its status names it. What
-/// an earlier scheduler has left of such a claim is deleted first.
+/// A pod that asks for an extended resource which a class names gets a claim with devices, and its status names it.
+/// What an earlier scheduler has left of such a claim is deleted first.
 #[tokio::test(flavor = "multi_thread")]
 async fn devices_serve_extended_resources_that_classes_name() {
     let Ok(rig) = testkit::env::rig() else { return };

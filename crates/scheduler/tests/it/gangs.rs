@@ -1,5 +1,5 @@
-//! Gangs before a real API server that serves PodGroups: placed whole or not at all, by us as by kube-scheduler. Zones do
-//! not count here, since kube-scheduler knows none.
+//! Gangs before a real API server that serves PodGroups: placed whole or not at all, by us as by kube-scheduler. Zones
+//! do not count here, since kube-scheduler knows none.
 
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
