@@ -9,8 +9,8 @@ mod slowest;
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, IsTerminal as _};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use slowest::{Slowest, Timed};
@@ -104,26 +104,32 @@ fn whole(test: Command, threads: usize, no_fail_fast: bool) -> anyhow::Result<()
 
 /// Runs `cargo test`, passes its output on, and prints the slowest tests at the end, beside those known before.
 fn timed(test: &mut Command, mut slowest: Slowest, each_line: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
-    // One pipe for both, so that names of binaries and of tests stay in order.
-    let (reader, writer) = std::io::pipe().context("making a pipe")?;
-    test.stdout(writer.try_clone()?).stderr(writer);
-    let mut child = test.spawn().context("running cargo")?;
-    // This process holds the pipe open too.
-    test.stdout(Stdio::null()).stderr(Stdio::null());
-    let began = Instant::now();
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = line.context("reading what cargo prints")?;
-        let line = String::from_utf8_lossy(&line);
+    let status = read_lines(test, &mut |line, after| {
         println!("{line}");
-        slowest.read(&line, began.elapsed());
-        each_line(&line);
-    }
-    let status = child.wait()?;
+        slowest.read(line, after);
+        each_line(line);
+    })?;
     print_top(&slowest);
     if !status.success() {
         bail!("\"test\" failed ({status})");
     }
     Ok(())
+}
+
+/// Runs a command, and passes on each line that it prints, with the time since it began.
+fn read_lines(command: &mut Command, each: &mut dyn FnMut(&str, Duration)) -> anyhow::Result<ExitStatus> {
+    // One pipe for both, so that names of binaries and of tests stay in order.
+    let (reader, writer) = std::io::pipe().context("making a pipe")?;
+    command.stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn().with_context(|| format!("running {:?}", command.get_program()))?;
+    // This process holds the pipe open too.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let began = Instant::now();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.context("reading what tests print")?;
+        each(&String::from_utf8_lossy(&line), began.elapsed());
+    }
+    Ok(child.wait()?)
 }
 
 fn print_top(slowest: &Slowest) {

@@ -239,8 +239,8 @@ pub struct Core {
     waits: Waits,
     /// The images on existing nodes.
     images: Images,
-    /// The API server does not have the kind of reports, so no exporter runs.
-    no_reports: bool,
+    /// Whether the API server has the kind of reports. If not, no exporter runs.
+    reports_served: bool,
     default_selectors: DefaultSelectors,
     queue: Queue,
     /// Pods of our profiles with scheduling gates.
@@ -300,7 +300,7 @@ impl Core {
             devices: Devices::default(),
             waits: Waits::default(),
             images: Images::default(),
-            no_reports: false,
+            reports_served: true,
             default_selectors: DefaultSelectors::default(),
             queue: Queue::new(settings.max_wait_ms),
             gated: BTreeSet::new(),
@@ -360,7 +360,7 @@ impl Core {
                 let slot = self.slot(&name);
                 self.nodes[slot].ledger.report_unreadable();
             }
-            Event::ReportsServed(served) => self.reports_served(served, now_ms),
+            Event::ReportsServed(served) => self.set_reports_served(served, now_ms),
             Event::Volumes(change) => self.volumes_changed(change, now_ms),
             Event::VolumesWritten(id, volumes) => self.volumes_written(id, volumes, now_ms),
             Event::VolumesFailed(id, volumes, reason) => self.volumes_failed(id, volumes, &reason, now_ms),

@@ -471,8 +471,8 @@ impl Queue {
                 let first = ranks.first().copied();
                 ranks.insert(rank);
                 if first.is_none_or(|first| rank < first) {
-                    self.heads.extend([(rank, Head::of(&spec))]);
-                    first.map(|first| self.heads.remove(&first));
+                    let known = first.and_then(|first| self.heads.remove(&first));
+                    self.heads.insert(rank, known.unwrap_or_else(|| Head::of(&spec)));
                 }
                 if !spec.volumes.is_empty() {
                     self.with_volumes.insert(class, Arc::clone(&spec));

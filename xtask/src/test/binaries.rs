@@ -8,17 +8,16 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 use anyhow::Context as _;
 use serde::Deserialize;
 
 use super::slowest::Slowest;
-use super::{THREADS, Timed};
+use super::{THREADS, Timed, read_lines};
 
 /// Binaries that run at a time.
 pub(super) const LANES: usize = 2;
@@ -121,35 +120,28 @@ fn run_one(
     threads: usize,
 ) -> anyhow::Result<(Vec<Timed>, bool)> {
     println!("     Starting {}", binary.name);
-    // One pipe for both, so that the lines stay in order.
-    let (reader, writer) = std::io::pipe().context("making a pipe")?;
     let mut command = Command::new(&binary.path);
     command.current_dir(&binary.package).envs(variables.iter().cloned());
     command.env("CARGO_MANIFEST_DIR", &binary.package).env(THREADS, threads.to_string());
-    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-    let mut child = command.spawn().with_context(|| format!("running {}", binary.path.display()))?;
-    // This process holds the pipe open too.
-    drop(command);
-    let (mut slowest, began) = (Slowest::of(threads, binary.name.clone()), Instant::now());
-    let mut output = format!("{}\n", binary.title).into_bytes();
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = line.context("reading what a test prints")?;
-        slowest.read(&String::from_utf8_lossy(&line), began.elapsed());
-        output.extend(line);
-        output.push(b'\n');
-    }
-    let status = child.wait()?;
+    command.stdin(Stdio::null());
+    let mut slowest = Slowest::of(threads, binary.name.clone());
+    let mut output = format!("{}\n", binary.title);
+    let status = read_lines(&mut command, &mut |line, after| {
+        slowest.read(line, after);
+        output.push_str(line);
+        output.push('\n');
+    })?;
     if !status.success() {
-        output.extend(format!("error: {} failed ({status})\n", binary.name).into_bytes());
+        output.push_str(&format!("error: {} failed ({status})\n", binary.name));
     }
     // At once, so that outputs do not mix.
-    std::io::stdout().lock().write_all(&output)?;
+    std::io::stdout().lock().write_all(output.as_bytes())?;
     Ok((slowest.into_all(), status.success()))
 }
 
 /// Whether these arguments of `cargo test` select all tests and say nothing else that counts here.
 pub(super) fn is_whole_run(args: &[std::ffi::OsString]) -> bool {
-    args.iter().all(|arg| Path::new(arg) == Path::new(super::NO_FAIL_FAST))
+    args.iter().all(|arg| arg == super::NO_FAIL_FAST)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 //!
 //! Source: component-base 0.36 `featuregate` and kube-scheduler 1.36 `kube_features.go`, where both gates are alpha.
 
+use runtime::goflag::parse_bool;
+
 /// The component of a gate named as `kube:GATE=BOOL`, as in flags of 1.36.
 const COMPONENT: &str = "kube:";
 const ALL_ALPHA: &str = "AllAlpha";
@@ -53,15 +55,6 @@ pub(super) fn read(flag: &str) -> Result<Gates, String> {
         ));
     }
     Ok(Gates { gang_scheduling, has_others })
-}
-
-/// Go's `strconv.ParseBool`.
-fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

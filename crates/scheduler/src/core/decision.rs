@@ -399,6 +399,7 @@ impl Core {
         heads.find_map(|(rank, Head { spec, .. })| {
             let profile = self.profile_of(rank.pod)?;
             let created_s = self.pods.get(&rank.pod).map_or(0, |entry| entry.view.created_s);
+            // Most nodes are refused by this already, before the constraints of the class are prepared.
             cycle::properties(view, spec, &profile.plugins).ok()?;
             let spanning = spanning.entry(rank).or_insert_with(|| {
                 let known = self.known(self.view(rank.pod), now_ms);

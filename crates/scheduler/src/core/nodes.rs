@@ -93,8 +93,8 @@ impl Core {
     }
 
     /// The API server has the kind of reports, or not: then there are no exporters to wait for. Cost: all nodes.
-    pub(super) fn reports_served(&mut self, served: bool, now_ms: u64) {
-        if std::mem::replace(&mut self.no_reports, !served) == served {
+    pub(super) fn set_reports_served(&mut self, served: bool, now_ms: u64) {
+        if std::mem::replace(&mut self.reports_served, served) != served {
             for slot in self.node_order.clone() {
                 self.expect_report(slot, now_ms);
                 self.changed.insert(slot);
@@ -106,7 +106,7 @@ impl Core {
     fn expect_report(&mut self, slot: usize, now_ms: u64) {
         let node = &mut self.nodes[slot];
         let Some(view) = &node.view else { return };
-        let due_ms = if self.no_reports { 0 } else { view.created_ms + UNREPORTED_GRACE_MS };
+        let due_ms = if self.reports_served { view.created_ms + UNREPORTED_GRACE_MS } else { 0 };
         node.ledger.expect_report(due_ms);
         if due_ms > now_ms {
             self.timers.insert((due_ms, Timer::Unreported(slot)));

@@ -21,6 +21,7 @@ use topology::resource::{ResourceKind, ResourceName};
 use super::event_loop::Input;
 use crate::core::Core;
 use crate::node::amount;
+use crate::pod::PodView;
 
 /// The pods of one part of the text.
 const PART: usize = 256;
@@ -51,15 +52,7 @@ enum Metric {
 
 /// The pods that are not over.
 pub(super) fn rows(core: &Core) -> Vec<Row> {
-    let row = |view: &crate::pod::PodView| Row {
-        namespace: Arc::clone(&view.namespace),
-        name: Arc::clone(&view.name),
-        node: view.node.clone(),
-        scheduler: Arc::clone(&view.scheduler),
-        priority: view.priority,
-        needs: Arc::clone(&view.spec.needs),
-    };
-    core.pods().map(row).collect()
+    core.pods().map(Row::of).collect()
 }
 
 /// The route.
@@ -92,6 +85,19 @@ fn text(rows: Vec<Row>) -> impl Iterator<Item = String> + Send {
             }),
         }
     })
+}
+
+impl Row {
+    fn of(pod: &PodView) -> Self {
+        Self {
+            namespace: Arc::clone(&pod.namespace),
+            name: Arc::clone(&pod.name),
+            node: pod.node.clone(),
+            scheduler: Arc::clone(&pod.scheduler),
+            priority: pod.priority,
+            needs: Arc::clone(&pod.spec.needs),
+        }
+    }
 }
 
 impl Metric {
@@ -202,7 +208,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::pod::PodView;
 
     /// The series of a pod, without the labels that are the same for all.
     fn series(spec: Value) -> Vec<String> {
@@ -212,15 +217,7 @@ mod tests {
         });
         object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let view = PodView::read(&serde_json::from_value::<Pod>(object).unwrap());
-        let row = Row {
-            namespace: Arc::clone(&view.namespace),
-            name: Arc::clone(&view.name),
-            node: view.node.clone(),
-            scheduler: Arc::clone(&view.scheduler),
-            priority: view.priority,
-            needs: Arc::clone(&view.spec.needs),
-        };
-        let text: String = text(vec![row]).collect();
+        let text: String = text(vec![Row::of(&view)]).collect();
         let common = "namespace=\"ns\",pod=\"p\",node=\"n\",scheduler=\"s\",priority=\"7\",";
         let (heads, series): (Vec<_>, Vec<_>) = text.lines().partition(|line| line.starts_with('#'));
         assert_eq!(heads.iter().filter(|line| line.ends_with(" gauge")).count(), 2, "{heads:?}");
