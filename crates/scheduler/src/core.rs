@@ -18,7 +18,7 @@ use crate::cycle::{Accounting, Numa, RawScore};
 use crate::default_selector::{DefaultSelectors, SelectingKey, SelectingView};
 use crate::devices::views::claim::ClaimView;
 use crate::devices::{self, Devices};
-use crate::interner::SharedParts;
+use crate::interner::Interned;
 use crate::ledger::{PodId, Scratch};
 use crate::namespace::NamespaceView;
 use crate::node::{Node, NodeView};
@@ -217,7 +217,7 @@ pub struct Core {
     settings: Settings,
     /// Boxed, since nodes of the tree are half empty.
     pods: BTreeMap<PodId, Box<Entry>>,
-    shared: SharedParts,
+    interned: Interned,
     ids: HashMap<Arc<str>, PodId>,
     next_id: u64,
     nodes: Nodes,
@@ -285,7 +285,7 @@ impl Core {
         let timers = settings.resync_ms().map(|_| (0, Timer::Resync));
         Self {
             pods: BTreeMap::new(),
-            shared: SharedParts::default(),
+            interned: Interned::default(),
             ids: HashMap::new(),
             next_id: 0,
             nodes: Nodes::default(),
@@ -408,7 +408,7 @@ impl Core {
         if let Some(known) = known {
             view.keep_default_spread(&known.view);
         }
-        self.shared.share(&mut view);
+        self.interned.share(&mut view);
         if let Some(known) = known {
             // Kubelets write many statuses that change nothing but the version, which orders first lists only.
             view.version = known.view.version;

@@ -66,9 +66,9 @@ pub struct Devices {
     slices: BTreeMap<Arc<str>, SliceView>,
     classes: BTreeMap<Arc<str>, ClassView>,
     /// The classes behind extended resources.
-    namers: extended::Namers,
+    classes_by_resource: extended::ClassesByResource,
     /// Claims made for extended resources.
-    made: extended::MadeClaims,
+    made: extended::ExtendedClaims,
     /// Names of slices for one node.
     of_node: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Names of all others.

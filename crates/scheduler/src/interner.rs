@@ -43,14 +43,14 @@ impl<T: ?Sized + Hash + Eq> Interner<T> {
 
 /// The parts that pods share.
 #[derive(Debug, Default)]
-pub(crate) struct SharedParts {
+pub(crate) struct Interned {
     specs: Interner<Spec>,
     labels: Interner<Labels>,
     /// Names of namespaces, schedulers and nodes, and messages.
     texts: Interner<str>,
 }
 
-impl SharedParts {
+impl Interned {
     /// Lets a pod share what other pods have too.
     pub(crate) fn share(&mut self, pod: &mut PodView) {
         self.specs.intern(&mut pod.spec);

@@ -27,12 +27,12 @@ pub struct PodGroupView {
     /// `spec.schedulingPolicy.gang.minCount`; `None`: another policy, whose pods are placed one by one.
     pub min_count: Option<usize>,
     /// The condition `PodGroupScheduled`.
-    pub scheduled: Option<Scheduled>,
+    pub scheduled: Option<ScheduledCondition>,
 }
 
 /// A condition `PodGroupScheduled`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scheduled {
+pub struct ScheduledCondition {
     /// Whether its status is `True`.
     pub is_true: bool,
     /// The reason: `Scheduled`, `Unschedulable` or `SchedulerError`.
@@ -55,7 +55,7 @@ impl PodGroupView {
             uid: text(group.metadata.uid.as_ref()),
             generation: group.metadata.generation.unwrap_or(0),
             min_count: gang.map(|gang| usize::try_from(gang.min_count).unwrap_or(0)),
-            scheduled: scheduled.map(|condition| Scheduled {
+            scheduled: scheduled.map(|condition| ScheduledCondition {
                 is_true: condition.status == "True",
                 reason: condition.reason.clone(),
                 message: condition.message.clone(),

@@ -20,7 +20,7 @@ use crate::devices::{Change, Helped};
 use crate::ledger::PodId;
 use crate::plugins::dynamic_resources::PodClaims;
 use crate::plugins::dynamic_resources::allocator::Failure;
-use crate::plugins::dynamic_resources::extended::MadeClaim;
+use crate::plugins::dynamic_resources::extended::ExtendedClaim;
 use crate::pod::PodView;
 use crate::reason::{Reason, Refusals};
 use crate::volumes::reference::ClaimKey;
@@ -49,7 +49,7 @@ pub struct Reservation {
     /// The devices that it gets; `None`: it has some.
     pub allocation: Option<Arc<Allocation>>,
     /// The claim to make for extended resources of the pod first; `None`: it exists.
-    pub made: Option<Arc<MadeClaim>>,
+    pub made: Option<Arc<ExtendedClaim>>,
 }
 
 /// Claims to give back.

@@ -29,7 +29,7 @@ use super::decision::{Decision, Refused};
 use super::trial::{IncomingPod, Trial};
 use crate::ledger::{PodId, Scratch};
 use crate::pod::{PodView, Spec};
-use crate::pod_group::{PodGroupView, Scheduled};
+use crate::pod_group::{PodGroupView, ScheduledCondition};
 use crate::queue::{Class, Rank};
 use crate::reason::Refusals;
 
@@ -47,7 +47,7 @@ pub struct GroupCondition {
     /// The group as last seen.
     pub group: PodGroupView,
     /// The condition.
-    pub scheduled: Scheduled,
+    pub scheduled: ScheduledCondition,
 }
 
 /// The groups that exist or have pods.
@@ -429,17 +429,17 @@ impl Core {
 
     fn scheduled(&mut self, key: &GroupKey) {
         let (reason, message) = ("Scheduled".to_owned(), String::new());
-        self.set_condition(key, Scheduled { is_true: true, reason, message });
+        self.set_condition(key, ScheduledCondition { is_true: true, reason, message });
     }
 
     fn unscheduled(&mut self, key: &GroupKey, reason: &str, message: &str) {
         let (reason, message) = (reason.to_owned(), message.to_owned());
-        self.set_condition(key, Scheduled { is_true: false, reason, message });
+        self.set_condition(key, ScheduledCondition { is_true: false, reason, message });
     }
 
     /// Reports the condition of a group if it changes. A group that was scheduled once stays that
     /// (`updatePodGroupCondition`).
-    fn set_condition(&mut self, key: &GroupKey, scheduled: Scheduled) {
+    fn set_condition(&mut self, key: &GroupKey, scheduled: ScheduledCondition) {
         let Some(group) = self.groups.groups.get_mut(key) else { return };
         let Some(object) = &mut group.object else { return };
         let was_scheduled = object.scheduled.as_ref().is_some_and(|before| before.is_true);

@@ -32,10 +32,10 @@ pub(crate) const UNWRITTEN: &str = "<extended-resources>";
 pub type Delegated = SmallVec<[ResourceName; 1]>;
 
 /// The classes that name a resource, the one that counts first.
-pub(super) type Namers = BTreeMap<Arc<str>, BTreeSet<(Reverse<i64>, Arc<str>)>>;
+pub(super) type ClassesByResource = BTreeMap<Arc<str>, BTreeSet<(Reverse<i64>, Arc<str>)>>;
 
 /// Claims made for pods, with their uids, by the key of [`unwritten`].
-pub(super) type MadeClaims = BTreeMap<ClaimKey, (ClaimKey, Arc<str>)>;
+pub(super) type ExtendedClaims = BTreeMap<ClaimKey, (ClaimKey, Arc<str>)>;
 
 /// Whether devices may serve a resource of this name (1.36 `IsDRAExtendedResourceName`).
 #[must_use]
@@ -70,7 +70,7 @@ impl Devices {
         let name = resource.as_str();
         match name.strip_prefix(BY_CLASS) {
             Some(class) => self.class(class),
-            None => self.class(&self.namers.get(name)?.first()?.1),
+            None => self.class(&self.classes_by_resource.get(name)?.first()?.1),
         }
     }
 
@@ -138,12 +138,12 @@ impl Devices {
         if let Some((class, resource)) =
             before.and_then(|class| Some((class, class.extended_resource.as_ref()?)))
         {
-            unlist(&mut self.namers, resource, &namer(class));
+            unlist(&mut self.classes_by_resource, resource, &namer(class));
         }
         if let Some((class, resource)) =
             after.and_then(|class| Some((class, class.extended_resource.as_ref()?)))
         {
-            self.namers.entry(Arc::clone(resource)).or_default().insert(namer(class));
+            self.classes_by_resource.entry(Arc::clone(resource)).or_default().insert(namer(class));
         }
     }
 

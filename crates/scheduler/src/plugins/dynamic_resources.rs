@@ -25,7 +25,7 @@ pub mod extended;
 mod pools;
 
 use allocator::{Allocator, Failure};
-use extended::MadeClaim;
+use extended::ExtendedClaim;
 
 /// The points of the first of several subrequests; each later one has one less (`FirstAvailableDeviceRequestMaxSize`).
 const MAX_POINTS: usize = 8;
@@ -149,7 +149,7 @@ impl<'a> PodClaims<'a> {
     }
 
     /// The claim that is to be made for extended resources on a node.
-    fn made_on(&self, view: &NodeView) -> Result<Option<MadeClaim>, Reason> {
+    fn made_on(&self, view: &NodeView) -> Result<Option<ExtendedClaim>, Reason> {
         match &self.extended {
             None => Ok(None),
             Some(Extended { stale: Some(_), .. }) => Err(Reason::StaleClaim),
@@ -162,7 +162,10 @@ impl<'a> PodClaims<'a> {
     ///
     /// # Errors
     /// The reason why they get none.
-    pub fn allocate(&self, view: &NodeView) -> Result<(Vec<AllocationResult>, Option<MadeClaim>), Failure> {
+    pub fn allocate(
+        &self,
+        view: &NodeView,
+    ) -> Result<(Vec<AllocationResult>, Option<ExtendedClaim>), Failure> {
         let made = self.made_on(view).map_err(Failure::Extended)?;
         let waiting: Vec<&ClaimView> =
             self.waiting.iter().copied().chain(made.as_ref().map(|made| &made.view)).collect();

@@ -26,20 +26,20 @@ pub(super) async fn serve(
 ) -> anyhow::Result<()> {
     let token = tasks.token().clone();
     let routers = endpoints.routers();
-    let all = routers.all.merge(resources);
     runtime::http::serve_health(tasks, args.health_probe_bind_address, routers.probes).await?;
     match &args.serving {
         Serving::Disabled => {}
         Serving::Plain => {
             let listener = runtime::http::bind(args.http_bind_address).await?;
-            tasks.spawn_draining("http", runtime::http::serve(listener, all, token));
+            tasks.spawn_draining("http", runtime::http::serve(listener, routers.all, token));
         }
         Serving::Secure { tls, delegation } => {
             let guard = Guard::new(settings(delegation).await?).await?;
             let listener = runtime::http::bind(args.http_bind_address).await?;
             let server = tls::CertWatcher::new(tls)?;
             let configuration = runtime::http::document("/configz", &configz::configz(file));
-            let router = guard.protect(all.merge(configuration));
+            // They name pods, and configuration: only readers whose right was looked up get them.
+            let router = guard.protect(routers.all.merge(configuration).merge(resources));
             tasks.spawn_draining("https", tls::serve(listener, router, token, server));
             tasks.spawn("client authorities", async move {
                 guard.follow().await;

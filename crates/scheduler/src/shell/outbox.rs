@@ -35,7 +35,7 @@ use crate::pod::PodView;
 mod bind_queue;
 mod claims;
 mod eviction;
-mod made_claims;
+mod extended_claims;
 mod pod_group;
 mod volumes;
 

@@ -142,6 +142,7 @@ async fn readers_are_judged_as_kube_scheduler_judges_them() {
         ("nobody", None, "livez", 200),
         ("nobody", None, "metrics", 403),
         ("nobody", None, "configz", 403),
+        ("nobody", None, "metrics/resources", 403),
         ("a bad token", Some(bad.as_path()), "metrics", 401),
         ("a bad token", Some(bad.as_path()), "healthz", 401),
         ("an account", Some(stranger.as_path()), "metrics", 403),
@@ -151,6 +152,7 @@ async fn readers_are_judged_as_kube_scheduler_judges_them() {
         ("a certificate", Some(jane.as_path()), "metrics", 403),
         ("a certificate", Some(jane.as_path()), "configz", 200),
         ("a master", Some(admin), "configz", 200),
+        ("a master", Some(admin), "metrics/resources", 200),
     ] {
         let (our_client, their_client) =
             (client_at(ours, kubeconfig).await, client_at(theirs, kubeconfig).await);

@@ -22,7 +22,7 @@ use crate::volumes::reference::ClaimKey;
 
 /// A claim that is to be made for a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MadeClaim {
+pub struct ExtendedClaim {
     /// The claim, which no API server has yet.
     pub view: ClaimView,
     /// The requests behind the resources of the containers.
@@ -42,7 +42,7 @@ pub struct Mapping {
 
 /// A request before it is part of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wanted {
+struct NewRequest {
     name: String,
     class: Arc<str>,
     count: i64,
@@ -56,7 +56,7 @@ pub(super) fn claim_on(
     (needs, namespace): (&PodNeeds, &Arc<str>),
     devices: &Devices,
     view: &NodeView,
-) -> Result<Option<MadeClaim>, Reason> {
+) -> Result<Option<ExtendedClaim>, Reason> {
     let mut served = Vec::new();
     for need in needs.totals.iter().filter(|need| need.amount > 0 && is_extended(need.name)) {
         let listed = view.allocatable.binary_search_by_key(&need.name, |it| it.name);
@@ -77,12 +77,12 @@ pub(super) fn claim_on(
         add(&needs.containers, (*resource, class), &mut requests, &mut mappings);
     }
     requests.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-    Ok(Some(MadeClaim { view: unwritten(namespace, requests), mappings }))
+    Ok(Some(ExtendedClaim { view: unwritten(namespace, requests), mappings }))
 }
 
 /// A claim with these requests, before it is written.
-fn unwritten(namespace: &Arc<str>, requests: Vec<Wanted>) -> ClaimView {
-    let request = |it: Wanted| Request {
+fn unwritten(namespace: &Arc<str>, requests: Vec<NewRequest>) -> ClaimView {
+    let request = |it: NewRequest| Request {
         name: it.name.clone(),
         asks: Asks::One(Ask {
             name: it.name,
@@ -116,11 +116,11 @@ fn unwritten(namespace: &Arc<str>, requests: Vec<Wanted>) -> ClaimView {
 fn add(
     containers: &[ContainerNeeds],
     (resource, class): (ResourceName, &Arc<str>),
-    requests: &mut Vec<Wanted>,
+    requests: &mut Vec<NewRequest>,
     mappings: &mut Vec<Mapping>,
 ) {
     let asked = |container: &ContainerNeeds| node::amount(&container.needs, resource);
-    let wanted = |at: usize, container: &ContainerNeeds, count: i64| Wanted {
+    let wanted = |at: usize, container: &ContainerNeeds, count: i64| NewRequest {
         name: request_name(at, container, resource),
         class: Arc::clone(class),
         count,
@@ -131,12 +131,12 @@ fn add(
         request: request.to_owned(),
     };
     let each = || containers.iter().enumerate().filter(|(_, container)| asked(container) > 0);
-    let running: Vec<(usize, Wanted)> = each()
+    let running: Vec<(usize, NewRequest)> = each()
         .filter(|(_, container)| container.kind.keeps_running())
         .map(|(at, container)| (at, wanted(at, container, asked(container))))
         .collect();
     mappings.extend(running.iter().filter_map(|(at, it)| Some(mapping(containers.get(*at)?, &it.name))));
-    let mut most: Option<Wanted> = None;
+    let mut most: Option<NewRequest> = None;
     let (mut of_init, mut own) = (Vec::new(), Vec::new());
     for (at, container) in each().filter(|(_, container)| container.kind == ContainerKind::Init) {
         let mut lacking = asked(container);

@@ -16,10 +16,10 @@ use runtime::client;
 use runtime::random::Random;
 use serde_json::{Value, json};
 
-use super::{Completed, made_claims};
+use super::{Completed, extended_claims};
 use crate::core::{Deallocation, ReleaseClaims, Reservation, ReserveClaims};
 use crate::devices::views::claim::{ClaimView, FINALIZER};
-use crate::plugins::dynamic_resources::extended::MadeClaim;
+use crate::plugins::dynamic_resources::extended::ExtendedClaim;
 use crate::pod::PodView;
 
 /// Most attempts at one claim that end in conflicts (`retry.DefaultRetry`).
@@ -52,18 +52,18 @@ pub(super) async fn reserve(client: Client, reserve: ReserveClaims) -> Completed
 async fn make_one(
     client: &Client,
     claim: &Reservation,
-    made: &MadeClaim,
+    made: &ExtendedClaim,
     pod: &PodView,
 ) -> Result<ResourceClaim, String> {
-    let created = made_claims::create(client, claim, made, pod).await?;
+    let created = extended_claims::create(client, claim, made, pod).await?;
     let reserved = async {
         let reserved = reserve_one(client, &created, pod).await?;
-        made_claims::name_in_status(client, &created.key, made, pod).await?;
+        extended_claims::name_in_status(client, &created.key, made, pod).await?;
         Ok(reserved)
     };
     let reserved = reserved.await;
     if reserved.is_err() {
-        made_claims::delete(client, &created.key, Some(&created.uid)).await;
+        extended_claims::delete(client, &created.key, Some(&created.uid)).await;
     }
     reserved
 }
@@ -163,7 +163,7 @@ fn uuid(random: &mut Random) -> String {
 pub(super) async fn release(client: Client, release: ReleaseClaims) -> Completed {
     let ReleaseClaims { pod, claims, made } = release;
     if let Some((key, uid)) = made {
-        made_claims::delete(&client, &key, Some(&uid)).await;
+        extended_claims::delete(&client, &key, Some(&uid)).await;
     }
     for (key, uid) in claims {
         let api: Api<ResourceClaim> = Api::namespaced(client.clone(), &key.namespace);
@@ -183,7 +183,7 @@ pub(super) async fn release(client: Client, release: ReleaseClaims) -> Completed
 pub(super) async fn deallocate(client: Client, claim: Deallocation) -> Completed {
     let Deallocation { key, version, deletes } = claim;
     if deletes {
-        made_claims::delete(&client, &key, None).await;
+        extended_claims::delete(&client, &key, None).await;
         return Completed::Released;
     }
     let api: Api<ResourceClaim> = Api::namespaced(client, &key.namespace);

@@ -84,10 +84,10 @@ fn patch(GroupCondition { group, scheduled }: &GroupCondition) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pod_group::{PodGroupView, Scheduled};
+    use crate::pod_group::{PodGroupView, ScheduledCondition};
 
     fn condition(uid: &str, before: Option<bool>, is_true: bool) -> GroupCondition {
-        let of = |is_true| Scheduled { is_true, reason: "r".to_owned(), message: "m".to_owned() };
+        let of = |is_true| ScheduledCondition { is_true, reason: "r".to_owned(), message: "m".to_owned() };
         let (namespace, name) = ("ns".into(), "g".into());
         let scheduled = before.map(of);
         let group =

@@ -29,7 +29,7 @@ fn container(name: &str, requests: Value) -> Value {
 }
 
 /// Requests as `name class count`, and mappings as `container resource request`.
-fn shown(made: Option<MadeClaim>) -> (Vec<String>, Vec<String>) {
+fn shown(made: Option<ExtendedClaim>) -> (Vec<String>, Vec<String>) {
     let Some(made) = made else { return (Vec::new(), Vec::new()) };
     let requests = made.view.asks().map(|ask| match ask.mode {
         Mode::Exact(count) => format!("{} {} {count}", ask.name, ask.class),

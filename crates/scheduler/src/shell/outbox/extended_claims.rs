@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::claims::message;
 use crate::core::Reservation;
 use crate::devices::views::claim::{ClaimView, EXTENDED, FINALIZER, Mode};
-use crate::plugins::dynamic_resources::extended::MadeClaim;
+use crate::plugins::dynamic_resources::extended::ExtendedClaim;
 use crate::pod::PodView;
 use crate::volumes::reference::ClaimKey;
 
@@ -26,7 +26,7 @@ use crate::volumes::reference::ClaimKey;
 pub(super) async fn create(
     client: &Client,
     claim: &Reservation,
-    made: &MadeClaim,
+    made: &ExtendedClaim,
     pod: &PodView,
 ) -> Result<Reservation, String> {
     let of = format!("create claim for extended resources {}", made.view.key);
@@ -40,7 +40,7 @@ pub(super) async fn create(
 }
 
 /// The claim as it is made: the pod owns it, and its name follows that of the pod.
-fn object(made: &MadeClaim, pod: &PodView) -> Value {
+fn object(made: &ExtendedClaim, pod: &PodView) -> Value {
     let requests = made.view.requests.iter().flat_map(|request| request.asks());
     let requests = requests.map(|ask| {
         let count = if let Mode::Exact(count) = ask.mode { count } else { 0 };
@@ -67,7 +67,7 @@ fn object(made: &MadeClaim, pod: &PodView) -> Value {
 pub(super) async fn name_in_status(
     client: &Client,
     claim: &ClaimKey,
-    made: &MadeClaim,
+    made: &ExtendedClaim,
     pod: &PodView,
 ) -> Result<(), String> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
@@ -77,7 +77,7 @@ pub(super) async fn name_in_status(
     written.map(drop).map_err(failed)
 }
 
-fn status(claim: &ClaimKey, made: &MadeClaim, pod: &PodView) -> Value {
+fn status(claim: &ClaimKey, made: &ExtendedClaim, pod: &PodView) -> Value {
     let mappings = made.mappings.iter().map(|it| {
         json!({ "containerName": *it.container, "resourceName": it.resource.as_str(), "requestName": it.request })
     });
@@ -129,7 +129,7 @@ mod tests {
             request: "container-0-request-1".into(),
         };
         let view = ClaimView::read(&serde_json::from_value(view).unwrap());
-        let made = MadeClaim { view, mappings: vec![mapping] };
+        let made = ExtendedClaim { view, mappings: vec![mapping] };
 
         let created = object(&made, &pod);
         assert_eq!(created["spec"]["devices"]["requests"], requests);
