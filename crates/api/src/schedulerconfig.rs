@@ -15,10 +15,12 @@ use serde_json::Value;
 use crate::goduration::GoDuration;
 
 mod decode;
+mod extender;
 mod file;
 mod in_tree;
 mod numa;
 
+pub use extender::{Extender, ExtenderTls, ManagedResource};
 pub use in_tree::{
     FitStrategyType, InTreeArgs, InterPodAffinityArgs, NodeAffinityArgs, NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs, PodTopologySpreadArgs, ShapePoint,
@@ -58,6 +60,8 @@ pub struct SchedulerConfig {
     pub delay_cache_until_active: bool,
     /// Profiles, each with its own scheduler name; at least one.
     pub profiles: Vec<Profile>,
+    /// Other programs to ask, in this order.
+    pub extenders: Vec<Extender>,
 }
 
 /// Leader election over a Lease.
@@ -300,6 +304,7 @@ impl Default for SchedulerConfig {
             pod_max_backoff_seconds: 10,
             delay_cache_until_active: false,
             profiles: vec![Profile::default()],
+            extenders: Vec::new(),
         }
     }
 }

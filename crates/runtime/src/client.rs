@@ -9,11 +9,12 @@ mod exec;
 mod flags;
 mod kubeconfig;
 
-pub use answer::{Answer, Request as RawRequest, ask};
+pub use answer::{Answer, Request as RawRequest, ask, post};
 pub use exec::{Container, exec};
 pub use flags::ClusterArgs;
 
 use axum::http::{HeaderValue, Request, header::USER_AGENT};
+use k8s_openapi::ByteString;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
 use kube::{Client, Config};
@@ -71,6 +72,23 @@ impl Default for KubeletTrust {
     fn default() -> Self {
         Self::File(PathBuf::from(CLUSTER_AUTHORITY))
     }
+}
+
+/// How to reach an HTTP server that is no API server. Of data and file, data counts; data is base64.
+#[derive(Debug, Clone, Default)]
+pub struct HttpEndpoint {
+    /// The URL, such as `https://10.0.0.5:8443/prefix`.
+    pub url: String,
+    /// Whether the server's certificate is not verified, on explicit request.
+    pub is_unchecked: bool,
+    /// The name in the server's certificate; `None`: the host of the URL.
+    pub server_name: Option<String>,
+    /// Data and file of the authorities; neither: those of the system.
+    pub authority: (Option<String>, Option<String>),
+    /// Data and file of the client's certificate.
+    pub certificate: (Option<String>, Option<String>),
+    /// Data and file of the client's key.
+    pub key: (Option<String>, Option<String>),
 }
 
 /// The configuration of one API server, from which clients are built. Clones of a client share its connections; bulk
@@ -137,13 +155,39 @@ impl Connection {
             KubeletTrust::Pem(pem) => {
                 config.root_cert = Some(authorities(pem.as_bytes(), Path::new("text"))?)
             }
-            KubeletTrust::File(path) => {
-                let pem = std::fs::read(path);
-                let pem =
-                    pem.map_err(|error| Error::Authority { path: path.clone(), reason: error.to_string() })?;
-                config.root_cert = Some(authorities(&pem, path)?);
-            }
+            KubeletTrust::File(path) => config.root_cert = Some(authorities_of(path)?),
         }
+        let value = HeaderValue::from_str(user_agent).map_err(|_| Error::UserAgent(user_agent.to_owned()))?;
+        config.headers.push((USER_AGENT, value));
+        config.default_retry = false;
+        Ok(Self { config, request_timeout: None })
+    }
+
+    /// The configuration for an HTTP server that takes JSON.
+    ///
+    /// # Errors
+    /// When the URL is malformed, or an authority cannot be read.
+    pub fn for_endpoint(endpoint: &HttpEndpoint, user_agent: &str) -> Result<Self, Error> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let uri = endpoint.url.parse().map_err(|error| Error::Url(endpoint.url.clone(), chain(&error)))?;
+        let mut config = Config::new(uri);
+        config.accept_invalid_certs = endpoint.is_unchecked;
+        config.tls_server_name.clone_from(&endpoint.server_name);
+        config.root_cert = match &endpoint.authority {
+            (Some(data), _) => {
+                let path = Path::new("caData");
+                let unreadable = |reason| Error::Authority { path: path.to_owned(), reason };
+                let pem = serde_json::from_value::<ByteString>(data.clone().into());
+                let pem = pem.map_err(|error| unreadable(chain(&error)))?;
+                Some(authorities(&pem.0, path)?)
+            }
+            (None, Some(file)) => Some(authorities_of(Path::new(file))?),
+            (None, None) => None,
+        };
+        let (certificate, key) = (endpoint.certificate.clone(), endpoint.key.clone());
+        let auth = &mut config.auth_info;
+        (auth.client_certificate_data, auth.client_certificate) = certificate;
+        (auth.client_key_data, auth.client_key) = (key.0.map(Into::into), key.1);
         let value = HeaderValue::from_str(user_agent).map_err(|_| Error::UserAgent(user_agent.to_owned()))?;
         config.headers.push((USER_AGENT, value));
         config.default_retry = false;
@@ -189,6 +233,13 @@ impl Connection {
         config.read_timeout = Some(silence);
         config
     }
+}
+
+/// The certificates of a PEM file, at least one.
+fn authorities_of(path: &Path) -> Result<Vec<Vec<u8>>, Error> {
+    let pem = std::fs::read(path);
+    let pem = pem.map_err(|error| Error::Authority { path: path.to_owned(), reason: error.to_string() })?;
+    authorities(&pem, path)
 }
 
 /// The certificates of a PEM text, at least one.

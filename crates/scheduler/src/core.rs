@@ -18,6 +18,7 @@ use crate::cycle::{Accounting, Numa, RawScore};
 use crate::default_selector::{DefaultSelectors, SelectingKey, SelectingView};
 use crate::devices::views::claim::ClaimView;
 use crate::devices::{self, Devices};
+use crate::extender::Extender;
 use crate::interner::Interned;
 use crate::ledger::{PodId, Scratch};
 use crate::namespace::NamespaceView;
@@ -37,6 +38,7 @@ mod claims;
 mod decision;
 mod default_spread;
 mod equivalence_cache;
+mod extenders;
 mod gang;
 mod hold;
 mod nodes;
@@ -44,6 +46,7 @@ mod nomination;
 mod preemption;
 mod refused;
 mod resync;
+mod search;
 mod stopwatch;
 mod trial;
 mod volumes;
@@ -264,6 +267,7 @@ pub struct Core {
     /// Nodes whose report was taken over by a resync. As upstream, that alone wakes no pod; the next event does.
     resynced: BTreeSet<usize>,
     timers: BTreeSet<(u64, Timer)>,
+    extenders: Vec<Extender>,
     random: Random,
     scratch: Scratch,
     feasible: Vec<usize>,
@@ -315,6 +319,7 @@ impl Core {
             retried: BTreeSet::new(),
             resynced: BTreeSet::new(),
             timers: timers.into_iter().collect(),
+            extenders: Vec::new(),
             random,
             scratch: Scratch::default(),
             feasible: Vec::new(),

@@ -77,6 +77,8 @@ pub enum Reason {
     PodLevelManagers,
     /// The state of the node's zones is not known for certain.
     StaleTopology,
+    /// An extender refuses the node; in its own words ([`Refusals::add_text`]).
+    Extender,
     /// The node is held for a pod that comes first.
     Held,
     /// No pod of the node is less important than the pod.
@@ -139,6 +141,7 @@ impl Reason {
             Self::Misaligned(..) | Self::PodLevelManagers | Self::StaleTopology => {
                 "NodeResourceTopologyMatch"
             }
+            Self::Extender => EXTENDER,
             Self::Held => "NodeHold",
             Self::NoVictims | Self::NotHelpful => "DefaultPreemption",
         }
@@ -188,6 +191,7 @@ impl fmt::Display for Reason {
             Self::Misaligned(part, Some(resource)) => write!(f, "{} ({resource})", part.text()),
             Self::PodLevelManagers => f.write_str("node(s) had PodLevelResourceManagers enabled"),
             Self::StaleTopology => f.write_str("invalid node topology data"),
+            Self::Extender => f.write_str("node(s) were refused by an extender"),
             Self::Held => f.write_str("node(s) were held for a pod that waits longer or is more important"),
             Self::NoVictims => f.write_str("No preemption victims found for incoming pod"),
             Self::NotHelpful => f.write_str("Preemption is not helpful for scheduling"),
@@ -195,9 +199,18 @@ impl fmt::Display for Reason {
     }
 }
 
+/// The name of all extenders, where plugins are named.
+pub const EXTENDER: &str = "Extender";
+
 /// The number of refusing nodes by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusals(BTreeMap<Reason, usize>);
+pub struct Refusals {
+    reasons: BTreeMap<Reason, usize>,
+    /// Reasons of extenders.
+    texts: BTreeMap<String, usize>,
+    /// Whether extenders refuse a node, with or without a reason.
+    pub by_extenders: bool,
+}
 
 impl Refusals {
     /// Counts one node that refuses for `reason`.
@@ -208,20 +221,27 @@ impl Refusals {
     /// Counts so many nodes that refuse for `reason`.
     pub fn add_all(&mut self, reason: Reason, nodes: usize) {
         if nodes > 0 {
-            *self.0.entry(reason).or_default() += nodes;
+            *self.reasons.entry(reason).or_default() += nodes;
         }
     }
 
-    /// The reasons and their counts, in the order of reasons.
+    /// Counts one node that an extender refuses in these words.
+    pub fn add_text(&mut self, text: &str) {
+        *self.texts.entry(text.to_owned()).or_default() += 1;
+        self.by_extenders = true;
+    }
+
+    /// The reasons and their counts, but for those of extenders, in the order of reasons.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, usize)> + '_ {
-        self.0.iter().map(|(reason, count)| (*reason, *count))
+        self.reasons.iter().map(|(reason, count)| (*reason, *count))
     }
 
     /// kube-scheduler's FitError text for a cluster of `nodes` nodes; reasons are sorted as strings, as there.
     #[must_use]
     pub fn message(&self, nodes: usize) -> String {
-        let mut parts: Vec<String> =
-            self.0.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let reasons = self.reasons.iter().map(|(reason, count)| format!("{count} {reason}"));
+        let texts = self.texts.iter().map(|(text, count)| format!("{count} {text}"));
+        let mut parts: Vec<String> = reasons.chain(texts).collect();
         parts.sort_unstable();
         format!("0/{nodes} nodes are available: {}.", parts.join(", "))
     }

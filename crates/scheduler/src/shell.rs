@@ -28,12 +28,14 @@ use crate::metrics::Metrics;
 
 mod endpoints;
 mod event_loop;
+mod extenders;
 mod intake;
 mod outbox;
 mod pod_resources;
 mod status_dump;
 mod watches;
 mod wire_pod;
+mod whole_nodes;
 mod wire_selecting;
 
 use event_loop::{EventLoop, Input};
@@ -93,10 +95,14 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     if let Some(writer) = writer {
         tasks.spawn_draining("status dumps", writer.run());
     }
-    let outbox = Outbox::new(connection.client_with_timeout(WRITE_TIMEOUT)?, recorder);
+    let extenders = extenders::connect(&file, &connection, (&mut tasks, &watch_metrics))?;
+    let binder = extenders.iter().find(|extender| extender.binds()).cloned();
+    let outbox = Outbox::new(connection.client_with_timeout(WRITE_TIMEOUT)?, recorder, binder);
     tasks.spawn_draining("events", event_writer.yielding_to(outbox.urgent()).run(token.clone()));
     let (outputs, decisions) = mpsc::unbounded_channel();
-    let event_loop = EventLoop::new(Core::new(settings), outputs, metrics, dumper);
+    let mut core = Core::new(settings);
+    core.extend(extenders.iter().map(|extender| extender.extender()).collect());
+    let event_loop = EventLoop::new(core, outputs, metrics, dumper);
     let health = leadership.clone();
     let gates = readiness.clone();
     let endpoints = Endpoints::new(registry)

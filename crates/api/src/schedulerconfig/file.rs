@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::decode::{Errors, Fields, Position};
 use super::{
     API_VERSION, ClientConnection, ConfigError, ExtensionPoint, FieldError, InTreeArgs, KIND, LeaderElection,
-    NUMA_PLUGIN, Plugin, PluginSet, Plugins, Profile, SchedulerConfig, numa,
+    NUMA_PLUGIN, Plugin, PluginSet, Plugins, Profile, SchedulerConfig, extender, numa,
 };
 use crate::goduration::GoDuration;
 
@@ -57,10 +57,21 @@ fn document(mut fields: Fields, errors: &mut Errors) -> SchedulerConfig {
         profiles: profiles(&mut fields, errors),
         ..default
     };
-    let config = backoff(config, &mut fields, errors);
-    extenders(&mut fields, errors);
+    let mut config = backoff(config, &mut fields, errors);
+    config.extenders = extender::read(&mut fields, errors);
+    ignore_managed(&mut config);
     fields.finish(errors);
     config
+}
+
+/// Tells NodeResourcesFit of all profiles which resources only extenders check (kube-scheduler 1.36 `buildExtenders`
+/// and `New`).
+fn ignore_managed(config: &mut SchedulerConfig) {
+    let managed = config.extenders.iter().flat_map(|extender| &extender.managed_resources);
+    let ignored = managed.filter(|resource| resource.ignored_by_scheduler).map(|resource| &resource.name);
+    for profile in &mut config.profiles {
+        profile.in_tree.fit.ignored_resources.extend(ignored.clone().cloned());
+    }
 }
 
 fn parallelism(fields: &mut Fields, errors: &mut Errors) -> Option<u32> {
@@ -265,24 +276,5 @@ fn check_plugin(name: &str, at: &Position, errors: &mut Errors) {
         errors.invalid(&at.field("name"), "Required value");
     } else if REMOVED_PLUGINS.contains(&name) {
         errors.invalid(at, format!("Invalid value: {name:?}: was invalid in version \"v1\""));
-    }
-}
-
-/// Reads extenders only to say what is wrong with them: calling other schedulers is not something this one does.
-fn extenders(fields: &mut Fields, errors: &mut Errors) {
-    for mut extender in fields.objects("extenders", errors) {
-        for name in ["urlPrefix", "filterVerb", "preemptVerb", "prioritizeVerb", "bindVerb"] {
-            extender.string(name, errors);
-        }
-        for name in ["enableHTTPS", "nodeCacheCapable", "ignorable"] {
-            extender.boolean(name, errors);
-        }
-        extender.integer("weight", errors);
-        extender.duration("httpTimeout", errors);
-        for name in ["tlsConfig", "managedResources"] {
-            extender.raw(name);
-        }
-        errors.invalid(&extender.at, "scheduler extenders are not supported; remove the entry");
-        extender.finish(errors);
     }
 }

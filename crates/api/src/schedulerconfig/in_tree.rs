@@ -278,7 +278,7 @@ fn check_labels(names: &[String], at: &Position, errors: &mut Errors) {
     }
 }
 
-fn check_label(text: &str, at: &Position, errors: &mut Errors) {
+pub(super) fn check_label(text: &str, at: &Position, errors: &mut Errors) {
     let plain = |c: char| c.is_ascii_alphanumeric();
     let is_part = |text: &str, others: &str| {
         text.starts_with(plain)

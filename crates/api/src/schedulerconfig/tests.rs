@@ -379,12 +379,53 @@ fn mistakes_name_the_field_and_what_is_allowed() {
             "profiles[0].plugins.queueSort.enabled: only one queue sort plugin can be enabled",
         ),
         (
-            "extenders: [{urlPrefix: 'http://x', filterVerb: filter, weight: 1, httpTimeout: 5s}]\n",
-            "extenders[0]: scheduler extenders are not supported; remove the entry",
+            "extenders: [{urlPrefix: 'http://x', prioritizeVerb: p, httpTimeout: 5s}]\n",
+            "extenders[0].weight: Invalid value: 0: must have a positive weight applied to it",
+        ),
+        (
+            "extenders: [{urlPrefix: 'http://x', bindVerb: b}, {urlPrefix: 'http://y', bindVerb: b}]\n",
+            "extenders: Invalid value: \"found 2 extenders implementing bind\": only one extender can implement bind",
+        ),
+        (
+            "extenders: [{urlPrefix: 'http://x', managedResources: [{name: cpu}]}]\n",
+            "extenders[0].managedResources[0].name: Invalid value: \"cpu\": is an invalid extended resource name",
+        ),
+        (
+            "extenders: [{urlPrefix: 'http://x', managedResources: [{name: v.example/a}, {name: v.example/a}]}]\n",
+            "extenders[0].managedResources[1].name: Invalid value: \"v.example/a\": duplicate extender managed resource \
+             name",
+        ),
+        (
+            "extenders: [{urlPrefix: 'x:80', httpTimeout: 1s}]\n",
+            "extenders[0].urlPrefix: Invalid value: \"x:80\": must be a URL that begins with http:// or https://",
+        ),
+        (
+            "extenders: [{urlPrefix: 'http://x', httpTimeout: -1s}]\n",
+            "extenders[0].httpTimeout: Invalid value: -1s: must not be negative",
+        ),
+        (
+            "extenders: [{urlPrefix: 'http://x', tlsConfig: {keyData: 7}}]\n",
+            "extenders[0].tlsConfig.keyData: expected a text, found 7",
         ),
     ] {
         assert_eq!(parse(body), Err(vec![message.to_owned()]), "{body}");
     }
+}
+
+#[test]
+fn extenders_are_read_and_their_resources_ignored_where_they_say_so() {
+    let text = "extenders:\n- urlPrefix: https://x/scheduler\n  filterVerb: filter\n  prioritizeVerb: score\n  weight: 3\n  \
+                httpTimeout: 2s\n  nodeCacheCapable: true\n  ignorable: true\n  enableHTTPS: true\n  \
+                tlsConfig: {serverName: n, keyData: c2VjcmV0}\n  \
+                managedResources: [{name: v.example/a, ignoredByScheduler: true}, {name: v.example/b}]\n";
+    let config = parse(text).unwrap();
+    let extender = &config.extenders[0];
+    let verbs = (&*extender.filter_verb, &*extender.prioritize_verb, &*extender.preempt_verb, &*extender.bind_verb);
+    assert_eq!((verbs, extender.weight), (("filter", "score", "", ""), 3));
+    assert_eq!(extender.http_timeout, GoDuration::from_secs(2));
+    assert!(extender.node_cache_capable && extender.ignorable && extender.enable_https);
+    assert_eq!(config.profiles[0].in_tree.fit.ignored_resources, ["v.example/a"]);
+    assert!(!format!("{config:?}").contains("c2VjcmV0"), "a key is in a debug text");
 }
 
 #[test]
@@ -395,7 +436,7 @@ fn all_mistakes_are_reported_at_once() {
         error.to_string(),
         "apiVersion: Required value: allowed is kubescheduler.config.k8s.io/v1; kind: Invalid value: \"Pod\": allowed is \
          KubeSchedulerConfiguration; parallelism: Invalid value: 0: should be an integer value greater than zero; \
-         extenders[0]: scheduler extenders are not supported; remove the entry; strict decoding error: unknown field \
+         extenders[0].urlPrefix: Invalid value: \"\": must be a URL that begins with http:// or https://; strict decoding error: unknown field \
          \"extenders[0].bar\"; strict decoding error: unknown field \"foo\""
     );
 }

@@ -3,7 +3,7 @@
 //! In: a request as `kube::core::Request` builds it. Out: the object, or the server's status as an error. Never: a
 //! retry.
 
-use axum::http::{HeaderMap, header::WARNING};
+use axum::http::{HeaderMap, header::CONTENT_TYPE, header::WARNING};
 use kube::Client;
 use kube::core::Status;
 use serde_json::Value;
@@ -45,6 +45,17 @@ pub async fn ask(client: &Client, request: Request) -> Result<Answer, kube::Erro
     }
     let body = serde_json::from_slice(&body).map_err(|error| broken(&error))?;
     Ok(Answer { body, warnings })
+}
+
+/// Sends JSON to a server that need be no API server, and reads the JSON of its response.
+///
+/// # Errors
+/// As [`ask`].
+pub async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, kube::Error> {
+    let body = serde_json::to_vec(body).map_err(kube::Error::SerdeError)?;
+    let request = axum::http::Request::builder().method("POST").uri(path).header(CONTENT_TYPE, "application/json");
+    let request = request.body(body).map_err(kube::Error::HttpError)?;
+    ask(client, request).await.map(|answer| answer.body)
 }
 
 fn warnings(headers: &HeaderMap) -> Vec<String> {

@@ -6,19 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use smallvec::{SmallVec, smallvec};
-
 use super::claims::{Deallocation, ReleaseClaims, ReserveClaims};
 use super::gang::GroupCondition;
 use super::preemption::Outcome;
-use super::trial::{IncomingPod, Trial};
+use super::search::NoNode;
 use super::{Core, Lifecycle, Preemption, Profile, Timer};
-use crate::affinity::Labels;
 use crate::cycle::volumes::VolumeState;
-use crate::cycle::{self, Known, PreFilterState, PreScoreState};
+use crate::cycle::{self, PreFilterState};
 use crate::ledger::{PodId, Scratch};
 use crate::node::NodeView;
-use crate::plugins::default_preemption::is_curable;
 use crate::plugins::inter_pod_affinity::Domains;
 use crate::pod::{PodView, Spec};
 use crate::queue::{Head, Rank};
@@ -135,10 +131,9 @@ pub struct Refused {
     pub deallocation: Option<Deallocation>,
     /// Whether preemption was tried, for metrics.
     pub tried_preemption: bool,
+    /// Whether the attempt ended in an error, so that nodes may fit nevertheless.
+    pub is_error: bool,
 }
-
-/// The reasons of one node.
-pub(super) type Reasons = SmallVec<[Reason; 2]>;
 
 impl Core {
     /// The next decision, or `None` until an event arrives or [`Core::due`] has come.
@@ -205,15 +200,12 @@ impl Core {
                 self.enter_ledger(id);
                 Some(Decision::Bind(binding))
             }
-            Err(refusals) if refusals.iter().any(|(reason, _)| reason == Reason::ClaimError) => {
-                let slot = self.elsewhere.last().copied();
-                let message = slot.and_then(|slot| self.claim_error(&pod, slot, &profile, now_ms));
-                let message = message.unwrap_or_else(|| refusals.message(nodes));
+            Err(NoNode::Error(message, refusals)) => {
                 self.nominate(id, None);
                 self.queue.back_off(id, now_ms, self.settings.backoff);
-                Some(Decision::Refuse(Refused::new((pod, message, refusals))))
+                Some(Decision::Refuse(Refused::error((pod, message, refusals))))
             }
-            Err(refusals) => {
+            Err(NoNode::Refused(refusals)) => {
                 let message = if self.node_order.is_empty() {
                     "no nodes available to schedule pods".to_owned()
                 } else {
@@ -263,7 +255,10 @@ impl Core {
         (pod, message, refusals): (PodView, String, Refusals),
         now_ms: u64,
     ) -> Decision {
-        self.queue.wait(id, now_ms);
+        match refusals.by_extenders && !self.is_in_gang(id) {
+            true => self.queue.back_off(id, now_ms, self.settings.backoff),
+            false => self.queue.wait(id, now_ms),
+        }
         let curable = std::mem::take(&mut self.curable);
         let outcome = match self.node_order.is_empty() {
             true => Outcome::Off,
@@ -294,6 +289,10 @@ impl Core {
             }
             Outcome::Ineligible(reason) => {
                 refused.explain(claims, Some(reason));
+                refused.nominated = self.nominations.of(id).cloned();
+            }
+            Outcome::Error(error) => {
+                refused.explain(None, Some(&error));
                 refused.nominated = self.nominations.of(id).cloned();
             }
             // An error ends PostFilter, whatever other plugins say (kube-scheduler 1.36 `RunPostFilterPlugins`).
@@ -433,178 +432,6 @@ impl Core {
                 && kept_away.insert((namespace, labels))
                 && !self.existing_domains((namespace, labels)).contain(&view.labels)
         })
-    }
-
-    fn choose(
-        &mut self,
-        id: PodId,
-        pod: &PodView,
-        profile: &Profile,
-        now_ms: u64,
-    ) -> Result<usize, Refusals> {
-        let spec = &pod.spec;
-        let existing = self.existing_domains((&pod.namespace, &pod.labels));
-        spec.selectors().for_each(|pods| self.selections.follow(pods));
-        let (selections, volumes, devices) = (&self.selections, &self.volumes, &self.devices);
-        let known = Known { selections, volumes, devices, pod: Some(pod), now_ms };
-        let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
-        self.stopwatch.lap("PreFilter", true);
-        let count = self.node_order.len();
-        let enough =
-            if profile.scores() { cycle::feasible_nodes_to_find(count, profile.percentage) } else { 1 };
-        let images = self.images.wanted(&pod.images, count);
-        let mut cache = std::mem::take(&mut self.equivalence);
-        let class = self.queue.shared_class(id).filter(|_| spanning.is_empty() && !self.hold.is_active());
-        let mut table = class.and_then(|class| cache.table(class, &images));
-        let prepared = PreScoreState::new(spec, profile, images, devices);
-        let mut refusals = Refusals::default();
-        self.feasible.clear();
-        self.raw.clear();
-        let preempts = profile.plugins.preemption.is_some();
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let incoming = IncomingPod { id, rank: self.queue.rank(id), pod, profile, now_ms };
-        let mut is_fine = |slot: &usize| self.judge(incoming, *slot, &spanning, &mut scratch).is_ok();
-        if let Some(slot) = self.nominated_slot(id).filter(|slot| is_fine(slot)) {
-            (self.scratch, self.equivalence) = (scratch, cache);
-            self.stopwatch.lap("Filter", true);
-            return Ok(slot);
-        }
-        let mut seen = 0;
-        while seen < count && self.feasible.len() < enough {
-            let slot = self.node_order[(self.search_start + seen) % count];
-            seen += 1;
-            let node = &self.nodes[slot];
-            let Some(view) = &node.view else { continue };
-            // A node that expects others is judged with them there.
-            let mut table = table.as_deref_mut().filter(|_| !self.is_expecting(slot));
-            let revision = self.nodes.revision(slot);
-            let created = (pod.created_s, node.ledger.has_unseen());
-            let known = table.as_deref().and_then(|table| table.get(slot, revision, created));
-            let judged = match known {
-                Some(_) => None,
-                None => {
-                    let verdict = self.judge(incoming, slot, &spanning, &mut scratch);
-                    Some(verdict.map(|()| prepared.raw_score(node, view, &spanning)))
-                }
-            };
-            match known.or(judged.as_ref()) {
-                Some(Ok(score)) => {
-                    self.feasible.push(slot);
-                    self.raw.push(*score);
-                }
-                Some(Err(reasons)) => {
-                    if preempts && self.may_be_cured(incoming, (slot, view), reasons) {
-                        self.curable.extend(reasons.first().map(|reason| (slot, *reason)));
-                    }
-                    reasons.iter().for_each(|reason| refusals.add(*reason));
-                    if reasons.contains(&Reason::ClaimElsewhere) || reasons.contains(&Reason::ClaimError) {
-                        self.elsewhere.push(slot);
-                    }
-                    if reasons.contains(&Reason::ClaimError) {
-                        break;
-                    }
-                }
-                None => {}
-            }
-            if let (Some(table), Some(verdict)) = (&mut table, judged) {
-                table.put(slot, revision, pod.created_s, verdict);
-            }
-        }
-        (self.scratch, self.equivalence) = (scratch, cache);
-        self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
-        self.stopwatch.lap("Filter", true);
-        if refusals.iter().any(|(reason, _)| reason == Reason::ClaimError) {
-            return Err(refusals);
-        }
-        let plugins = &*profile.plugins;
-        cycle::totals(&self.raw, &plugins.scores, &mut self.totals);
-        let found = (&*self.feasible, &*self.nodes);
-        cycle::add_spanning((pod, &self.existing_terms), found, &self.selections, plugins, &mut self.totals);
-        let best = self.totals.iter().max().copied().ok_or(refusals)?;
-        self.stopwatch.lap("Score", true);
-        let ties = self.totals.iter().filter(|total| **total == best).count();
-        let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
-        let winner = self.totals.iter().enumerate().filter(|(_, total)| **total == best).nth(pick);
-        winner.map(|(at, _)| self.feasible[at]).ok_or_else(Refusals::default)
-    }
-
-    /// The nodes that the last attempt found to fit, with their total scores; none if it took the nominated node.
-    pub fn last_scores(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
-        let nodes = self.feasible.iter().map(|slot| &self.nodes[*slot].name);
-        nodes.zip(self.totals.iter().copied())
-    }
-
-    /// The domains that pods on nodes keep a pod of this namespace with these labels away from.
-    pub(super) fn existing_domains(&self, (namespace, labels): (&str, &Labels)) -> Domains {
-        let target = self.selections.namespaces().target(namespace, labels);
-        self.existing_terms.domains(target, &self.nodes)
-    }
-
-    /// What the constraints of a pod look at, on all nodes. Selections must follow its selectors.
-    pub(super) fn pre_filter<'c>(
-        &'c self,
-        pod: &'c PodView,
-        profile: &Profile,
-        now_ms: u64,
-    ) -> PreFilterState<'c> {
-        let existing = self.existing_domains((&pod.namespace, &pod.labels));
-        PreFilterState::new(&pod.spec, existing, &profile.plugins, &self.nodes, self.known(Some(pod), now_ms))
-    }
-
-    /// The objects that constraints look at.
-    fn known<'c>(&'c self, pod: Option<&'c PodView>, now_ms: u64) -> Known<'c> {
-        let Self { selections, volumes, devices, .. } = self;
-        Known { selections, volumes, devices, pod, now_ms }
-    }
-
-    /// Whether the departure of pods may turn these reasons of a node, which then is the pod's.
-    fn may_be_cured(
-        &self,
-        incoming: IncomingPod<'_>,
-        (slot, view): (usize, &NodeView),
-        reasons: &Reasons,
-    ) -> bool {
-        let IncomingPod { rank, pod, .. } = incoming;
-        reasons.iter().all(|reason| is_curable(*reason, pod, view))
-            && !rank.is_some_and(|rank| self.hold.keeps_off(slot, rank))
-    }
-
-    /// Whether other pods have to fit on a node beside the next one: nominated ones, or those that wait for volumes.
-    fn is_expecting(&self, slot: usize) -> bool {
-        self.nominations.expects(&self.nodes[slot].name) || self.waits.on(slot).next().is_some()
-    }
-
-    /// Whether a pod may go to a node, which exists.
-    ///
-    /// # Errors
-    /// The reasons against it.
-    fn judge<'c>(
-        &'c self,
-        incoming: IncomingPod<'_>,
-        slot: usize,
-        spanning: &PreFilterState<'c>,
-        scratch: &mut Scratch,
-    ) -> Result<(), Reasons> {
-        let IncomingPod { rank, pod, profile, now_ms, .. } = incoming;
-        let node = &self.nodes[slot];
-        let Some(view) = &node.view else { return Err(Reasons::new()) };
-        let is_expecting = self.is_expecting(slot);
-        let trial = if is_expecting { Trial::new(self, slot) } else { None };
-        let verdict = match trial {
-            Some(trial) => trial.check(incoming, spanning, scratch),
-            None => {
-                let pod = (&*pod.spec, pod.created_s);
-                let verdict = cycle::filter(node, view, pod, spanning, profile, now_ms, scratch);
-                verdict.map_err(|reason| (reason, None))
-            }
-        };
-        match verdict {
-            Ok(()) if rank.is_some_and(|rank| self.hold.keeps_off(slot, rank)) => {
-                Err(smallvec![Reason::Held])
-            }
-            Ok(()) => Ok(()),
-            Err(against) => Err(self.all_reasons(incoming, slot, against)),
-        }
     }
 
     fn run_timers(&mut self, now_ms: u64) {

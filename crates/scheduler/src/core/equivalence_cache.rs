@@ -6,7 +6,7 @@
 //! Pods of a class differ in nothing that filters look at. A bound pod changes one node, so the next pod of the class
 //! costs one verdict, and one look at each other node. Size: [`MAX_CLASSES`] x nodes x 80 bytes at most.
 
-use super::decision::Reasons;
+use super::search::Reasons;
 use crate::cycle::RawScore;
 use crate::plugins::image_locality::Wanted;
 use crate::queue::Class;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
-use super::decision::Reasons;
+use super::search::Reasons;
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Refused};
 use crate::cycle::{self, PreFilterState};
@@ -50,6 +50,8 @@ pub(super) enum Outcome {
     /// No node would fit.
     Nowhere(Refusals),
     Best(Candidate),
+    /// An extender failed.
+    Error(String),
 }
 
 impl Core {
@@ -86,7 +88,14 @@ impl Core {
         let order = refusing.iter().cycle().skip(offset).take(refusing.len());
         let found = self.candidates(incoming, order.copied(), enough, &mut refusals, &mut scratch);
         self.scratch = scratch;
-        default_preemption::best(found).map_or(Outcome::Nowhere(refusals), Outcome::Best)
+        if found.is_empty() {
+            return Outcome::Nowhere(refusals);
+        }
+        match self.agreed_by_extenders(pod, found) {
+            Err(error) => Outcome::Error(error),
+            Ok(agreed) => default_preemption::best(agreed)
+                .map_or(Outcome::Ineligible("no candidate node for preemption"), Outcome::Best),
+        }
     }
 
     /// The candidates, those that violate no budget first.

@@ -4,12 +4,25 @@
 
 use super::Refused;
 use crate::pod::PodView;
-use crate::reason::{Reason, Refusals};
+use crate::reason::{EXTENDER, Reason, Refusals};
 
 impl Refused {
     /// A pod without a nominated node, with the message and the reasons.
     pub(super) fn new((pod, message, refusals): (PodView, String, Refusals)) -> Self {
-        Self { pod, message, refusals, nominated: None, deallocation: None, tried_preemption: false }
+        Self {
+            pod,
+            message,
+            refusals,
+            nominated: None,
+            deallocation: None,
+            tried_preemption: false,
+            is_error: false,
+        }
+    }
+
+    /// A pod whose attempt ended in an error.
+    pub(super) fn error(parts: (PodView, String, Refusals)) -> Self {
+        Self { is_error: true, ..Self::new(parts) }
     }
 
     /// Adds why PostFilter plugins could do nothing about it, in kube-scheduler's order and words.
@@ -28,6 +41,7 @@ impl Refused {
         let mut plugins: Vec<_> =
             self.refusals.iter().map(|(reason, _): (Reason, usize)| reason.plugin()).collect();
         plugins.dedup();
+        plugins.extend(self.refusals.by_extenders.then_some(EXTENDER));
         plugins
     }
 }

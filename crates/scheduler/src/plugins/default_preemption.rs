@@ -115,6 +115,7 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::PodAntiAffinity
         | Reason::ExistingAntiAffinity
         | Reason::Misaligned(..)
+        | Reason::Extender
         | Reason::StaleTopology => true,
     }
 }

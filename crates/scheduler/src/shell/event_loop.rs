@@ -245,7 +245,8 @@ impl EventLoop {
     }
 
     fn count(&self, refused: &Refused, seconds: f64) {
-        self.metrics.attempt("unschedulable", &refused.pod.scheduler, seconds);
+        let result = if refused.is_error { "error" } else { "unschedulable" };
+        self.metrics.attempt(result, &refused.pod.scheduler, seconds);
         refused.plugins().into_iter().for_each(|plugin| self.metrics.rejected(plugin));
         if refused.tried_preemption {
             self.metrics.tried_preemption();

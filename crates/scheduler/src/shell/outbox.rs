@@ -10,12 +10,10 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use k8s_openapi::api::core::v1::{Binding as WireBinding, ObjectReference, Pod};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, Time};
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
-use kube::core::Request;
-use kube::{Api, Client, Resource};
-use runtime::backoff::Backoff;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 use runtime::client;
 use runtime::events::{self, Recorder, Severity, Subject};
 use serde_json::{Value, json};
@@ -24,6 +22,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::event_loop::Output;
+use super::extenders::HttpExtender;
 use crate::core::{
     BindVolumes, Binding, Deallocation, Decision, Preemption, Refused, ReleaseClaims, ReserveClaims,
     VolumeBindings,
@@ -33,6 +32,7 @@ use crate::ledger::PodId;
 use crate::pod::PodView;
 
 mod bind_queue;
+mod binding;
 mod claims;
 mod eviction;
 mod extended_claims;
@@ -41,6 +41,7 @@ mod volumes;
 
 use bind_queue::BindQueue;
 pub(super) use bind_queue::MAX_OPEN;
+use binding::{BindFailure, bind};
 use eviction::Evicted;
 use pod_group::GroupWrites;
 
@@ -54,9 +55,6 @@ const DRAIN: Duration = Duration::from_secs(8);
 const MAX_VOLUMES: usize = 16;
 /// Most pods whose claims are written or given back at a time.
 const MAX_CLAIMS: usize = 16;
-/// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
-const MAX_ANSWERS: u32 = 5;
-
 /// The result of a call.
 #[derive(Debug)]
 pub(super) enum CallResult {
@@ -76,14 +74,6 @@ pub(super) enum CallResult {
     Other,
 }
 
-/// The reason for which a binding failed.
-#[derive(Debug, PartialEq)]
-enum BindFailure {
-    /// The namespace of the pod is being deleted, and the pod with it.
-    NamespaceTerminating(String),
-    Other(String),
-}
-
 enum Completed {
     Bind(Box<Binding>, Result<(), BindFailure>),
     Volumes(PodId, VolumeBindings, Result<(), String>),
@@ -99,8 +89,8 @@ enum Completed {
 #[derive(Debug)]
 struct StatusWrite {
     pod: PodView,
-    /// The message of the condition `PodScheduled`; `None`: it stays.
-    message: Option<String>,
+    /// Reason and message of the condition `PodScheduled`; `None`: it stays.
+    condition: Option<(&'static str, String)>,
     /// The nominated node, which is none if the inner value is; `None`: it stays.
     nominated: Option<Option<Arc<str>>>,
 }
@@ -121,6 +111,8 @@ impl ClaimWrite {
 /// Calls that wait or are in flight.
 pub(super) struct Outbox {
     client: Client,
+    /// The extender that binds pods.
+    binder: Option<Arc<HttpExtender>>,
     recorder: Recorder,
     in_flight: FuturesUnordered<BoxFuture<'static, Completed>>,
     binds: BindQueue,
@@ -143,9 +135,10 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub(super) fn new(client: Client, recorder: Recorder) -> Self {
+    pub(super) fn new(client: Client, recorder: Recorder, binder: Option<Arc<HttpExtender>>) -> Self {
         Self {
             client,
+            binder,
             recorder,
             in_flight: FuturesUnordered::new(),
             binds: BindQueue::default(),
@@ -266,7 +259,7 @@ impl Outbox {
             "Scheduling",
             refused.message.clone(),
         );
-        let Refused { pod, message, nominated, deallocation, .. } = refused;
+        let Refused { pod, message, nominated, deallocation, is_error, .. } = refused;
         if let Some(claim) = deallocation {
             self.write_claims(ClaimWrite::Deallocate(claim));
         }
@@ -274,8 +267,9 @@ impl Outbox {
         let is_pending = self.statuses.get(&pod.uid).is_some_and(|write| write.nominated.is_some());
         let is_renominated = nominated != pod.nominated || is_pending || self.busy_pods.contains(&pod.uid);
         if is_renominated || pod.unschedulable.as_deref() != Some(message.as_str()) {
-            let (message, nominated) = (Some(message), is_renominated.then_some(nominated));
-            self.statuses.insert(Arc::clone(&pod.uid), StatusWrite { pod, message, nominated });
+            let reason = if is_error { "SchedulerError" } else { "Unschedulable" };
+            let (condition, nominated) = (Some((reason, message)), is_renominated.then_some(nominated));
+            self.statuses.insert(Arc::clone(&pod.uid), StatusWrite { pod, condition, nominated });
             self.start();
         }
     }
@@ -285,7 +279,7 @@ impl Outbox {
     fn preempt(&mut self, preemption: Preemption) {
         self.refuse(preemption.refused.clone());
         for pod in preemption.displaced.clone() {
-            let write = StatusWrite { pod, message: None, nominated: None };
+            let write = StatusWrite { pod, condition: None, nominated: None };
             self.statuses.entry(Arc::clone(&write.pod.uid)).or_insert(write).nominated = Some(None);
         }
         self.evictions.push_back(preemption);
@@ -348,7 +342,9 @@ impl Outbox {
 
     fn start(&mut self) {
         while let Some(binding) = self.binds.next() {
-            self.in_flight.push(Box::pin(bind(self.client.clone(), binding, self.stopped.clone())));
+            let binder = self.binder.clone().filter(|binder| binder.concerns(&binding.pod));
+            let by = (self.client.clone(), binder);
+            self.in_flight.push(Box::pin(bind(by, binding, self.stopped.clone())));
         }
         let waiting = self.binds.is_waiting();
         self.urgent.send_if_modified(|urgent| std::mem::replace(urgent, waiting) != waiting);
@@ -417,86 +413,6 @@ fn subject(pod: &PodView) -> Subject {
     }
 }
 
-impl BindFailure {
-    fn of(error: &kube::Error) -> Self {
-        let reason = client::brief(error);
-        if client::is_namespace_terminating(error) {
-            Self::NamespaceTerminating(reason)
-        } else {
-            Self::Other(reason)
-        }
-    }
-}
-
-/// Binds a pod. A call without an answer may be stored later, which no reading can rule out. Only a second one can: the
-/// server stores one binding of a pod and refuses all others.
-async fn bind(client: Client, binding: Binding, stopped: CancellationToken) -> Completed {
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-    let (mut sent, mut answers) = (0, 0);
-    let result = loop {
-        let Err(error) = post_binding(&client, &binding).await else { break Ok(()) };
-        let reason = BindFailure::of(&error);
-        sent += 1;
-        answers += u32::from(client::code(&error).is_some());
-        match is_final(&error) {
-            true if sent == 1 => break Err(reason),
-            // The refusal may be due to an earlier call.
-            true => break look_up(&client, &binding, reason).await,
-            // A webhook that fails for this pod must not keep the node from others.
-            false if answers >= MAX_ANSWERS => break look_up(&client, &binding, reason).await,
-            false => {}
-        }
-        let stops = tokio::time::timeout(backoff.next_delay(), stopped.cancelled()).await.is_ok();
-        if stops {
-            break look_up(&client, &binding, reason).await;
-        }
-    };
-    Completed::Bind(Box::new(binding), result)
-}
-
-async fn post_binding(client: &Client, binding: &Binding) -> Result<(), kube::Error> {
-    let object = WireBinding {
-        metadata: ObjectMeta {
-            name: Some(binding.pod.name.to_string()),
-            namespace: Some(binding.pod.namespace.to_string()),
-            uid: Some(binding.pod.uid.to_string()),
-            ..ObjectMeta::default()
-        },
-        target: ObjectReference {
-            kind: Some("Node".to_owned()),
-            name: Some(binding.node.to_string()),
-            ..ObjectReference::default()
-        },
-    };
-    let body = serde_json::to_vec(&object).map_err(kube::Error::SerdeError)?;
-    let request = Request::new(Pod::url_path(&(), Some(&binding.pod.namespace)))
-        .create_subresource("binding", &binding.pod.name, &PostParams::default(), body)
-        .map_err(kube::Error::BuildRequest)?;
-    client.request::<Status>(request).await.map(drop)
-}
-
-/// Whether the answer proves that the server did not store the binding.
-fn is_final(error: &kube::Error) -> bool {
-    client::code(error).is_some_and(|code| (400..500).contains(&code) && code != 408 && code != 429)
-}
-
-/// Reads the pod until the server answers: whether it is bound to the node by now.
-async fn look_up(client: &Client, binding: &Binding, reason: BindFailure) -> Result<(), BindFailure> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), &binding.pod.namespace);
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-    loop {
-        match api.get_opt(&binding.pod.name).await {
-            Ok(Some(pod)) if pod.metadata.uid.as_deref() == Some(binding.pod.uid.as_ref()) => {
-                let node = pod.spec.and_then(|spec| spec.node_name);
-                return if node.as_deref() == Some(binding.node.as_ref()) { Ok(()) } else { Err(reason) };
-            }
-            Ok(_) => return Err(reason),
-            Err(error) if is_final(&error) => return Err(reason),
-            Err(_) => tokio::time::sleep(backoff.next_delay()).await,
-        }
-    }
-}
-
 async fn write_status(client: Client, write: StatusWrite) -> Completed {
     let api: Api<Pod> = Api::namespaced(client, &write.pod.namespace);
     let patch = Patch::Strategic(write.patch());
@@ -514,11 +430,11 @@ async fn write_status(client: Client, write: StatusWrite) -> Completed {
 impl StatusWrite {
     fn patch(&self) -> Value {
         let mut status = json!({});
-        if let Some(message) = &self.message {
+        if let Some((reason, message)) = &self.condition {
             let mut condition = json!({
                 "type": "PodScheduled",
                 "status": "False",
-                "reason": "Unschedulable",
+                "reason": reason,
                 "message": message,
             });
             if self.pod.unschedulable.is_none() {
@@ -540,21 +456,6 @@ mod tests {
     use super::*;
     use crate::reason::Refusals;
 
-    #[test]
-    fn a_namespace_that_is_being_deleted_is_no_failure_to_tell() {
-        let cause =
-            json!({ "reason": "NamespaceTerminating", "message": "it is being terminated", "field": "" });
-        for (causes, is_told) in [(vec![cause], false), (vec![], true)] {
-            let status = json!({
-                "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no",
-                "details": { "causes": causes },
-            });
-            let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
-            assert!(is_final(&error));
-            assert_eq!(matches!(BindFailure::of(&error), BindFailure::Other(_)), is_told);
-        }
-    }
-
     fn pod(name: &str, status: Value) -> PodView {
         let meta = json!({ "namespace": "ns", "name": name, "uid": format!("uid-{name}") });
         PodView::read(&serde_json::from_value(json!({ "metadata": meta, "status": status })).unwrap())
@@ -563,13 +464,13 @@ mod tests {
     fn outbox() -> Outbox {
         let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
         let (recorder, _) = events::channel(client.clone(), "scheduler", &mut Registry::default());
-        Outbox::new(client, recorder)
+        Outbox::new(client, recorder, None)
     }
 
     fn refused(pod: PodView, nominated: Option<&str>) -> Refused {
         let (message, refusals) = ("no".to_owned(), Refusals::default());
         let nominated = nominated.map(Arc::from);
-        Refused { pod, message, refusals, nominated, deallocation: None, tried_preemption: true }
+        Refused { pod, message, refusals, nominated, deallocation: None, tried_preemption: true, is_error: false }
     }
 
     #[test]
@@ -585,8 +486,9 @@ mod tests {
             (None, Some(None), json!({ "nominatedNodeName": null })),
         ] {
             let nominated = nominated.map(|node: Option<&str>| node.map(Arc::from));
+            let condition = message.map(|message| ("Unschedulable", message.to_owned()));
             let write =
-                StatusWrite { pod: pod("p", waits.clone()), message: message.map(str::to_owned), nominated };
+                StatusWrite { pod: pod("p", waits.clone()), condition, nominated };
             assert_eq!(write.patch(), json!({ "metadata": { "uid": "uid-p" }, "status": wanted }));
         }
     }

@@ -61,12 +61,13 @@ async fn writes_that_meet_others_are_done_again() {
 async fn failures_that_last_are_told_in_one_line() {
     let Some(rig) = Rig::start().await else { return };
     let parts = parts(&Variant::default());
-    let settings = Settings { patience: Duration::from_millis(500), ..quick() };
+    // An attempt may take a third of it, on a busy machine too.
+    let settings = Settings { patience: Duration::from_secs(3), ..quick() };
     for (fault, want) in [
         (Fault::Status(403), "applying ConfigMap numa/updater: 403 Forbidden: as the test wants it"),
         (Fault::Status(500), "applying ConfigMap numa/updater: 500 InternalError: as the test wants it"),
         (Fault::TooMany(60), "applying ConfigMap numa/updater: 429 TooManyRequests: as the test wants it"),
-        (Fault::Silence, "applying ConfigMap numa/updater: no answer within 166.666666ms"),
+        (Fault::Silence, "applying ConfigMap numa/updater: no answer within 1s"),
         (
             Fault::Status(409),
             "applying ConfigMap numa/updater: the object, its kind or its namespace keeps changing",

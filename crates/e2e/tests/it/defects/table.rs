@@ -233,9 +233,9 @@ pub(super) const DEFECTS: &[Defect] = &[
         name: "best-effort-refused",
         program: Scheduler,
         file: "crates/scheduler/src/cycle.rs",
-        find: "if let Some(resource) = shortages(node, view, spec, plugins).next() {",
+        find: "if let Some(resource) = shortages(node, view, (spec, &spanning.delegated), plugins).next() {",
         replace: "if DEFECT_IS_ON && spec.needs.qos == Qos::BestEffort {\nreturn Err(Reason::StaleTopology);\n}\n\
-                  if let Some(resource) = shortages(node, view, spec, plugins).next() {",
+                  if let Some(resource) = shortages(node, view, (spec, &spanning.delegated), plugins).next() {",
         specs: &["48598"],
     },
     Defect {

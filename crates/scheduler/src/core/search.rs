@@ -1,0 +1,220 @@
+//! The search for a pod's node: filters, extenders, scores.
+//!
+//! In: a pod, nodes with their ledgers. Out: the best of the nodes that fit, or the reasons against all. Never: a charge;
+//! the node is the pod's once the attempt reserves it (`decision`).
+
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::trial::{IncomingPod, Trial};
+use super::{Core, Profile};
+use crate::affinity::Labels;
+use crate::cycle::{self, Known, PreFilterState, PreScoreState};
+use crate::ledger::{PodId, Scratch};
+use crate::node::NodeView;
+use crate::plugins::default_preemption::is_curable;
+use crate::plugins::inter_pod_affinity::Domains;
+use crate::pod::PodView;
+use crate::reason::{Reason, Refusals};
+
+/// The reasons of one node.
+pub(super) type Reasons = SmallVec<[Reason; 2]>;
+
+/// The reason for which there is no node.
+pub(super) enum NoNode {
+    /// All nodes refuse the pod.
+    Refused(Refusals),
+    /// The attempt ended in an error.
+    Error(String, Refusals),
+}
+
+impl Core {
+    /// The node for a pod.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn choose(
+        &mut self,
+        id: PodId,
+        pod: &PodView,
+        profile: &Profile,
+        now_ms: u64,
+    ) -> Result<usize, NoNode> {
+        let spec = &pod.spec;
+        let existing = self.existing_domains((&pod.namespace, &pod.labels));
+        spec.selectors().for_each(|pods| self.selections.follow(pods));
+        let (selections, volumes, devices) = (&self.selections, &self.volumes, &self.devices);
+        let known = Known { selections, volumes, devices, pod: Some(pod), now_ms };
+        let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
+        self.stopwatch.lap("PreFilter", true);
+        let count = self.node_order.len();
+        let enough =
+            match profile.scores() || self.is_filtered_by_extenders() {
+                true => cycle::feasible_nodes_to_find(count, profile.percentage),
+                false => 1,
+            };
+        let images = self.images.wanted(&pod.images, count);
+        let mut cache = std::mem::take(&mut self.equivalence);
+        let class = self.queue.shared_class(id).filter(|_| spanning.is_empty() && !self.hold.is_active());
+        let mut table = class.and_then(|class| cache.table(class, &images));
+        let prepared = PreScoreState::new(spec, profile, images, devices);
+        let mut refusals = Refusals::default();
+        self.feasible.clear();
+        self.raw.clear();
+        let preempts = profile.plugins.preemption.is_some();
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let incoming = IncomingPod { id, rank: self.queue.rank(id), pod, profile, now_ms };
+        let mut is_fine = |slot: &usize| self.judge(incoming, *slot, &spanning, &mut scratch).is_ok();
+        let nominated = self.nominated_slot(id).filter(|slot| is_fine(slot));
+        if let Some(slot) = nominated.filter(|slot| self.passes_extenders(pod, *slot)) {
+            (self.scratch, self.equivalence) = (scratch, cache);
+            self.stopwatch.lap("Filter", true);
+            return Ok(slot);
+        }
+        let mut seen = 0;
+        while seen < count && self.feasible.len() < enough {
+            let slot = self.node_order[(self.search_start + seen) % count];
+            seen += 1;
+            let node = &self.nodes[slot];
+            let Some(view) = &node.view else { continue };
+            // A node that expects others is judged with them there.
+            let mut table = table.as_deref_mut().filter(|_| !self.is_expecting(slot));
+            let revision = self.nodes.revision(slot);
+            let created = (pod.created_s, node.ledger.has_unseen());
+            let known = table.as_deref().and_then(|table| table.get(slot, revision, created));
+            let judged = match known {
+                Some(_) => None,
+                None => {
+                    let verdict = self.judge(incoming, slot, &spanning, &mut scratch);
+                    Some(verdict.map(|()| prepared.raw_score(node, view, &spanning)))
+                }
+            };
+            match known.or(judged.as_ref()) {
+                Some(Ok(score)) => {
+                    self.feasible.push(slot);
+                    self.raw.push(*score);
+                }
+                Some(Err(reasons)) => {
+                    if preempts && self.may_be_cured(incoming, (slot, view), reasons) {
+                        self.curable.extend(reasons.first().map(|reason| (slot, *reason)));
+                    }
+                    reasons.iter().for_each(|reason| refusals.add(*reason));
+                    if reasons.contains(&Reason::ClaimElsewhere) || reasons.contains(&Reason::ClaimError) {
+                        self.elsewhere.push(slot);
+                    }
+                    if reasons.contains(&Reason::ClaimError) {
+                        break;
+                    }
+                }
+                None => {}
+            }
+            if let (Some(table), Some(verdict)) = (&mut table, judged) {
+                table.put(slot, revision, pod.created_s, verdict);
+            }
+        }
+        (self.scratch, self.equivalence) = (scratch, cache);
+        self.search_start = if count == 0 { 0 } else { (self.search_start + seen) % count };
+        if refusals.iter().any(|(reason, _)| reason == Reason::ClaimError) {
+            self.stopwatch.lap("Filter", false);
+            let slot = self.elsewhere.last().copied();
+            let message = slot.and_then(|slot| self.claim_error(pod, slot, profile, now_ms));
+            return Err(NoNode::Error(message.unwrap_or_else(|| refusals.message(count)), refusals));
+        }
+        let extended = self.filter_by_extenders(pod, preempts, &mut refusals);
+        self.stopwatch.lap("Filter", extended.is_ok());
+        if let Err(message) = extended {
+            return Err(NoNode::Error(message, refusals));
+        }
+        let plugins = &*profile.plugins;
+        cycle::totals(&self.raw, &plugins.scores, &mut self.totals);
+        let found = (&*self.feasible, &*self.nodes);
+        cycle::add_spanning((pod, &self.existing_terms), found, &self.selections, plugins, &mut self.totals);
+        self.score_by_extenders(pod);
+        let best = self.totals.iter().max().copied().ok_or(NoNode::Refused(refusals))?;
+        self.stopwatch.lap("Score", true);
+        let ties = self.totals.iter().filter(|total| **total == best).count();
+        let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
+        let winner = self.totals.iter().enumerate().filter(|(_, total)| **total == best).nth(pick);
+        winner.map(|(at, _)| self.feasible[at]).ok_or_else(|| NoNode::Refused(Refusals::default()))
+    }
+
+    /// The nodes that the last attempt found to fit, with their total scores; none if it took the nominated node.
+    pub fn last_scores(&self) -> impl Iterator<Item = (&Arc<str>, i64)> {
+        let nodes = self.feasible.iter().map(|slot| &self.nodes[*slot].name);
+        nodes.zip(self.totals.iter().copied())
+    }
+
+    /// The domains that pods on nodes keep a pod of this namespace with these labels away from.
+    pub(super) fn existing_domains(&self, (namespace, labels): (&str, &Labels)) -> Domains {
+        let target = self.selections.namespaces().target(namespace, labels);
+        self.existing_terms.domains(target, &self.nodes)
+    }
+
+    /// What the constraints of a pod look at, on all nodes. Selections must follow its selectors.
+    pub(super) fn pre_filter<'c>(
+        &'c self,
+        pod: &'c PodView,
+        profile: &Profile,
+        now_ms: u64,
+    ) -> PreFilterState<'c> {
+        let existing = self.existing_domains((&pod.namespace, &pod.labels));
+        PreFilterState::new(&pod.spec, existing, &profile.plugins, &self.nodes, self.known(Some(pod), now_ms))
+    }
+
+    /// The objects that constraints look at.
+    pub(super) fn known<'c>(&'c self, pod: Option<&'c PodView>, now_ms: u64) -> Known<'c> {
+        let Self { selections, volumes, devices, .. } = self;
+        Known { selections, volumes, devices, pod, now_ms }
+    }
+
+    /// Whether the departure of pods may turn these reasons of a node, which then is the pod's.
+    fn may_be_cured(
+        &self,
+        incoming: IncomingPod<'_>,
+        (slot, view): (usize, &NodeView),
+        reasons: &Reasons,
+    ) -> bool {
+        let IncomingPod { rank, pod, .. } = incoming;
+        reasons.iter().all(|reason| is_curable(*reason, pod, view))
+            && !rank.is_some_and(|rank| self.hold.keeps_off(slot, rank))
+    }
+
+    /// Whether other pods have to fit on a node beside the next one: nominated ones, or those that wait for volumes.
+    pub(super) fn is_expecting(&self, slot: usize) -> bool {
+        self.nominations.expects(&self.nodes[slot].name) || self.waits.on(slot).next().is_some()
+    }
+
+    /// Whether a pod may go to a node, which exists.
+    ///
+    /// # Errors
+    /// The reasons against it.
+    pub(super) fn judge<'c>(
+        &'c self,
+        incoming: IncomingPod<'_>,
+        slot: usize,
+        spanning: &PreFilterState<'c>,
+        scratch: &mut Scratch,
+    ) -> Result<(), Reasons> {
+        let IncomingPod { rank, pod, profile, now_ms, .. } = incoming;
+        let node = &self.nodes[slot];
+        let Some(view) = &node.view else { return Err(Reasons::new()) };
+        let is_expecting = self.is_expecting(slot);
+        let trial = if is_expecting { Trial::new(self, slot) } else { None };
+        let verdict = match trial {
+            Some(trial) => trial.check(incoming, spanning, scratch),
+            None => {
+                let pod = (&*pod.spec, pod.created_s);
+                let verdict = cycle::filter(node, view, pod, spanning, profile, now_ms, scratch);
+                verdict.map_err(|reason| (reason, None))
+            }
+        };
+        match verdict {
+            Ok(()) if rank.is_some_and(|rank| self.hold.keeps_off(slot, rank)) => {
+                Err(smallvec![Reason::Held])
+            }
+            Ok(()) => Ok(()),
+            Err(against) => Err(self.all_reasons(incoming, slot, against)),
+        }
+    }
+}

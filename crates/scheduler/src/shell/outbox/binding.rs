@@ -1,0 +1,149 @@
+//! The binding of one pod.
+//!
+//! In: a pod and its node. Out: whether the pod is bound there, for certain. Never: a result that is only likely.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Binding as WireBinding, ObjectReference, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
+use kube::api::{ObjectMeta, PostParams};
+use kube::core::Request;
+use kube::{Api, Client, Resource};
+use runtime::backoff::Backoff;
+use runtime::client;
+use tokio_util::sync::CancellationToken;
+
+use super::super::extenders::HttpExtender;
+use super::Completed;
+use crate::core::Binding;
+
+/// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
+const MAX_ANSWERS: u32 = 5;
+
+/// The reason for which a binding failed.
+#[derive(Debug, PartialEq)]
+pub(super) enum BindFailure {
+    /// The namespace of the pod is being deleted, and the pod with it.
+    NamespaceTerminating(String),
+    Other(String),
+}
+
+impl BindFailure {
+    fn of(error: &kube::Error) -> Self {
+        let reason = client::brief(error);
+        if client::is_namespace_terminating(error) {
+            Self::NamespaceTerminating(reason)
+        } else {
+            Self::Other(reason)
+        }
+    }
+}
+
+/// Binds a pod, by the extender if one binds it. A call without an answer may be stored later, which no reading can rule out. Only a second one can: the
+/// server stores one binding of a pod and refuses all others.
+pub(super) async fn bind(
+    (client, binder): (Client, Option<Arc<HttpExtender>>),
+    binding: Binding,
+    stopped: CancellationToken,
+) -> Completed {
+    // A binder that failed may have bound nevertheless.
+    let mut sent = u32::from(binder.is_some());
+    if let Some(binder) = binder {
+        match binder.bind(&binding).await {
+            Ok(()) => return Completed::Bind(Box::new(binding), Ok(())),
+            // As in kube-scheduler, another one binds it then: the server stores one binding.
+            Err(_) if binder.is_ignorable() => {}
+            Err(reason) => {
+                let result = look_up(&client, &binding, BindFailure::Other(reason)).await;
+                return Completed::Bind(Box::new(binding), result);
+            }
+        }
+    }
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    let mut answers = 0;
+    let result = loop {
+        let Err(error) = post_binding(&client, &binding).await else { break Ok(()) };
+        let reason = BindFailure::of(&error);
+        sent += 1;
+        answers += u32::from(client::code(&error).is_some());
+        match is_final(&error) {
+            true if sent == 1 => break Err(reason),
+            // The refusal may be due to an earlier call.
+            true => break look_up(&client, &binding, reason).await,
+            // A webhook that fails for this pod must not keep the node from others.
+            false if answers >= MAX_ANSWERS => break look_up(&client, &binding, reason).await,
+            false => {}
+        }
+        let stops = tokio::time::timeout(backoff.next_delay(), stopped.cancelled()).await.is_ok();
+        if stops {
+            break look_up(&client, &binding, reason).await;
+        }
+    };
+    Completed::Bind(Box::new(binding), result)
+}
+
+async fn post_binding(client: &Client, binding: &Binding) -> Result<(), kube::Error> {
+    let object = WireBinding {
+        metadata: ObjectMeta {
+            name: Some(binding.pod.name.to_string()),
+            namespace: Some(binding.pod.namespace.to_string()),
+            uid: Some(binding.pod.uid.to_string()),
+            ..ObjectMeta::default()
+        },
+        target: ObjectReference {
+            kind: Some("Node".to_owned()),
+            name: Some(binding.node.to_string()),
+            ..ObjectReference::default()
+        },
+    };
+    let body = serde_json::to_vec(&object).map_err(kube::Error::SerdeError)?;
+    let request = Request::new(Pod::url_path(&(), Some(&binding.pod.namespace)))
+        .create_subresource("binding", &binding.pod.name, &PostParams::default(), body)
+        .map_err(kube::Error::BuildRequest)?;
+    client.request::<Status>(request).await.map(drop)
+}
+
+/// Whether the answer proves that the server did not store the binding.
+fn is_final(error: &kube::Error) -> bool {
+    client::code(error).is_some_and(|code| (400..500).contains(&code) && code != 408 && code != 429)
+}
+
+/// Reads the pod until the server answers: whether it is bound to the node by now.
+async fn look_up(client: &Client, binding: &Binding, reason: BindFailure) -> Result<(), BindFailure> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &binding.pod.namespace);
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    loop {
+        match api.get_opt(&binding.pod.name).await {
+            Ok(Some(pod)) if pod.metadata.uid.as_deref() == Some(binding.pod.uid.as_ref()) => {
+                let node = pod.spec.and_then(|spec| spec.node_name);
+                return if node.as_deref() == Some(binding.node.as_ref()) { Ok(()) } else { Err(reason) };
+            }
+            Ok(_) => return Err(reason),
+            Err(error) if is_final(&error) => return Err(reason),
+            Err(_) => tokio::time::sleep(backoff.next_delay()).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_is_being_deleted_is_no_failure_to_tell() {
+        let cause =
+            json!({ "reason": "NamespaceTerminating", "message": "it is being terminated", "field": "" });
+        for (causes, is_told) in [(vec![cause], false), (vec![], true)] {
+            let status = json!({
+                "status": "Failure", "reason": "Forbidden", "code": 403, "message": "no",
+                "details": { "causes": causes },
+            });
+            let error = kube::Error::Api(Box::new(serde_json::from_value(status).unwrap()));
+            assert!(is_final(&error));
+            assert_eq!(matches!(BindFailure::of(&error), BindFailure::Other(_)), is_told);
+        }
+    }
+}
