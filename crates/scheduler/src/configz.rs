@@ -5,8 +5,8 @@
 //! `mergePluginSet` and `NewFramework`.
 
 use api::schedulerconfig::{
-    API_VERSION, ExtensionPoint as Point, KIND, NUMA_PLUGIN, NodeResourceTopologyMatchArgs, Plugin,
-    PluginSet, Profile, ResourceWeight, SchedulerConfig, Word as _,
+    API_VERSION, Extender, ExtensionPoint as Point, KIND, ManagedResource, NUMA_PLUGIN,
+    NodeResourceTopologyMatchArgs, Plugin, PluginSet, Profile, ResourceWeight, SchedulerConfig, Word as _,
 };
 use serde_json::{Map, Value, json};
 
@@ -71,10 +71,54 @@ pub fn effective(config: &SchedulerConfig) -> Value {
         "podMaxBackoffSeconds": config.pod_max_backoff_seconds,
         "profiles": config.profiles.iter().map(profile).collect::<Vec<_>>(),
     });
+    if !config.extenders.is_empty() {
+        all["extenders"] = config.extenders.iter().map(extender).collect();
+    }
     if config.delay_cache_until_active {
         all["delayCacheUntilActive"] = json!(true);
     }
     all
+}
+
+/// An extender; what is empty is left out, and so is its key, which kube-scheduler shows.
+fn extender(extender: &Extender) -> Value {
+    let managed = |resource: &ManagedResource| {
+        stated(json!({ "name": resource.name, "ignoredByScheduler": resource.ignored_by_scheduler }))
+    };
+    let tls = extender.tls.as_ref().map(|tls| {
+        stated(json!({
+            "insecure": tls.insecure, "serverName": tls.server_name, "certFile": tls.cert_file, "keyFile": tls.key_file,
+            "caFile": tls.ca_file, "certData": tls.cert_data, "caData": tls.ca_data,
+        }))
+    });
+    let mut all = stated(json!({
+        "filterVerb": extender.filter_verb,
+        "preemptVerb": extender.preempt_verb,
+        "prioritizeVerb": extender.prioritize_verb,
+        "weight": extender.weight,
+        "bindVerb": extender.bind_verb,
+        "enableHTTPS": extender.enable_https,
+        "tlsConfig": tls,
+        "nodeCacheCapable": extender.node_cache_capable,
+        "managedResources": extender.managed_resources.iter().map(managed).collect::<Vec<_>>(),
+        "ignorable": extender.ignorable,
+    }));
+    all["urlPrefix"] = json!(extender.url_prefix);
+    all["httpTimeout"] = json!(extender.http_timeout.to_string());
+    all
+}
+
+/// An object without its empty fields (Go's `omitempty`).
+fn stated(object: Value) -> Value {
+    let is_stated = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Number(number) => number.as_i64() != Some(0),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    };
+    let fields = object.as_object().into_iter().flatten().filter(|(_, value)| is_stated(value));
+    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// A number as Go prints it: whole ones without a fraction.

@@ -138,3 +138,63 @@ impl Extender {
         score.saturating_mul(weight).saturating_mul(100 / MAX_SCORE)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// An extender that is never called.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Call for Silent {
+        fn filter(&self, _: &PodView, _: &[Arc<str>]) -> Result<Filtered, CallError> {
+            unreachable!()
+        }
+
+        fn prioritize(&self, _: &PodView, _: &[Arc<str>]) -> Result<Vec<(Arc<str>, i64)>, CallError> {
+            unreachable!()
+        }
+
+        fn preempt(&self, _: &PodView, _: &[NodeVictims]) -> Result<BTreeMap<Arc<str>, Uids>, CallError> {
+            unreachable!()
+        }
+    }
+
+    fn extender(ignorable: bool, managed: &[&str]) -> Extender {
+        let managed = Managed(managed.iter().map(|name| ResourceName::new(name).unwrap()).collect());
+        Extender {
+            managed,
+            filters: true,
+            weight: Some(3),
+            preempts: false,
+            ignorable,
+            call: Box::new(Silent),
+        }
+    }
+
+    #[test]
+    fn a_failure_may_be_passed_over_but_the_end_of_the_process_may_not() {
+        let failed = || Err::<u8, _>(CallError::Failed("x".to_owned()));
+        assert_eq!(extender(true, &[]).check(Ok(7)), Ok(Some(7)));
+        assert_eq!(extender(true, &[]).check(failed()), Ok(None));
+        assert_eq!(extender(false, &[]).check(failed()), failed().map(Some));
+        assert_eq!(extender(true, &[]).check(Err::<u8, _>(CallError::Stopped)), Err(CallError::Stopped));
+    }
+
+    #[test]
+    fn pods_concern_it_by_their_resources_and_scores_are_scaled() {
+        let pod = json!({ "spec": { "containers": [
+            { "name": "c", "resources": { "requests": { "v.example/a": "1" }, "limits": { "v.example/a": "1" } } },
+        ] } });
+        let pod = PodView::read(&serde_json::from_value(pod).unwrap());
+        for (managed, concerned) in
+            [(&[][..], true), (&["v.example/b", "v.example/a"], true), (&["v.example/b"], false)]
+        {
+            assert_eq!(extender(false, managed).filters_for(&pod), concerned, "{managed:?}");
+        }
+        assert_eq!(extender(false, &[]).scaled(4), 120);
+    }
+}

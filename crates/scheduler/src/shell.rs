@@ -34,8 +34,8 @@ mod outbox;
 mod pod_resources;
 mod status_dump;
 mod watches;
-mod wire_pod;
 mod whole_nodes;
+mod wire_pod;
 mod wire_selecting;
 
 use event_loop::{EventLoop, Input};

@@ -8,6 +8,8 @@
 mod claims;
 #[path = "it/cluster.rs"]
 mod cluster;
+#[path = "it/extenders.rs"]
+mod extenders;
 #[path = "it/faults.rs"]
 mod faults;
 #[path = "it/gangs.rs"]

@@ -119,7 +119,8 @@ pub(super) fn read(fields: &mut Fields, errors: &mut Errors) -> Vec<Extender> {
 
 fn extender(mut fields: Fields, errors: &mut Errors) -> Extender {
     let mut text = |name| fields.string(name, errors).unwrap_or_default();
-    let (url_prefix, filter_verb, preempt_verb) = (text("urlPrefix"), text("filterVerb"), text("preemptVerb"));
+    let (url_prefix, filter_verb, preempt_verb) =
+        (text("urlPrefix"), text("filterVerb"), text("preemptVerb"));
     let (prioritize_verb, bind_verb) = (text("prioritizeVerb"), text("bindVerb"));
     if !["http://", "https://"].iter().any(|scheme| url_prefix.starts_with(scheme)) {
         let problem =

@@ -91,6 +91,7 @@ profiles:
             pod_initial_backoff_seconds: 2,
             pod_max_backoff_seconds: 3,
             delay_cache_until_active: true,
+            extenders: Vec::new(),
             profiles: vec![
                 Profile {
                     scheduler_name: "a".to_owned(),
@@ -416,11 +417,12 @@ fn mistakes_name_the_field_and_what_is_allowed() {
 fn extenders_are_read_and_their_resources_ignored_where_they_say_so() {
     let text = "extenders:\n- urlPrefix: https://x/scheduler\n  filterVerb: filter\n  prioritizeVerb: score\n  weight: 3\n  \
                 httpTimeout: 2s\n  nodeCacheCapable: true\n  ignorable: true\n  enableHTTPS: true\n  \
-                tlsConfig: {serverName: n, keyData: c2VjcmV0}\n  \
+                tlsConfig: {serverName: srv, keyData: c2VjcmV0}\n  \
                 managedResources: [{name: v.example/a, ignoredByScheduler: true}, {name: v.example/b}]\n";
     let config = parse(text).unwrap();
     let extender = &config.extenders[0];
-    let verbs = (&*extender.filter_verb, &*extender.prioritize_verb, &*extender.preempt_verb, &*extender.bind_verb);
+    let verbs =
+        (&*extender.filter_verb, &*extender.prioritize_verb, &*extender.preempt_verb, &*extender.bind_verb);
     assert_eq!((verbs, extender.weight), (("filter", "score", "", ""), 3));
     assert_eq!(extender.http_timeout, GoDuration::from_secs(2));
     assert!(extender.node_cache_capable && extender.ignorable && extender.enable_https);

@@ -53,7 +53,8 @@ pub async fn ask(client: &Client, request: Request) -> Result<Answer, kube::Erro
 /// As [`ask`].
 pub async fn post(client: &Client, path: &str, body: &Value) -> Result<Value, kube::Error> {
     let body = serde_json::to_vec(body).map_err(kube::Error::SerdeError)?;
-    let request = axum::http::Request::builder().method("POST").uri(path).header(CONTENT_TYPE, "application/json");
+    let request =
+        axum::http::Request::builder().method("POST").uri(path).header(CONTENT_TYPE, "application/json");
     let request = request.body(body).map_err(kube::Error::HttpError)?;
     ask(client, request).await.map(|answer| answer.body)
 }

@@ -141,8 +141,9 @@ impl Core {
         };
         let mut victims = Vec::with_capacity(uids.pods.len());
         for uid in &uids.pods {
-            let missing =
-                || format!("an extender would evict the pod with UID {uid} on node {node}, which is not there");
+            let missing = || {
+                format!("an extender would evict the pod with UID {uid} on node {node}, which is not there")
+            };
             victims.push(victim(uid).ok_or_else(missing)?);
         }
         victims.sort_unstable_by_key(Victim::importance);

@@ -49,11 +49,10 @@ impl Core {
         let spanning = PreFilterState::new(spec, existing, &profile.plugins, &self.nodes, known);
         self.stopwatch.lap("PreFilter", true);
         let count = self.node_order.len();
-        let enough =
-            match profile.scores() || self.is_filtered_by_extenders() {
-                true => cycle::feasible_nodes_to_find(count, profile.percentage),
-                false => 1,
-            };
+        let enough = match profile.scores() || self.is_filtered_by_extenders() {
+            true => cycle::feasible_nodes_to_find(count, profile.percentage),
+            false => 1,
+        };
         let images = self.images.wanted(&pod.images, count);
         let mut cache = std::mem::take(&mut self.equivalence);
         let class = self.queue.shared_class(id).filter(|_| spanning.is_empty() && !self.hold.is_active());

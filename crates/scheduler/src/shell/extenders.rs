@@ -162,11 +162,7 @@ impl HttpExtender {
     }
 
     /// Waits for an answer on the core's thread.
-    fn wait<T>(
-        &self,
-        pod: &PodView,
-        call: impl Future<Output = Result<T, String>>,
-    ) -> Result<T, CallError> {
+    fn wait<T>(&self, pod: &PodView, call: impl Future<Output = Result<T, String>>) -> Result<T, CallError> {
         let answer = self.runtime.block_on(async {
             tokio::select! {
                 biased;
@@ -243,10 +239,11 @@ impl Call for Arc<HttpExtender> {
                 let host = field(item, "Host").as_str()?;
                 Some((Arc::from(host), field(item, "Score").as_i64()?))
             };
-            let scores: Option<_> = answer.as_array().map_or(Some(Vec::new()), |list| {
-                list.iter().map(score).collect()
-            });
-            scores.ok_or_else(|| format!("extender {:?}: a score has no host or no number", self.settings.url_prefix))
+            let scores: Option<_> =
+                answer.as_array().map_or(Some(Vec::new()), |list| list.iter().map(score).collect());
+            scores.ok_or_else(|| {
+                format!("extender {:?}: a score has no host or no number", self.settings.url_prefix)
+            })
         })
     }
 
@@ -259,7 +256,11 @@ impl Call for Arc<HttpExtender> {
             let question = self.candidates(pod, candidates).await?;
             let answer = self.post(&self.settings.preempt_verb, &question).await?;
             let nodes = field(&answer, "NodeNameToMetaVictims").as_object();
-            Ok(nodes.into_iter().flatten().map(|(node, victims)| (Arc::from(&**node), uids(victims))).collect())
+            Ok(nodes
+                .into_iter()
+                .flatten()
+                .map(|(node, victims)| (Arc::from(&**node), uids(victims)))
+                .collect())
         })
     }
 }
@@ -298,7 +299,8 @@ fn filtered(
         let url = &settings.url_prefix;
         format!("extender {url:?} claims a filtered node {name:?} which is not found in the input node list")
     };
-    let fits = fits.into_iter().map(|name| known(name).ok_or_else(|| unknown(name))).collect::<Result<_, _>>()?;
+    let fits =
+        fits.into_iter().map(|name| known(name).ok_or_else(|| unknown(name))).collect::<Result<_, _>>()?;
     let reasons = |name| {
         let map = field(answer, name).as_object().into_iter().flatten();
         map.map(|(node, text)| (Arc::from(&**node), text.as_str().unwrap_or_default().to_owned())).collect()
@@ -326,7 +328,10 @@ mod tests {
     #[test]
     fn answers_to_filters_are_read_whatever_their_case() {
         let asked: Vec<Arc<str>> = ["a", "b", "c"].map(Arc::from).into();
-        let fits = |names: &[&str]| Filtered { fits: names.iter().map(|name| Arc::from(*name)).collect(), ..Default::default() };
+        let fits = |names: &[&str]| Filtered {
+            fits: names.iter().map(|name| Arc::from(*name)).collect(),
+            ..Default::default()
+        };
         for (answer, capable, wanted) in [
             (json!({ "NodeNames": ["a", "c"] }), true, Ok(fits(&["a", "c"]))),
             (json!({ "nodenames": ["a"], "error": "" }), true, Ok(fits(&["a"]))),
@@ -344,7 +349,8 @@ mod tests {
         ] {
             assert_eq!(filtered(&answer, &asked, &settings(capable)), wanted, "{answer}");
         }
-        let answer = json!({ "failedNodes": { "b": "full" }, "FailedAndUnresolvableNodes": { "c": "never" } });
+        let answer =
+            json!({ "failedNodes": { "b": "full" }, "FailedAndUnresolvableNodes": { "c": "never" } });
         let found = filtered(&answer, &asked, &settings(true)).unwrap();
         assert_eq!(found.failed, [(Arc::from("b"), "full".to_owned())].into());
         assert_eq!(found.unresolvable, [(Arc::from("c"), "never".to_owned())].into());
@@ -353,9 +359,12 @@ mod tests {
     #[test]
     fn https_without_an_authority_is_not_verified() {
         let tls = |ca: &str| schedulerconfig::ExtenderTls { ca_file: ca.to_owned(), ..Default::default() };
-        for (enable_https, tls, is_unchecked) in
-            [(true, None, true), (true, Some(tls("")), true), (true, Some(tls("ca")), false), (false, None, false)]
-        {
+        for (enable_https, tls, is_unchecked) in [
+            (true, None, true),
+            (true, Some(tls("")), true),
+            (true, Some(tls("ca")), false),
+            (false, None, false),
+        ] {
             let settings = schedulerconfig::Extender { enable_https, tls, ..settings(true) };
             assert_eq!(endpoint(&settings).is_unchecked, is_unchecked, "{settings:?}");
         }

@@ -470,7 +470,15 @@ mod tests {
     fn refused(pod: PodView, nominated: Option<&str>) -> Refused {
         let (message, refusals) = ("no".to_owned(), Refusals::default());
         let nominated = nominated.map(Arc::from);
-        Refused { pod, message, refusals, nominated, deallocation: None, tried_preemption: true, is_error: false }
+        Refused {
+            pod,
+            message,
+            refusals,
+            nominated,
+            deallocation: None,
+            tried_preemption: true,
+            is_error: false,
+        }
     }
 
     #[test]
@@ -487,8 +495,7 @@ mod tests {
         ] {
             let nominated = nominated.map(|node: Option<&str>| node.map(Arc::from));
             let condition = message.map(|message| ("Unschedulable", message.to_owned()));
-            let write =
-                StatusWrite { pod: pod("p", waits.clone()), condition, nominated };
+            let write = StatusWrite { pod: pod("p", waits.clone()), condition, nominated };
             assert_eq!(write.patch(), json!({ "metadata": { "uid": "uid-p" }, "status": wanted }));
         }
     }
