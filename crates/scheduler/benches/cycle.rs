@@ -76,8 +76,7 @@ fn report() -> NodeTopology {
         },
         zones: [0, 1].map(zone).into(),
         fingerprint: Some((Fingerprint::of(&mut []), Method::WithExclusiveResources)),
-        threads_per_core: None,
-        kubelet: None,
+        ..NodeTopology::default()
     }
 }
 

@@ -27,17 +27,6 @@ pub const DEFAULT_SCHEDULER_NAME: &str = "topo-aware-scheduler";
 /// A setting that is not supported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// An unsupported scoring strategy.
-    #[error(
-        "profiles[{profile}].pluginConfig: scoringStrategy.type: {asked} is not supported yet; allowed values: \
-         LeastAllocated, MostAllocated, BalancedAllocation"
-    )]
-    Strategy {
-        /// Index of the profile.
-        profile: usize,
-        /// The strategy in the file.
-        asked: &'static str,
-    },
     /// NUMA-aware preemption, in the profile with this index.
     #[error(
         "profiles[{0}].pluginConfig: preemptionMode: Enabled is not supported yet; allowed value: Disabled"
@@ -176,9 +165,7 @@ fn numa(at: usize, profile: &WireProfile) -> Result<Option<Numa>, ConfigError> {
         ScoringStrategyType::LeastAllocated => Strategy::LeastAllocated,
         ScoringStrategyType::MostAllocated => Strategy::MostAllocated,
         ScoringStrategyType::BalancedAllocation => Strategy::BalancedAllocation,
-        ScoringStrategyType::LeastNUMANodes => {
-            return Err(ConfigError::Strategy { profile: at, asked: "LeastNUMANodes" });
-        }
+        ScoringStrategyType::LeastNUMANodes => Strategy::LeastNumaNodes,
     };
     let weights = args
         .scoring_strategy
@@ -215,17 +202,17 @@ mod tests {
 
     #[test]
     fn zones_count_where_the_plugin_is_enabled() {
-        let settings = settings(&file("{scoringStrategy: {type: MostAllocated}}"), 1).unwrap();
-        let numa: Vec<_> = settings.profiles.iter().map(|p| p.numa.as_ref()).collect();
+        let most = settings(&file("{scoringStrategy: {type: MostAllocated}}"), 1).unwrap();
+        let numa: Vec<_> = most.profiles.iter().map(|p| p.numa.as_ref()).collect();
         assert!(numa[0].is_none());
         let numa = numa[1].unwrap();
         assert_eq!((numa.strategy, numa.score_weight), (Strategy::MostAllocated, 7));
+        let settings = settings(&file("{scoringStrategy: {type: LeastNUMANodes}}"), 1).unwrap();
+        assert_eq!(settings.profiles[1].numa.as_ref().unwrap().strategy, Strategy::LeastNumaNodes);
     }
 
     #[test]
     fn unsupported_settings_are_refused() {
-        let error = settings(&file("{scoringStrategy: {type: LeastNUMANodes}}"), 1).unwrap_err();
-        assert_eq!(error, ConfigError::Strategy { profile: 1, asked: "LeastNUMANodes" });
         let error = settings(&file("{preemptionMode: Enabled}"), 1).unwrap_err();
         assert_eq!(error, ConfigError::Preemption(1));
     }

@@ -101,6 +101,11 @@ impl Settings {
         self.profiles.iter().any(|profile| profile.plugins.gang_scheduling)
     }
 
+    /// Whether zones count for any profile.
+    fn counts_zones(&self) -> bool {
+        self.profiles.iter().any(|profile| profile.numa.is_some())
+    }
+
     /// Whether all profiles refuse a node that has too little CPU or memory.
     fn check_resources(&self) -> bool {
         self.profiles.iter().all(|profile| profile.plugins.filters.node_resources_fit)

@@ -411,21 +411,26 @@ fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
         (Accounting::Exact, _) => zone_score_of(&node.ledger, needs, strategy, weights),
         (Accounting::OverReserve { .. }, _) if needs.qos != Qos::Guaranteed => topology::score::MAX_SCORE,
         (Accounting::OverReserve { .. }, Some((report, free))) => {
-            topology::score::score(strategy, weights, report.rules.scope, free, needs)
+            topology::score::score(strategy, weights, &report, free, needs)
         }
         (Accounting::OverReserve { .. }, None) => 0,
     }
 }
 
-/// The zone score of a node with this ledger. The strategies score the zones of nodes that enforce alignment. Other
-/// nodes get 0 and rank below, except for pods that are not Guaranteed, for which all nodes score the same.
+/// The zone score of a node with this ledger. The strategies but LeastNUMANodes score the zones of nodes that enforce
+/// alignment. Other nodes get 0 and rank below, except for pods that are not Guaranteed, for which all nodes score the
+/// same.
 pub(crate) fn zone_score_of(ledger: &Ledger, needs: &PodNeeds, strategy: Strategy, weights: &Weights) -> i64 {
     if needs.qos != Qos::Guaranteed {
         return topology::score::MAX_SCORE;
     }
     match (ledger.free(), ledger.topology()) {
         (Some(free), Some(topology)) if ledger.is_trusted() => {
-            topology::score::score(strategy, weights, topology.rules.scope, free, needs)
+            topology::score::score(strategy, weights, topology, free, needs)
+        }
+        // Of a node that enforces nothing and tells no ids, the report is all that is known.
+        (None, Some(topology)) if strategy == Strategy::LeastNumaNodes && ledger.has_report() => {
+            topology::score::score(strategy, weights, topology, &topology.available(), needs)
         }
         _ => 0,
     }

@@ -241,6 +241,12 @@ impl Ledger {
         !self.report_lost && !self.worlds.is_empty()
     }
 
+    /// Whether the last readable report still exists.
+    #[must_use]
+    pub fn has_report(&self) -> bool {
+        self.topology.is_some() && !self.report_lost
+    }
+
     /// The last readable report.
     #[must_use]
     pub fn topology(&self) -> Option<&NodeTopology> {

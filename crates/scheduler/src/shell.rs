@@ -3,8 +3,9 @@
 //! In: flags, a configuration file, an API server. Out: the tasks of the process. Never: a decision of its own.
 //!
 //! One thread owns the core and all its decisions (`event_loop`); watches decode and API calls run beside it, on the
-//! runtime's threads (`watches`, `intake`, `outbox`). A node gets one binding at a time, so that the kubelet sees pods
-//! in the order in which the ledger placed them. The permissions that this takes are in [`crate::rbac`].
+//! runtime's threads (`watches`, `intake`, `outbox`). A node gets one binding at a time of pods that hold something in
+//! zones, so that its kubelet sees them in the order in which the ledger placed them. The permissions that this takes are
+//! in [`crate::rbac`].
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -151,6 +151,7 @@ fn score() {
         let strategy = match vector.strategy.as_str() {
             "LeastAllocated" => Strategy::LeastAllocated,
             "MostAllocated" => Strategy::MostAllocated,
+            "LeastNUMANodes" => Strategy::LeastNumaNodes,
             _ => Strategy::BalancedAllocation,
         };
         let weights = Weights(

@@ -7,12 +7,14 @@
 use crate::policy::Scope;
 use crate::request::{Need, PodNeeds, Qos};
 use crate::resource::ResourceName;
-use crate::zone::Free;
+use crate::zone::{Free, NodeTopology};
+
+mod least_numa_nodes;
 
 /// The best score.
 pub const MAX_SCORE: i64 = 100;
 
-/// `scoringStrategy.type` of NodeResourceTopologyMatchArgs, those that score single zones.
+/// `scoringStrategy.type` of NodeResourceTopologyMatchArgs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
     /// Prefers zones with the most left over.
@@ -22,6 +24,8 @@ pub enum Strategy {
     MostAllocated,
     /// Prefers zones whose resources are used evenly.
     BalancedAllocation,
+    /// Prefers few zones that are close to each other. Weights do not count.
+    LeastNumaNodes,
 }
 
 /// Weights by resource; a resource that is not listed weighs 1, and no weight counts less than 1.
@@ -35,11 +39,11 @@ impl Weights {
 }
 
 /// Scores a node for a pod, 0 to [`MAX_SCORE`]. Pods that are not Guaranteed score [`MAX_SCORE`] everywhere: the
-/// strategies are neutral for them. Cost: containers x zones x needs; no allocation for up to 8 needs.
+/// strategies are neutral for them. `free`: what is free in the zones of `node`. Cost: containers x zones x needs; no
+/// allocation for up to 8 needs. That of LeastNUMANodes: a copy of `free`, and sets of zones.
 ///
 /// # Example
 /// ```
-/// use topology::policy::Scope;
 /// use topology::request::{ContainerKind, ContainerNeeds, Need, PodNeeds, Qos};
 /// use topology::resource::ResourceName;
 /// use topology::score::{Strategy, Weights, score};
@@ -48,7 +52,8 @@ impl Weights {
 /// let cpu = ResourceName::CPU;
 /// let resources = vec![ZoneResource { name: cpu, capacity: 8_000, allocatable: 8_000, available: 8_000 }];
 /// let zone = Zone { id: ZoneId(0), resources, distances: vec![] };
-/// let free = NodeTopology { zones: vec![zone], ..NodeTopology::default() }.available();
+/// let node = NodeTopology { zones: vec![zone], ..NodeTopology::default() };
+/// let free = node.available();
 /// let needs = vec![Need { name: cpu, amount: 2_000 }];
 /// let pod = PodNeeds {
 ///     qos: Qos::Guaranteed,
@@ -59,15 +64,24 @@ impl Weights {
 ///     pod_scope_whole_cpu: 2_000,
 ///     pod: Default::default(),
 /// };
-/// let score = |strategy| score(strategy, &Weights::default(), Scope::Container, &free, &pod);
+/// let score = |strategy| score(strategy, &Weights::default(), &node, &free, &pod);
 /// assert_eq!((score(Strategy::LeastAllocated), score(Strategy::MostAllocated)), (75, 25));
 /// ```
 #[must_use]
-pub fn score(strategy: Strategy, weights: &Weights, scope: Scope, free: &Free, needs: &PodNeeds) -> i64 {
+pub fn score(
+    strategy: Strategy,
+    weights: &Weights,
+    node: &NodeTopology,
+    free: &Free,
+    needs: &PodNeeds,
+) -> i64 {
     if needs.qos != Qos::Guaranteed {
         return MAX_SCORE;
     }
-    match scope {
+    if strategy == Strategy::LeastNumaNodes {
+        return least_numa_nodes::score(node, free, needs);
+    }
+    match node.rules.scope {
         Scope::Pod => lowest_zone(strategy, weights, free, &needs.pod_scope),
         Scope::Container => {
             let count = i64::try_from(needs.containers.len()).unwrap_or(i64::MAX).max(1);
@@ -141,10 +155,11 @@ fn balanced<'a>(amounts: impl Iterator<Item = (&'a Need, i64)>) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Rules;
     use crate::request::{ContainerKind, ContainerNeeds};
     use crate::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
-    fn table(zones: &[(u32, &[(ResourceName, i64)])]) -> Free {
+    fn node(zones: &[(u32, &[(ResourceName, i64)])]) -> NodeTopology {
         let zones = zones
             .iter()
             .map(|(id, resources)| Zone {
@@ -161,7 +176,12 @@ mod tests {
                     .collect(),
             })
             .collect();
-        NodeTopology { zones, ..NodeTopology::default() }.available()
+        NodeTopology { zones, ..NodeTopology::default() }
+    }
+
+    /// The score where all is free.
+    fn score_of(strategy: Strategy, node: &NodeTopology, pod: &PodNeeds) -> i64 {
+        score(strategy, &Weights::default(), node, &node.available(), pod)
     }
 
     fn pod(needs: &[(ResourceName, i64)]) -> PodNeeds {
@@ -186,9 +206,9 @@ mod tests {
     fn strategies_give_the_published_examples() {
         use Strategy::{BalancedAllocation, LeastAllocated, MostAllocated};
         const MI: i64 = 1 << 20;
-        let zones = |cpu: i64, memory: i64| -> Free {
+        let zones = |cpu: i64, memory: i64| -> NodeTopology {
             let cells = [(ResourceName::CPU, cpu * 1000), (ResourceName::MEMORY, memory * MI)];
-            table(&[(0, &cells), (1, &cells)])
+            node(&[(0, &cells), (1, &cells)])
         };
         let request = pod(&[(ResourceName::CPU, 2000), (ResourceName::MEMORY, 20 * MI)]);
         for (strategy, free, expected) in [
@@ -199,11 +219,9 @@ mod tests {
             (BalancedAllocation, zones(6, 60), 100),
         ] {
             for scope in [Scope::Container, Scope::Pod] {
-                assert_eq!(
-                    score(strategy, &Weights::default(), scope, &free, &request),
-                    expected,
-                    "{strategy:?}"
-                );
+                let rules = Rules { scope, ..Rules::default() };
+                let node = NodeTopology { rules, ..free.clone() };
+                assert_eq!(score_of(strategy, &node, &request), expected, "{strategy:?}");
             }
         }
     }
@@ -211,10 +229,15 @@ mod tests {
     #[test]
     fn unusual_tables_and_requests_never_panic() {
         let cpu = ResourceName::CPU;
-        let sparse = table(&[(0, &[(cpu, 4000)]), (7, &[(cpu, -2000)]), (40, &[])]);
-        for strategy in [Strategy::LeastAllocated, Strategy::MostAllocated, Strategy::BalancedAllocation] {
+        let sparse = node(&[(0, &[(cpu, 4000)]), (7, &[(cpu, -2000)]), (40, &[])]);
+        for strategy in [
+            Strategy::LeastAllocated,
+            Strategy::MostAllocated,
+            Strategy::BalancedAllocation,
+            Strategy::LeastNumaNodes,
+        ] {
             for request in [pod(&[]), pod(&[(cpu, 1000)]), pod(&[(cpu, i64::MAX)])] {
-                let score = score(strategy, &Weights::default(), Scope::Container, &sparse, &request);
+                let score = score_of(strategy, &sparse, &request);
                 assert!((0..=MAX_SCORE).contains(&score), "{strategy:?} {score}");
             }
         }
@@ -224,10 +247,6 @@ mod tests {
     fn other_qos_classes_are_neutral() {
         let mut burstable = pod(&[(ResourceName::CPU, 1000)]);
         burstable.qos = Qos::Burstable;
-        let free = table(&[]);
-        assert_eq!(
-            score(Strategy::LeastAllocated, &Weights::default(), Scope::Pod, &free, &burstable),
-            MAX_SCORE
-        );
+        assert_eq!(score_of(Strategy::LeastAllocated, &node(&[]), &burstable), MAX_SCORE);
     }
 }

@@ -68,6 +68,8 @@ pub struct NodeTopology {
     pub fingerprint: Option<(Fingerprint, Method)>,
     /// Threads of a core; `None` when the exporter does not say.
     pub threads_per_core: Option<u8>,
+    /// The most zones for which the Topology Manager starts; `None` when the exporter does not say.
+    pub max_numa_nodes: Option<u32>,
     /// The node by ids, and what its containers hold; `None` when the exporter does not say.
     pub kubelet: Option<Box<KubeletReport>>,
 }

@@ -13,6 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 )
 
 // refusal is why a node does not fit.
@@ -69,8 +70,7 @@ func (c *cycle) run(ctx context.Context) (*answer, error) {
 		return nil, err
 	}
 	if len(feasible) == 0 {
-		c.fail(ctx, state, len(nodes), &diagnosis, found)
-		return found, nil
+		return found, c.fail(ctx, state, len(nodes), &diagnosis, found)
 	}
 	for _, node := range feasible {
 		found.Fits = append(found.Fits, node.Node().Name)
@@ -179,13 +179,17 @@ func (c *cycle) score(ctx context.Context, state fwk.CycleState, feasible []fwk.
 
 // fail runs preemption and says what FailedScheduling says.
 func (c *cycle) fail(ctx context.Context, state fwk.CycleState, nodes int, diagnosis *framework.Diagnosis,
-	found *answer) {
+	found *answer) error {
 	// An error of a plugin is part of the message, as it is in kube-scheduler.
 	result, status := c.framework.RunPostFilterPlugins(ctx, state, c.pod, diagnosis.NodeToStatus)
 	diagnosis.PostFilterMsg = status.Message()
 	if result != nil && result.NominatingInfo != nil && result.NominatingInfo.NominatedNodeName != "" {
 		found.Nominated = result.NominatingInfo.NominatedNodeName
-		found.Victims = append(found.Victims, c.victims(ctx)...)
+		victims, err := c.victims(ctx)
+		if err != nil {
+			return err
+		}
+		found.Victims = append(found.Victims, victims...)
 	}
 	for _, action := range c.client.Actions() {
 		if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetResource().Resource == "resourceclaims" {
@@ -199,28 +203,36 @@ func (c *cycle) fail(ctx context.Context, state fwk.CycleState, nodes int, diagn
 	}
 	failed := framework.FitError{Pod: c.pod, NumAllNodes: nodes, Diagnosis: *diagnosis}
 	found.Message = failed.Error()
+	return nil
 }
 
-// Preemption deletes in the background. It is over when that many looks in a row have found nothing new.
-const (
-	look  = 5 * time.Millisecond
-	looks = 6
-)
+// look is the time between two looks at a preemption that deletes in the background.
+const look = time.Millisecond
 
-// victims waits for the deletions of preemption. There are none where all victims are being deleted already.
-func (c *cycle) victims(ctx context.Context) []string {
-	var found []string
-	for same := 0; same < looks && ctx.Err() == nil; same++ {
+// victims waits until preemption has deleted its victims. There are none where all are being deleted already.
+func (c *cycle) victims(ctx context.Context) ([]string, error) {
+	running := c.runningPreemption()
+	if running == nil {
+		return nil, errors.New("the profile does not tell when preemption is over: DefaultPreemption is off at preEnqueue")
+	}
+	for ctx.Err() == nil && !running.PreEnqueue(ctx, c.pod).IsSuccess() {
 		time.Sleep(look)
-		deleted := sets.New[string]()
-		for _, action := range c.client.Actions() {
-			if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetResource().Resource == "pods" {
-				deleted.Insert(deletion.GetNamespace() + "/" + deletion.GetName())
-			}
-		}
-		if len(deleted) != len(found) {
-			found, same = sets.List(deleted), 0
+	}
+	deleted := sets.New[string]()
+	for _, action := range c.client.Actions() {
+		if deletion, ok := action.(clienttesting.DeleteAction); ok && deletion.GetResource().Resource == "pods" {
+			deleted.Insert(deletion.GetNamespace() + "/" + deletion.GetName())
 		}
 	}
-	return found
+	return sets.List(deleted), nil
+}
+
+// runningPreemption is DefaultPreemption, which keeps a pod out of the queue while its victims are being deleted.
+func (c *cycle) runningPreemption() fwk.PreEnqueuePlugin {
+	for _, plugin := range c.framework.PreEnqueuePlugins() {
+		if plugin.Name() == names.DefaultPreemption {
+			return plugin
+		}
+	}
+	return nil
 }

@@ -50,12 +50,16 @@ pub fn node_topology(nrt: &NodeResourceTopology) -> Result<(NodeTopology, Vec<Wa
     zones.sort_unstable_by_key(|zone| zone.id);
     let threads = attribute::get(&nrt.attributes, keys::ATTRIBUTE_THREADS_PER_CORE);
     let threads_per_core = threads.and_then(|text| text.parse().ok());
+    let max_numa_nodes = attribute::get(&nrt.attributes, keys::ATTRIBUTE_MAX_NUMA_NODES);
+    // As the Go plugin reads it.
+    let max_numa_nodes = max_numa_nodes.and_then(|text| text.parse().ok()).filter(|most: &u32| *most > 1);
+    let max_numa_nodes = max_numa_nodes.map(|most| most.min(MOST_NUMA_NODES));
     let kubelet = super::kubelet_report(nrt).unwrap_or_else(|ConvertError { path, problem }| {
         warnings.push(Warning { path, problem });
         None
     });
     let kubelet = kubelet.map(Box::new);
-    Ok((NodeTopology { rules, zones, fingerprint, threads_per_core, kubelet }, warnings))
+    Ok((NodeTopology { rules, zones, fingerprint, threads_per_core, max_numa_nodes, kubelet }, warnings))
 }
 
 /// Refuses ids above 63: the kubelet's masks have no bit for them (1.36 `topologymanager/bitmask`).
@@ -85,6 +89,9 @@ pub fn wire_zones(zones: &[Zone]) -> Vec<nrt::Zone> {
     };
     zones.iter().map(zone).collect()
 }
+
+/// The limit of the Go plugin for the number of zones that an exporter states.
+const MOST_NUMA_NODES: u32 = 1_024;
 
 /// Reads policy and scope as the peers do: the first legacy word, then the attributes in order, where the last valid
 /// one counts. Unknown values give a warning.

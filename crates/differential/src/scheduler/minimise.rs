@@ -94,7 +94,7 @@ fn parts(object: &Value, fields: &[&str]) -> Vec<String> {
 }
 
 /// What no object is without.
-const NEEDED: [&str; 32] = [
+const NEEDED: [&str; 34] = [
     "/allocationMode",
     "/count",
     "/deviceClassName",
@@ -127,6 +127,8 @@ const NEEDED: [&str; 32] = [
     "/value",
     "/counters",
     "/resource",
+    "/values",
+    "/values/0",
 ];
 
 fn collect(value: &Value, path: &str, found: &mut Vec<String>) {

@@ -52,6 +52,8 @@ pub struct Binding {
     pub pod: PodView,
     /// The node.
     pub node: Arc<str>,
+    /// Whether the node's kubelet has to admit such pods in the order of decisions: it may hold something in zones.
+    pub is_ordered: bool,
     /// Number of attempts, this one included.
     pub attempts: u32,
     /// The start of the first of them.
@@ -193,7 +195,9 @@ impl Core {
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = Lifecycle::Assumed { slot };
                 }
-                let binding = Binding { id, pod, node, attempts, first_attempt_ms, attempt_ms: now_ms };
+                let is_ordered = pod.spec.needs.may_align() && self.settings.counts_zones();
+                let binding =
+                    Binding { id, pod, node, is_ordered, attempts, first_attempt_ms, attempt_ms: now_ms };
                 if volumes.is_some() || !claims.is_empty() {
                     return Some(self.await_objects(slot, binding, (volumes, claims)));
                 }

@@ -131,8 +131,7 @@ fn report(available: [i64; 2], pods: &[&str]) -> Arc<NodeTopology> {
         },
         zones,
         fingerprint: Some((Fingerprint::of(&mut hashes), Method::WithExclusiveResources)),
-        threads_per_core: None,
-        kubelet: None,
+        ..NodeTopology::default()
     })
 }
 

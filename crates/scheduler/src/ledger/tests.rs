@@ -113,7 +113,13 @@ fn topology(scope: Scope, available: Option<&Free>, fingerprint: Option<Fingerpr
         })
         .collect();
     let fingerprint = fingerprint.map(|f| (f, Method::WithExclusiveResources));
-    NodeTopology { rules: rules(scope), zones, fingerprint, threads_per_core: Some(1), kubelet: None }
+    NodeTopology {
+        rules: rules(scope),
+        zones,
+        fingerprint,
+        threads_per_core: Some(1),
+        ..NodeTopology::default()
+    }
 }
 
 fn needs(cpu: i64, memory: i64, containers: usize) -> Arc<PodNeeds> {

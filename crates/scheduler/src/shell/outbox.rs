@@ -1,7 +1,7 @@
 //! API calls for decisions.
 //!
 //! In: bindings, also of volumes, refusals and evictions. Out: the results of bindings, and evictions that failed.
-//! Never: two bindings to one node at a time, a result that is only likely (after a timeout the binding is sent again),
+//! Never: another order of bindings to a node than its kubelet has to keep, a result that is only likely (after a timeout the binding is sent again),
 //! or a status older than the last decision about its pod.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,9 +52,9 @@ const MAX_EVICTIONS: usize = 8;
 /// How long bindings in flight are waited for at the end: one call, and a look at its pod.
 const DRAIN: Duration = Duration::from_secs(8);
 /// Most pods whose volumes are written at a time.
-const MAX_VOLUMES: usize = 16;
+const MAX_VOLUMES: usize = 64;
 /// Most pods whose claims are written or given back at a time.
-const MAX_CLAIMS: usize = 16;
+const MAX_CLAIMS: usize = 64;
 /// The result of a call.
 #[derive(Debug)]
 pub(super) enum CallResult {
@@ -224,7 +224,7 @@ impl Outbox {
         tokio::time::timeout(limit, ended).await.is_ok()
     }
 
-    /// Binds a pod, after all earlier bindings to the same node.
+    /// Binds a pod, after those that it has to follow.
     fn bind(&mut self, binding: Binding) {
         self.statuses.remove(&binding.pod.uid);
         self.binds.push(binding);
@@ -291,19 +291,19 @@ impl Outbox {
         let completed = self.in_flight.next().await?;
         let result = match completed {
             Completed::Bind(binding, Ok(())) => {
-                self.binds.done(&binding.node);
+                self.binds.done(&binding);
                 let note = format!("Successfully assigned {} to {}", binding.pod.key(), binding.node);
                 self.record(&binding.pod, Severity::Normal, "Scheduled", "Binding", note);
                 CallResult::Bound(binding)
             }
             Completed::Bind(binding, Err(BindFailure::NamespaceTerminating(reason))) => {
-                self.binds.done(&binding.node);
+                self.binds.done(&binding);
                 // An event would be refused for the same reason.
                 tracing::debug!(pod = binding.pod.key(), node = %binding.node, reason, "binding failed");
                 CallResult::BindFailed(binding)
             }
             Completed::Bind(binding, Err(BindFailure::Other(reason))) => {
-                self.binds.done(&binding.node);
+                self.binds.done(&binding);
                 tracing::warn!(pod = binding.pod.key(), node = %binding.node, reason, "binding failed");
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
                 CallResult::BindFailed(binding)

@@ -186,7 +186,7 @@ impl Node {
             zones: zones.into(),
             threads_per_core: Some(2),
             kubelet: Some(Box::new(KubeletReport::of(&self.kubelet, &self.state, self.key, pods))),
-            fingerprint: None,
+            ..NodeTopology::default()
         }
     }
 

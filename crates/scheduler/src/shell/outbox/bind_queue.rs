@@ -1,10 +1,10 @@
 //! Bindings that wait to be sent.
 //!
-//! In: bindings in the order of decisions. Out: the next one to send. Never: two to one node at a time, or another
-//! order on a node than that of the decisions, which its kubelet has to follow. A pod that waits for its volumes is not
-//! here: its binding comes last (`core/volumes`).
+//! In: bindings in the order of decisions. Out: the next one to send. Never: two pods that hold something in zones to one
+//! node at a time, or in another order than that of the decisions, which its kubelet has to follow. Other pods follow no
+//! order. A pod that waits for its volumes is not here: its binding comes last (`core/volumes`).
 //!
-//! Among nodes the highest priority comes first, then the oldest decision. Cost: waiting bindings, which [`MAX_OPEN`]
+//! Among lanes the highest priority comes first, then the oldest decision. Cost: waiting bindings, which [`MAX_OPEN`]
 //! bounds.
 
 use std::cmp::Reverse;
@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::core::Binding;
+use crate::ledger::PodId;
 
 /// The most bindings in flight over all nodes; each has a connection of its own.
 pub(super) const MAX_BINDS: usize = 32;
@@ -19,23 +20,41 @@ pub(super) const MAX_BINDS: usize = 32;
 /// all of them.
 pub(crate) const MAX_OPEN: usize = MAX_BINDS + 256;
 
-/// Waiting bindings, and the nodes with one in flight.
+/// Bindings that follow each other.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane {
+    /// Those to a node of pods that hold something in zones.
+    Node(Arc<str>),
+    /// That of one pod, which follows none.
+    Pod(PodId),
+}
+
+impl Lane {
+    fn of(binding: &Binding) -> Self {
+        match binding.is_ordered {
+            true => Self::Node(Arc::clone(&binding.node)),
+            false => Self::Pod(binding.id),
+        }
+    }
+}
+
+/// Waiting bindings, and the lanes with one in flight.
 #[derive(Debug, Default)]
 pub(super) struct BindQueue {
-    /// By node, in the order of decisions, with their numbers.
-    waiting: BTreeMap<Arc<str>, VecDeque<(u64, Binding)>>,
-    busy: BTreeSet<Arc<str>>,
+    /// In the order of decisions, with their numbers.
+    waiting: BTreeMap<Lane, VecDeque<(u64, Binding)>>,
+    busy: BTreeSet<Lane>,
     decisions: u64,
 }
 
 impl BindQueue {
-    /// Adds a binding, after all earlier ones to its node.
+    /// Adds a binding, after all earlier ones of its lane.
     pub(super) fn push(&mut self, binding: Binding) {
         self.decisions += 1;
-        self.waiting.entry(Arc::clone(&binding.node)).or_default().push_back((self.decisions, binding));
+        self.waiting.entry(Lane::of(&binding)).or_default().push_back((self.decisions, binding));
     }
 
-    /// Takes the next binding to send; `None` while none may be sent. Its node is busy until [`Self::done`].
+    /// Takes the next binding to send; `None` while none may be sent. Its lane is busy until [`Self::done`].
     pub(super) fn next(&mut self) -> Option<Binding> {
         if self.busy.len() >= MAX_BINDS {
             return None;
@@ -44,20 +63,20 @@ impl BindQueue {
             let highest = queue.iter().map(|(_, binding)| binding.pod.priority).max();
             (Reverse(highest), queue.front().map(|(number, _)| *number))
         };
-        let free = self.waiting.iter().filter(|(node, _)| !self.busy.contains(*node));
-        let node = Arc::clone(free.min_by_key(|(_, queue)| urgency(queue))?.0);
-        let queue = self.waiting.get_mut(&node)?;
+        let free = self.waiting.iter().filter(|(lane, _)| !self.busy.contains(*lane));
+        let lane = free.min_by_key(|(_, queue)| urgency(queue))?.0.clone();
+        let queue = self.waiting.get_mut(&lane)?;
         let (_, binding) = queue.pop_front()?;
         if queue.is_empty() {
-            self.waiting.remove(&node);
+            self.waiting.remove(&lane);
         }
-        self.busy.insert(node);
+        self.busy.insert(lane);
         Some(binding)
     }
 
-    /// The binding in flight to a node has ended.
-    pub(super) fn done(&mut self, node: &Arc<str>) {
-        self.busy.remove(node);
+    /// A binding in flight has ended.
+    pub(super) fn done(&mut self, binding: &Binding) {
+        self.busy.remove(&Lane::of(binding));
     }
 
     /// Drops the bindings that were not sent yet.
@@ -81,14 +100,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ledger::PodId;
     use crate::pod::PodView;
 
     fn binding(id: u64, node: &str, priority: i32) -> Binding {
         let object = json!({ "metadata": { "name": format!("p{id}") }, "spec": { "priority": priority, "containers": [] } });
         let pod = PodView::read(&serde_json::from_value(object).unwrap());
         let (attempts, first_attempt_ms, attempt_ms) = (1, 0, 0);
-        Binding { id: PodId(id), pod, node: node.into(), attempts, first_attempt_ms, attempt_ms }
+        let (id, node, is_ordered) = (PodId(id), node.into(), true);
+        Binding { id, pod, node, is_ordered, attempts, first_attempt_ms, attempt_ms }
     }
 
     #[test]
@@ -99,10 +118,20 @@ mod tests {
         }
         let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
         assert_eq!(sent, [4, 1, 2], "m has the important pod, z the oldest");
-        queue.done(&"m".into());
-        queue.done(&"z".into());
+        queue.done(&binding(4, "m", 0));
+        queue.done(&binding(1, "z", 0));
         let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
         assert_eq!(sent, [5, 3]);
+    }
+
+    #[test]
+    fn pods_that_hold_nothing_in_zones_follow_no_order() {
+        let mut queue = BindQueue::default();
+        for id in 0..4 {
+            queue.push(Binding { is_ordered: id % 2 == 1, ..binding(id, "n", 0) });
+        }
+        let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
+        assert_eq!(sent, [0, 1, 2], "3 follows 1");
     }
 
     #[test]
