@@ -54,7 +54,7 @@ pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
     match bench {
         Bench::Binary(args) => binary::run(&args),
         Bench::Tae(args) => tae::run(args),
-        Bench::Schedule(args) => schedule::run(&args),
+        Bench::Schedule(args) => rig::optimise().and_then(|()| schedule::run(&args)),
         Bench::Failover(args) => failover::run(&args),
         Bench::Exporter(args) => exporter::run(args),
         Bench::Freshness(args) => freshness::run(args),

@@ -6,6 +6,8 @@ use std::process::Command;
 
 /// The profile of what is shipped and measured; also the name of its folder below `target`.
 pub(crate) const DIST: &str = "dist";
+/// The profile of the clients of benchmarks.
+pub(crate) const CLIENT: &str = "client";
 
 /// `cargo COMMAND`, with the cargo that runs this task.
 pub(crate) fn command(command: &str) -> Command {

@@ -26,8 +26,8 @@ pub use in_tree::{
     NodeResourcesFitArgs, PodTopologySpreadArgs, ShapePoint,
 };
 pub use numa::{
-    CacheArgs, ForeignPodsDetect, InformerMode, NodeResourceTopologyMatchArgs, PreemptionMode,
-    ResourceWeight, ResyncMethod, ResyncScope, ScoringStrategy, ScoringStrategyType, Word,
+    CacheAccounting, CacheArgs, ForeignPodsDetect, InformerMode, NodeResourceTopologyMatchArgs,
+    PreemptionMode, ResourceWeight, ResyncMethod, ResyncScope, ScoringStrategy, ScoringStrategyType, Word,
 };
 
 /// The only `apiVersion` accepted.

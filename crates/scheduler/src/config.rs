@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use api::schedulerconfig::{
-    ExtensionPoint, NUMA_PLUGIN, PreemptionMode, Profile as WireProfile, SchedulerConfig, ScoringStrategyType,
+    CacheAccounting, ExtensionPoint, NUMA_PLUGIN, PreemptionMode, Profile as WireProfile, SchedulerConfig,
+    ScoringStrategyType,
 };
 use topology::resource::ResourceName;
 use topology::score::{Strategy, Weights};
@@ -177,13 +178,12 @@ fn numa(at: usize, profile: &WireProfile) -> Result<Option<Numa>, ConfigError> {
             Ok((name, resource.weight))
         })
         .collect::<Result<_, ConfigError>>()?;
-    Ok(Some(Numa {
-        strategy,
-        weights: Weights(weights),
-        filters,
-        score_weight,
-        accounting: Accounting::Exact,
-    }))
+    let seconds = u64::try_from(args.cache_resync_period_seconds).unwrap_or(0);
+    let accounting = match args.cache.accounting {
+        CacheAccounting::Exact => Accounting::Exact,
+        CacheAccounting::OverReserve => Accounting::OverReserve { resync_ms: seconds.saturating_mul(1_000) },
+    };
+    Ok(Some(Numa { strategy, weights: Weights(weights), filters, score_weight, accounting }))
 }
 
 #[cfg(test)]
@@ -209,6 +209,10 @@ mod tests {
         assert_eq!((numa.strategy, numa.score_weight), (Strategy::MostAllocated, 7));
         let settings = settings(&file("{scoringStrategy: {type: LeastNUMANodes}}"), 1).unwrap();
         assert_eq!(settings.profiles[1].numa.as_ref().unwrap().strategy, Strategy::LeastNumaNodes);
+        let args = "{cacheResyncPeriodSeconds: 5, cache: {accounting: OverReserve}}";
+        let accounting =
+            crate::config::settings(&file(args), 1).unwrap().profiles[1].numa.clone().unwrap().accounting;
+        assert_eq!(accounting, Accounting::OverReserve { resync_ms: 5_000 });
     }
 
     #[test]

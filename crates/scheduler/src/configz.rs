@@ -5,7 +5,7 @@
 //! `mergePluginSet` and `NewFramework`.
 
 use api::schedulerconfig::{
-    API_VERSION, Extender, ExtensionPoint as Point, KIND, ManagedResource, NUMA_PLUGIN,
+    API_VERSION, CacheAccounting, Extender, ExtensionPoint as Point, KIND, ManagedResource, NUMA_PLUGIN,
     NodeResourceTopologyMatchArgs, Plugin, PluginSet, Profile, ResourceWeight, SchedulerConfig, Word as _,
 };
 use serde_json::{Map, Value, json};
@@ -244,7 +244,7 @@ fn arguments(profile: &Profile) -> Vec<Value> {
 
 /// The arguments of the Go plugin, with its defaults.
 fn numa(args: &NodeResourceTopologyMatchArgs, weights: &[Value]) -> Value {
-    json!({
+    let mut all = json!({
         "scoringStrategy": { "type": args.scoring_strategy.kind.as_str(), "resources": weights },
         "cacheResyncPeriodSeconds": args.cache_resync_period_seconds,
         "discardReservedNodes": args.discard_reserved_nodes,
@@ -255,7 +255,11 @@ fn numa(args: &NodeResourceTopologyMatchArgs, weights: &[Value]) -> Value {
             "resyncScope": args.cache.resync_scope.as_str(),
         },
         "preemptionMode": args.preemption_mode.as_str(),
-    })
+    });
+    if args.cache.accounting != CacheAccounting::default() {
+        all["cache"]["accounting"] = json!(args.cache.accounting.as_str());
+    }
+    all
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! A cluster with our exporter on every node and, if wanted, our scheduler: what benchmarks run on.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -17,7 +19,7 @@ use testkit::machine::Machine;
 use testkit::process_group::{Process, Spec};
 use topology::policy::{CpuOption, Policy};
 
-use crate::cargo::{self, DIST};
+use crate::cargo::{self, CLIENT, DIST};
 
 /// The scheduler name of our pods.
 pub(crate) const TOPO_AWARE: &str = "topo-aware-scheduler";
@@ -204,16 +206,32 @@ pub(crate) async fn get(port: u16, path: &str) -> std::io::Result<String> {
 
 /// Builds the program as it is shipped, but not statically; its path.
 pub(crate) fn build_dist() -> anyhow::Result<PathBuf> {
-    eprintln!("building tholepin (profile {DIST})");
+    build("tholepin", DIST)
+}
+
+/// Goes on as an optimised build of this process, unless it is one: clients of a benchmark share the machine with what
+/// they measure.
+pub(crate) fn optimise() -> anyhow::Result<()> {
+    if cfg!(not(debug_assertions)) {
+        return Ok(());
+    }
+    let optimised = build("xtask", CLIENT)?;
+    let error = Command::new(&optimised).args(std::env::args_os().skip(1)).exec();
+    Err(error).with_context(|| format!("cannot run {}", optimised.display()))
+}
+
+/// Builds the binary of a package with a profile; its path.
+fn build(package: &str, profile: &str) -> anyhow::Result<PathBuf> {
+    eprintln!("building {package} (profile {profile})");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut build = cargo::command("build");
-    build.current_dir(root).args(["--profile", DIST, "--quiet", "--package", "tholepin"]);
+    build.current_dir(root).args(["--profile", profile, "--quiet", "--package", package]);
     let status = build.status().context("cannot run cargo")?;
     if !status.success() {
-        bail!("cargo build --profile {DIST} --package tholepin failed");
+        bail!("cargo build --profile {profile} --package {package} failed");
     }
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
-    let binary = target.join(DIST).join("tholepin");
+    let binary = target.join(profile).join(package);
     binary.canonicalize().with_context(|| format!("{}", binary.display()))
 }

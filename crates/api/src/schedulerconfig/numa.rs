@@ -55,7 +55,8 @@ pub enum ScoringStrategyType {
     LeastNUMANodes,
 }
 
-/// Settings of the Go plugin's cache. tholepin's ledger has no use for them; they are read so that files stay valid.
+/// Settings of the Go plugin's cache, and the choice of the accounting. tholepin's ledger has no use for those of the
+/// cache; they are read so that files stay valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheArgs {
     /// Which pods of other schedulers make a node's data stale.
@@ -66,6 +67,18 @@ pub struct CacheArgs {
     pub informer_mode: InformerMode,
     /// What makes a node dirty.
     pub resync_scope: ResyncScope,
+    /// How pods are charged to zones. The Go plugin does not have this field.
+    pub accounting: CacheAccounting,
+}
+
+/// How pods are charged to zones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CacheAccounting {
+    /// As the kubelet places them.
+    #[default]
+    Exact,
+    /// To every zone, until a report accounts for them, as the Go plugin does.
+    OverReserve,
 }
 
 /// The pods of other schedulers that make a node's data stale.
@@ -172,6 +185,11 @@ impl Word for ResyncScope {
         &[("All", Self::All), ("OnlyResources", Self::OnlyResources)];
 }
 
+impl Word for CacheAccounting {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("Exact", Self::Exact), ("OverReserve", Self::OverReserve)];
+}
+
 impl Word for PreemptionMode {
     const WORDS: &'static [(&'static str, Self)] =
         &[("Disabled", Self::Disabled), ("Enabled", Self::Enabled)];
@@ -196,6 +214,11 @@ pub(super) fn args(value: Value, context: String, errors: &mut Errors) -> NodeRe
             .choice("preemptionMode", "PreemptionMode", PreemptionMode::WORDS, errors)
             .unwrap_or_default(),
     };
+    let seconds = args.cache_resync_period_seconds;
+    if args.cache.accounting == CacheAccounting::OverReserve && seconds <= 0 {
+        let problem = format!("Invalid value: {seconds}: must be above 0 with accounting OverReserve");
+        errors.invalid(&fields.at.field("cacheResyncPeriodSeconds"), problem);
+    }
     fields.finish(errors);
     args
 }
@@ -243,6 +266,9 @@ fn cache(mut fields: Fields, errors: &mut Errors) -> CacheArgs {
             .unwrap_or_default(),
         resync_scope: fields
             .choice("resyncScope", "CacheResyncScope", ResyncScope::WORDS, errors)
+            .unwrap_or_default(),
+        accounting: fields
+            .choice("accounting", "CacheAccounting", CacheAccounting::WORDS, errors)
             .unwrap_or_default(),
     };
     fields.finish(errors);

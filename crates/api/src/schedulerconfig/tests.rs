@@ -196,6 +196,16 @@ fn the_operators_file_is_accepted_verbatim() {
 }
 
 #[test]
+fn the_accounting_of_the_go_plugin_needs_its_period() {
+    let over_reserve =
+        |period| numa(&format!("cacheResyncPeriodSeconds: {period}\ncache: {{accounting: OverReserve}}\n"));
+    assert_eq!(over_reserve(5).unwrap().cache.accounting, CacheAccounting::OverReserve);
+    let error = over_reserve(0).unwrap_err().remove(0);
+    let wanted = "cacheResyncPeriodSeconds: Invalid value: 0: must be above 0 with accounting OverReserve";
+    assert!(error.ends_with(wanted), "{error}");
+}
+
+#[test]
 fn json_is_yaml() {
     let text = format!("{{\"apiVersion\": {API_VERSION:?}, \"kind\": {KIND:?}, \"parallelism\": 2}}");
     assert_eq!(SchedulerConfig::parse(&text).map(|config| config.parallelism), Ok(2));
@@ -227,6 +237,7 @@ fn numa_arguments_are_read() {
                 resync_method: ResyncMethod::All,
                 informer_mode: InformerMode::Shared,
                 resync_scope: ResyncScope::OnlyResources,
+                accounting: CacheAccounting::Exact,
             },
             preemption_mode: PreemptionMode::Enabled,
         }

@@ -1,6 +1,6 @@
 //! How long the steps of an attempt take.
 //!
-//! In: a clock, if anybody wants to know; the ends of steps. Out: the steps of the last attempts with their durations.
+//! In: a clock, if steps are to be measured; the ends of steps. Out: the steps of the last attempts with their durations.
 //! Never: an influence on a decision. Without a clock it does nothing.
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub struct Lap {
     /// The extension point.
     pub point: &'static str,
-    /// `Success` or `Unschedulable`.
+    /// `Success`, `Unschedulable` or `Error`.
     pub status: &'static str,
     /// The duration.
     pub took: Duration,

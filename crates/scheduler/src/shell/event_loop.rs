@@ -16,7 +16,7 @@ use super::intake::{Burst, Change, Intake};
 use super::outbox::{CallResult, MAX_OPEN};
 use super::pod_resources::{self, Query};
 use super::status_dump::Dumper;
-use crate::core::{Binding, Core, Decision, Event, Refused};
+use crate::core::{Binding, Core, Decision, Event, Lap, Refused};
 use crate::ledger::PodId;
 use crate::metrics::{Metrics, Steps};
 
@@ -182,6 +182,7 @@ impl EventLoop {
             self.measure(&decision, seconds);
             match decision {
                 Decision::Bind(binding) => {
+                    self.pre_bound(&binding, "Success", now_ms);
                     let began = began.checked_sub(waited(&binding, now_ms)).unwrap_or(began);
                     self.decided.insert(binding.id, began);
                     tracing::debug!(pod = binding.pod.key(), node = %binding.node, "binding");
@@ -200,6 +201,7 @@ impl EventLoop {
                 Decision::ReleaseClaims(release) => self.carry_out(Decision::ReleaseClaims(release)),
                 Decision::FailVolumes(failed) => {
                     let Binding { pod, node, .. } = &failed.binding;
+                    self.pre_bound(&failed.binding, "Error", now_ms);
                     let seconds = seconds + waited(&failed.binding, now_ms).as_secs_f64();
                     self.metrics.attempt("error", &pod.scheduler, seconds);
                     tracing::warn!(pod = pod.key(), %node, reason = failed.message, "volumes or claims are not bound");
@@ -244,6 +246,14 @@ impl EventLoop {
         self.core.laps().for_each(|lap| self.steps.observe(profile, lap));
     }
 
+    /// Counts the wait of a pod for its volumes and claims, if there was any.
+    fn pre_bound(&mut self, binding: &Binding, status: &'static str, now_ms: u64) {
+        let took = waited(binding, now_ms);
+        if !took.is_zero() {
+            self.steps.observe(&binding.pod.scheduler, Lap { point: "PreBind", status, took });
+        }
+    }
+
     fn count(&self, refused: &Refused, seconds: f64) {
         let result = if refused.is_error { "error" } else { "unschedulable" };
         self.metrics.attempt(result, &refused.pod.scheduler, seconds);
@@ -256,14 +266,18 @@ impl EventLoop {
     fn complete(&mut self, result: CallResult) {
         let now = self.now_ms();
         match result {
-            CallResult::Bound(binding) => {
+            CallResult::Bound(binding, took) => {
+                let lap = Lap { point: "Bind", status: "Success", took };
+                self.steps.observe(&binding.pod.scheduler, lap);
                 let seconds = self.ended(&binding);
                 self.metrics.attempt("scheduled", &binding.pod.scheduler, seconds);
                 let since_first = Duration::from_millis(now.saturating_sub(binding.first_attempt_ms));
                 self.metrics.scheduled(binding.attempts, since_first.as_secs_f64());
                 self.core.handle(Event::Bound(binding.id), now);
             }
-            CallResult::BindFailed(binding) => {
+            CallResult::BindFailed(binding, took) => {
+                let lap = Lap { point: "Bind", status: "Error", took };
+                self.steps.observe(&binding.pod.scheduler, lap);
                 let seconds = self.ended(&binding);
                 self.metrics.attempt("error", &binding.pod.scheduler, seconds);
                 self.core.handle(Event::BindFailed(binding.id), now);

@@ -58,8 +58,10 @@ const MAX_CLAIMS: usize = 64;
 /// The result of a call.
 #[derive(Debug)]
 pub(super) enum CallResult {
-    Bound(Box<Binding>),
-    BindFailed(Box<Binding>),
+    /// A pod is bound, after a call of this duration.
+    Bound(Box<Binding>, Duration),
+    /// It is not, for certain.
+    BindFailed(Box<Binding>, Duration),
     /// The volumes of a pod are written, with their new versions.
     VolumesWritten(PodId, VolumeBindings),
     /// They are not all, with the reason.
@@ -75,7 +77,7 @@ pub(super) enum CallResult {
 }
 
 enum Completed {
-    Bind(Box<Binding>, Result<(), BindFailure>),
+    Bind(Box<Binding>, Duration, Result<(), BindFailure>),
     Volumes(PodId, VolumeBindings, Result<(), String>),
     Claims(PodId, Vec<ClaimView>, Result<(), String>),
     /// Claims are given back.
@@ -290,23 +292,23 @@ impl Outbox {
     async fn next_result(&mut self) -> Option<CallResult> {
         let completed = self.in_flight.next().await?;
         let result = match completed {
-            Completed::Bind(binding, Ok(())) => {
+            Completed::Bind(binding, took, Ok(())) => {
                 self.binds.done(&binding);
                 let note = format!("Successfully assigned {} to {}", binding.pod.key(), binding.node);
                 self.record(&binding.pod, Severity::Normal, "Scheduled", "Binding", note);
-                CallResult::Bound(binding)
+                CallResult::Bound(binding, took)
             }
-            Completed::Bind(binding, Err(BindFailure::NamespaceTerminating(reason))) => {
+            Completed::Bind(binding, took, Err(BindFailure::NamespaceTerminating(reason))) => {
                 self.binds.done(&binding);
                 // An event would be refused for the same reason.
                 tracing::debug!(pod = binding.pod.key(), node = %binding.node, reason, "binding failed");
-                CallResult::BindFailed(binding)
+                CallResult::BindFailed(binding, took)
             }
-            Completed::Bind(binding, Err(BindFailure::Other(reason))) => {
+            Completed::Bind(binding, took, Err(BindFailure::Other(reason))) => {
                 self.binds.done(&binding);
                 tracing::warn!(pod = binding.pod.key(), node = %binding.node, reason, "binding failed");
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
-                CallResult::BindFailed(binding)
+                CallResult::BindFailed(binding, took)
             }
             Completed::Volumes(id, volumes, result) => {
                 self.writing_volumes = self.writing_volumes.saturating_sub(1);

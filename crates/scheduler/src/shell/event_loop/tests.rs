@@ -123,7 +123,9 @@ fn decisions_pause_while_too_many_bindings_are_open() {
     assert_eq!(open.len(), MAX_OPEN);
     for _ in 0..2 {
         event_loop.take_all(
-            open.pop().map(|binding| Input::Result(CallResult::Bound(Box::new(binding)))).into_iter(),
+            open.pop()
+                .map(|binding| Input::Result(CallResult::Bound(Box::new(binding), Duration::ZERO)))
+                .into_iter(),
         );
         while event_loop.decide() {}
         assert_eq!(bindings(&mut outputs).len(), 1, "one has ended, one is decided");
@@ -172,14 +174,14 @@ fn a_failed_binding_counts_once_and_not_as_scheduled() {
     };
     let attempts = |result: &str| format!("{{result=\"{result}\",profile=\"blind\"}} 1");
     let first = decide(&mut event_loop);
-    event_loop.complete(CallResult::BindFailed(first));
+    event_loop.complete(CallResult::BindFailed(first, Duration::ZERO));
     assert_eq!(values(&registry, "scheduler_schedule_attempts_total"), [attempts("error")]);
     let scheduled = || values(&registry, "scheduler_pod_scheduling_attempts_count");
     assert_eq!(scheduled(), [" 0"]);
     // It waits for its node again, and counts as scheduled when it is there.
     let second = decide(&mut event_loop);
     assert_eq!(second.attempts, 2);
-    event_loop.complete(CallResult::Bound(second));
+    event_loop.complete(CallResult::Bound(second, Duration::ZERO));
     let mut all = values(&registry, "scheduler_schedule_attempts_total");
     all.sort();
     assert_eq!(all, [attempts("error"), attempts("scheduled")]);

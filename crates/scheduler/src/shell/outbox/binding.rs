@@ -3,7 +3,7 @@
 //! In: a pod and its node. Out: whether the pod is bound there, for certain. Never: a result that is only likely.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{Binding as WireBinding, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
@@ -40,47 +40,53 @@ impl BindFailure {
     }
 }
 
-/// Binds a pod, by the extender if one binds it. A call without an answer may be stored later, which no reading can rule out. Only a second one can: the
-/// server stores one binding of a pod and refuses all others.
+/// Binds a pod, by the extender if one binds it.
 pub(super) async fn bind(
     (client, binder): (Client, Option<Arc<HttpExtender>>),
     binding: Binding,
     stopped: CancellationToken,
 ) -> Completed {
-    // A binder that failed may have bound nevertheless.
-    let mut sent = u32::from(binder.is_some());
-    if let Some(binder) = binder {
-        match binder.bind(&binding).await {
-            Ok(()) => return Completed::Bind(Box::new(binding), Ok(())),
-            // As in kube-scheduler, another one binds it then: the server stores one binding.
-            Err(_) if binder.is_ignorable() => {}
-            Err(reason) => {
-                let result = look_up(&client, &binding, BindFailure::Other(reason)).await;
-                return Completed::Bind(Box::new(binding), result);
-            }
-        }
-    }
+    let began = Instant::now();
+    let result = match binder {
+        None => post_until_certain(&client, &binding, &stopped, 0).await,
+        Some(binder) => match binder.bind(&binding).await {
+            Ok(()) => Ok(()),
+            // As in kube-scheduler, another one binds it then. The extender may have sent a binding.
+            Err(_) if binder.is_ignorable() => post_until_certain(&client, &binding, &stopped, 1).await,
+            Err(reason) => look_up(&client, &binding, BindFailure::Other(reason)).await,
+        },
+    };
+    Completed::Bind(Box::new(binding), began.elapsed(), result)
+}
+
+/// Posts a binding, of which `sent` may have been posted before. A call without an answer may be stored later, which no
+/// reading can rule out. Only a second one can: the server stores one binding of a pod and refuses all others.
+async fn post_until_certain(
+    client: &Client,
+    binding: &Binding,
+    stopped: &CancellationToken,
+    mut sent: u32,
+) -> Result<(), BindFailure> {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     let mut answers = 0;
-    let result = loop {
-        let Err(error) = post_binding(&client, &binding).await else { break Ok(()) };
+    loop {
+        let Err(error) = post_binding(client, binding).await else { return Ok(()) };
         let reason = BindFailure::of(&error);
         sent += 1;
         answers += u32::from(client::code(&error).is_some());
         match is_final(&error) {
-            true if sent == 1 => break Err(reason),
+            true if sent == 1 => return Err(reason),
             // The refusal may be due to an earlier call.
-            true => break look_up(&client, &binding, reason).await,
+            true => return look_up(client, binding, reason).await,
             // A webhook that fails for this pod must not keep the node from others.
-            false if answers >= MAX_ANSWERS => break look_up(&client, &binding, reason).await,
+            false if answers >= MAX_ANSWERS => return look_up(client, binding, reason).await,
             false => {}
         }
         let stops = tokio::time::timeout(backoff.next_delay(), stopped.cancelled()).await.is_ok();
         if stops {
-            break look_up(&client, &binding, reason).await;
+            return look_up(client, binding, reason).await;
         }
-    };
-    Completed::Bind(Box::new(binding), result)
+    }
 }
 
 async fn post_binding(client: &Client, binding: &Binding) -> Result<(), kube::Error> {
