@@ -65,10 +65,10 @@ pub(crate) fn run(bench: Bench) -> anyhow::Result<()> {
     }
 }
 
-/// The rows that a crate's benchmark prints, a JSON object a line, built like what is shipped.
-fn cargo_bench<T: DeserializeOwned>(package: &str, name: &str) -> anyhow::Result<Vec<T>> {
+/// The rows that a crate's benchmark prints, a JSON object a line, built with a profile.
+fn cargo_bench<T: DeserializeOwned>(package: &str, name: &str, profile: &str) -> anyhow::Result<Vec<T>> {
     let output = Command::new("cargo")
-        .args(["bench", "--quiet", "--profile", "dist", "-p", package, "--bench", name])
+        .args(["bench", "--quiet", "--profile", profile, "-p", package, "--bench", name])
         .current_dir(root())
         .stderr(std::process::Stdio::inherit())
         .output()

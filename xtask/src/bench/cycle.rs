@@ -1,13 +1,14 @@
 //! `cargo xtask bench cycle`: what a scheduling cycle costs, and how that grows.
 //!
-//! The figures come from `crates/scheduler/benches/cycle.rs`, built like what is shipped. Each is the median of many
-//! cycles.
+//! The figures come from `crates/scheduler/benches/cycle.rs`, optimised, but not across crates as what is shipped, which
+//! takes long to build and changes no growth. Each is the median of many cycles.
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use super::cargo_bench;
 use super::chart::{self, Line, Panel, time};
+use crate::cargo::CLIENT;
 use crate::tree::root;
 
 /// The chart of growth in the documentation.
@@ -35,7 +36,7 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let rows: Vec<Row> = cargo_bench("scheduler", "cycle")?;
+    let rows: Vec<Row> = cargo_bench("scheduler", "cycle", CLIENT)?;
     for row in &rows {
         if args.json {
             println!("{}", serde_json::to_string(row)?);

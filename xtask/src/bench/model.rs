@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cargo_bench;
 use super::chart::{self, Line, Panel, time};
+use crate::cargo::DIST;
 use crate::tree::root;
 
 /// The chart of growth in the documentation.
@@ -50,7 +51,7 @@ const LIMITS: [(&str, u32, &str, f64); 5] = [
 ];
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let rows: Vec<Row> = cargo_bench("topology", "model")?;
+    let rows: Vec<Row> = cargo_bench("topology", "model", DIST)?;
     for row in &rows {
         if args.json {
             println!("{}", serde_json::to_string(row)?);
