@@ -32,9 +32,11 @@ const REUSE: &str = "the CPUs of an init container stay with the pod, and later 
     (the whole loop shows a real kubelet reject this shape)";
 
 /// Score vectors we answer differently, each with the reason.
-const OTHER_SCORES: [(&str, &str); 2] = [
+const OTHER_SCORES: [(&str, &str); 4] = [
     ("score-038", "zones of a restricted node are filtered, so they are scored too"),
     ("score-047", "zones of a restricted node are filtered, so they are scored too"),
+    ("score-089", "what no zone lists takes no part in LeastNUMANodes"),
+    ("score-116", "what no zone lists takes no part in LeastNUMANodes"),
 ];
 
 const VECTORS: &str = include_str!("../tests/data/zone-vectors.json");
