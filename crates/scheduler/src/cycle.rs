@@ -411,7 +411,7 @@ fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
         (Accounting::Exact, _) => zone_score_of(&node.ledger, needs, strategy, weights),
         (Accounting::OverReserve { .. }, _) if needs.qos != Qos::Guaranteed => topology::score::MAX_SCORE,
         (Accounting::OverReserve { .. }, Some((report, free))) => {
-            topology::score::score(strategy, weights, &report, free, needs)
+            topology::score::score(strategy, weights, report, free, needs)
         }
         (Accounting::OverReserve { .. }, None) => 0,
     }

@@ -94,7 +94,7 @@ async fn answer(State(program): State<Program>, uri: Uri, Json(question): Json<V
             json!({ "NodeNameToMetaVictims": kept })
         }
         "bind" => program.bind(&question).await,
-        other => panic!("{other}"),
+        other => json!({ "Error": format!("there is no {other}") }),
     })
 }
 
