@@ -206,8 +206,12 @@ func (c *cycle) fail(ctx context.Context, state fwk.CycleState, nodes int, diagn
 	return nil
 }
 
-// look is the time between two looks at a preemption that deletes in the background.
-const look = time.Millisecond
+// look is the time between two looks at a preemption that deletes in the background; most, how long they go on. Rarely
+// kube-scheduler counts a preemption as running for ever; the caller asks again if the victims are not those expected.
+const (
+	look = time.Millisecond
+	most = 5 * time.Second
+)
 
 // victims waits until preemption has deleted its victims. There are none where all are being deleted already.
 func (c *cycle) victims(ctx context.Context) ([]string, error) {
@@ -215,6 +219,8 @@ func (c *cycle) victims(ctx context.Context) ([]string, error) {
 	if running == nil {
 		return nil, errors.New("the profile does not tell when preemption is over: DefaultPreemption is off at preEnqueue")
 	}
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
 	for ctx.Err() == nil && !running.PreEnqueue(ctx, c.pod).IsSuccess() {
 		time.Sleep(look)
 	}
