@@ -4,8 +4,8 @@
 //!
 //! One thread owns the core and all its decisions (`event_loop`); watches decode and API calls run beside it, on the
 //! runtime's threads (`watches`, `intake`, `outbox`). A node gets one binding at a time of pods that hold something in
-//! zones, so that its kubelet sees them in the order in which the ledger placed them. The permissions that this takes are
-//! in [`crate::rbac`].
+//! zones, so that its kubelet sees them in the order in which the ledger placed them. The permissions that this takes
+//! are in [`crate::rbac`].
 
 use std::convert::Infallible;
 use std::time::Duration;

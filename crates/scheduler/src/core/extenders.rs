@@ -70,8 +70,8 @@ impl Core {
         Ok(())
     }
 
-    /// Adds the scores of extenders to the totals of nodes that fit, of which there are several. As in kube-scheduler an
-    /// extender that fails gives none.
+    /// Adds the scores of extenders to the totals of nodes that fit, of which there are several. As in kube-scheduler
+    /// an extender that fails gives none.
     pub(super) fn score_by_extenders(&mut self, pod: &PodView) {
         let Self { extenders, feasible, totals, nodes, .. } = self;
         if extenders.is_empty() || feasible.len() < 2 {

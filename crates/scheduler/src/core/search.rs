@@ -1,7 +1,7 @@
 //! The search for a pod's node: filters, extenders, scores.
 //!
-//! In: a pod, nodes with their ledgers. Out: the best of the nodes that fit, or the reasons against all. Never: a charge;
-//! the node is the pod's once the attempt reserves it (`decision`).
+//! In: a pod, nodes with their ledgers. Out: the best of the nodes that fit, or the reasons against all. Never: a
+//! charge; the node is the pod's once the attempt reserves it (`decision`).
 
 use std::sync::Arc;
 

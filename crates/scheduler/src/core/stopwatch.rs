@@ -1,7 +1,7 @@
 //! How long the steps of an attempt take.
 //!
-//! In: a clock, if steps are to be measured; the ends of steps. Out: the steps of the last attempts with their durations.
-//! Never: an influence on a decision. Without a clock it does nothing.
+//! In: a clock, if steps are to be measured; the ends of steps. Out: the steps of the last attempts with their
+//! durations. Never: an influence on a decision. Without a clock it does nothing.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Calls to extenders over HTTP.
 //!
-//! In: the settings of an extender, questions of the core, bindings. Out: its answers. Never: a retry. A question blocks
-//! the core's thread, at most for the extender's timeout and a read of the pod.
+//! In: the settings of an extender, questions of the core, bindings. Out: its answers. Never: a retry. A question
+//! blocks the core's thread, at most for the extender's timeout and a read of the pod.
 //!
 //! Source: kube-scheduler 1.36 `extender.go` and `k8s.io/kube-scheduler/extender/v1`. As Go does, fields of answers are
 //! found whatever their case: many extenders write them in lower case.

@@ -1,8 +1,8 @@
 //! API calls for decisions.
 //!
 //! In: bindings, also of volumes, refusals and evictions. Out: the results of bindings, and evictions that failed.
-//! Never: another order of bindings to a node than its kubelet has to keep, a result that is only likely (after a timeout the binding is sent again),
-//! or a status older than the last decision about its pod.
+//! Never: another order of bindings to a node than its kubelet has to keep, a result that is only likely (after a
+//! timeout the binding is sent again), or a status older than the last decision about its pod.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

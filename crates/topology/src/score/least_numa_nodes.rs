@@ -3,8 +3,8 @@
 //! In: zones with what is free and their distances, needs. Out: a score of 0 to 100. Never: a verdict; a pod that no
 //! zones hold scores 0. It counts under every policy of the Topology Manager.
 //!
-//! Source: the NodeResourceTopologyMatch plugin, `least_numa.go`, with its numbers. Unlike there, zone ids may be sparse,
-//! and what no zone lists takes no part.
+//! Source: the NodeResourceTopologyMatch plugin, `least_numa.go`, with its numbers. Unlike there, zone ids may be
+//! sparse, and what no zone lists takes no part.
 //!
 //! Cost: sets of zones, as few as decide; a search that has looked at [`MAX_STEPS`] of them takes the best so far. With
 //! 8 zones there are 255 sets.

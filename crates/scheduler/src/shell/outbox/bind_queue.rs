@@ -1,8 +1,8 @@
 //! Bindings that wait to be sent.
 //!
-//! In: bindings in the order of decisions. Out: the next one to send. Never: two pods that hold something in zones to one
-//! node at a time, or in another order than that of the decisions, which its kubelet has to follow. Other pods follow no
-//! order. A pod that waits for its volumes is not here: its binding comes last (`core/volumes`).
+//! In: bindings in the order of decisions. Out: the next one to send. Never: two pods that hold something in zones to
+//! one node at a time, or in another order than that of the decisions, which its kubelet has to follow. Other pods
+//! follow no order. A pod that waits for its volumes is not here: its binding comes last (`core/volumes`).
 //!
 //! Among lanes the highest priority comes first, then the oldest decision. Cost: waiting bindings, which [`MAX_OPEN`]
 //! bounds.
