@@ -137,13 +137,19 @@ impl Cluster {
         }
     }
 
-    /// The watch shows a bound pod, which then ends; the time until nothing more is to be done.
-    fn end(&mut self, binding: &Binding) -> Duration {
-        let bound = PodView { node: Some(Arc::clone(&binding.node)), ..binding.pod.clone() };
+    /// The watch shows that a pod is bound and its kubelet has admitted it; the pod as it then is.
+    fn run(&mut self, binding: &Binding) -> PodView {
+        let mut pod = PodView { node: Some(Arc::clone(&binding.node)), ..binding.pod.clone() };
+        pod.progress.admitted = true;
         self.core.handle(Event::Bound(binding.id), NOW_MS);
-        self.core.handle(Event::Pod(bound.clone()), NOW_MS);
+        self.core.handle(Event::Pod(pod.clone()), NOW_MS);
+        pod
+    }
+
+    /// A running pod ends; the time until nothing more is to be done.
+    fn end(&mut self, pod: PodView) -> Duration {
         let began = Instant::now();
-        self.core.handle(Event::PodGone(bound), NOW_MS + 10_000);
+        self.core.handle(Event::PodGone(pod), NOW_MS + 10_000);
         while self.core.next(NOW_MS + 20_000).is_some() {}
         began.elapsed()
     }
@@ -191,7 +197,8 @@ fn by_waiting(classes: usize) -> anyhow::Result<()> {
         let (took, binding) = cluster.cycle(100, &filler);
         let binding = binding.ok_or_else(|| anyhow::anyhow!("a small pod does not fit"))?;
         comes.push(took);
-        ends.push(cluster.end(&binding));
+        let pod = cluster.run(&binding);
+        ends.push(cluster.end(pod));
     }
     print("a small pod ends, which helps none", "waiting classes", classes, median(ends));
     print("a small pod comes", "waiting classes", classes, median(comes));
@@ -205,13 +212,15 @@ fn by_running(jobs: usize) -> anyhow::Result<()> {
     let mut running = Vec::new();
     for _ in 0..jobs {
         let (_, binding) = cluster.cycle(500, &finishes);
-        running.push(binding.ok_or_else(|| anyhow::anyhow!("a pod of a Job fits no node"))?);
+        let binding = binding.ok_or_else(|| anyhow::anyhow!("a pod of a Job fits no node"))?;
+        running.push(cluster.run(&binding));
     }
     let mut times = Vec::new();
     for _ in 0..CYCLES.min(jobs) {
         let Some(ended) = running.pop() else { break };
-        let ended = cluster.end(&ended);
-        let (took, _) = cluster.cycle(500, &finishes);
+        let ended = cluster.end(ended);
+        let (took, binding) = cluster.cycle(500, &finishes);
+        drop(binding.map(|binding| cluster.run(&binding)));
         times.push(ended + took);
     }
     print("a pod of a Job ends and the next comes", "running pods", jobs, median(times));
