@@ -126,7 +126,7 @@ impl Connection {
     /// When the name of the user agent is malformed.
     pub fn in_cluster(user_agent: &str) -> Result<Option<Self>, Error> {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut config = match Config::incluster() {
+        let config = match Config::incluster() {
             Ok(config) => config,
             Err(error) => {
                 if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
@@ -135,10 +135,7 @@ impl Connection {
                 return Ok(None);
             }
         };
-        let value = HeaderValue::from_str(user_agent).map_err(|_| Error::UserAgent(user_agent.to_owned()))?;
-        config.headers.push((USER_AGENT, value));
-        config.default_retry = false;
-        Ok(Some(Self { config, request_timeout: None }))
+        Self::named(config, user_agent).map(Some)
     }
 
     /// The configuration for a kubelet's own port, which takes the same requests and tokens as an API server.
@@ -157,10 +154,7 @@ impl Connection {
             }
             KubeletTrust::File(path) => config.root_cert = Some(authorities_of(path)?),
         }
-        let value = HeaderValue::from_str(user_agent).map_err(|_| Error::UserAgent(user_agent.to_owned()))?;
-        config.headers.push((USER_AGENT, value));
-        config.default_retry = false;
-        Ok(Self { config, request_timeout: None })
+        Self::named(config, user_agent)
     }
 
     /// The configuration for an HTTP server that takes JSON.
@@ -188,6 +182,11 @@ impl Connection {
         let auth = &mut config.auth_info;
         (auth.client_certificate_data, auth.client_certificate) = certificate;
         (auth.client_key_data, auth.client_key) = (key.0.map(Into::into), key.1);
+        Self::named(config, user_agent)
+    }
+
+    /// A configuration without limits of its own, whose requests name this program.
+    fn named(mut config: Config, user_agent: &str) -> Result<Self, Error> {
         let value = HeaderValue::from_str(user_agent).map_err(|_| Error::UserAgent(user_agent.to_owned()))?;
         config.headers.push((USER_AGENT, value));
         config.default_retry = false;

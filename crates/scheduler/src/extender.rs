@@ -8,11 +8,12 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use topology::resource::ResourceName;
+use topology::score;
 
 use crate::node;
 use crate::pod::PodView;
 
-/// The highest score that an extender gives to a node (`MaxExtenderPriority`); those of plugins go up to 100.
+/// The highest score that an extender gives to a node (`MaxExtenderPriority`).
 const MAX_SCORE: i64 = 10;
 
 /// The way to an extender. A call blocks the attempt that needs it, as in kube-scheduler.
@@ -37,7 +38,7 @@ pub trait Call: Debug + Send {
         &self,
         pod: &PodView,
         candidates: &[NodeVictims],
-    ) -> Result<BTreeMap<Arc<str>, Uids>, CallError>;
+    ) -> Result<BTreeMap<Arc<str>, MetaVictims>, CallError>;
 }
 
 /// The reason for which there is no answer.
@@ -75,7 +76,7 @@ pub struct NodeVictims {
 
 /// Victims on a node by their uids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Uids {
+pub struct MetaVictims {
     /// The victims.
     pub pods: Vec<Arc<str>>,
     /// Victims whose budgets do not allow their disruption.
@@ -133,9 +134,9 @@ impl Extender {
 
     /// What a score adds to the total of a node.
     #[must_use]
-    pub fn scaled(&self, score: i64) -> i64 {
+    pub fn scaled(&self, points: i64) -> i64 {
         let weight = self.weight.unwrap_or_default();
-        score.saturating_mul(weight).saturating_mul(100 / MAX_SCORE)
+        points.saturating_mul(weight).saturating_mul(score::MAX_SCORE / MAX_SCORE)
     }
 }
 
@@ -158,7 +159,11 @@ mod tests {
             unreachable!()
         }
 
-        fn preempt(&self, _: &PodView, _: &[NodeVictims]) -> Result<BTreeMap<Arc<str>, Uids>, CallError> {
+        fn preempt(
+            &self,
+            _: &PodView,
+            _: &[NodeVictims],
+        ) -> Result<BTreeMap<Arc<str>, MetaVictims>, CallError> {
             unreachable!()
         }
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::Core;
-use crate::extender::{Extender, NodeVictims, Uids};
+use crate::extender::{Extender, MetaVictims, NodeVictims};
 use crate::plugins::default_preemption::{Candidate, Victim};
 use crate::pod::PodView;
 use crate::reason::{Reason, Refusals};
@@ -130,7 +130,7 @@ impl Core {
         }
     }
 
-    fn candidate(&self, node: &str, uids: &Uids) -> Result<Candidate, String> {
+    fn candidate(&self, node: &str, uids: &MetaVictims) -> Result<Candidate, String> {
         let slot = self.slots.get(node).copied();
         let slot = slot.ok_or_else(|| format!("an extender names node {node:?}, which does not exist"))?;
         let victim = |uid: &Arc<str>| {

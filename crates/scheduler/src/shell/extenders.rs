@@ -24,7 +24,7 @@ use topology::resource::ResourceName;
 
 use super::whole_nodes::WholeNodes;
 use crate::core::Binding;
-use crate::extender::{Call, CallError, Extender, Filtered, Managed, NodeVictims, Uids};
+use crate::extender::{Call, CallError, Extender, Filtered, Managed, MetaVictims, NodeVictims};
 use crate::pod::PodView;
 
 /// The timeout of an extender that states none (`DefaultExtenderTimeout`).
@@ -251,7 +251,7 @@ impl Call for Arc<HttpExtender> {
         &self,
         pod: &PodView,
         candidates: &[NodeVictims],
-    ) -> Result<BTreeMap<Arc<str>, Uids>, CallError> {
+    ) -> Result<BTreeMap<Arc<str>, MetaVictims>, CallError> {
         self.wait(pod, async {
             let question = self.candidates(pod, candidates).await?;
             let answer = self.post(&self.settings.preempt_verb, &question).await?;
@@ -308,9 +308,9 @@ fn filtered(
     Ok(Filtered { fits, failed: reasons("FailedNodes"), unresolvable: reasons("FailedAndUnresolvableNodes") })
 }
 
-fn uids(victims: &Value) -> Uids {
+fn uids(victims: &Value) -> MetaVictims {
     let pods = field(victims, "Pods").as_array().into_iter().flatten();
-    Uids {
+    MetaVictims {
         pods: pods.filter_map(|pod| field(pod, "UID").as_str()).map(Arc::from).collect(),
         violations: field(victims, "NumPDBViolations").as_u64().map_or(0, |count| count as usize),
     }
