@@ -15,7 +15,7 @@ use crate::affinity::{self, Labels, NodeAffinity};
 use crate::core::Profile;
 use crate::devices::Devices;
 use crate::devices::extended::Delegated;
-use crate::ledger::{Ledger, Scratch};
+use crate::ledger::{Doubt, Ledger, Scratch};
 use crate::namespace::Namespaces;
 use crate::node::{Node, NodeView};
 use crate::over_reserve::OverReserve;
@@ -291,11 +291,10 @@ pub fn filter_zones(
 ) -> Result<(), Reason> {
     let Some(numa) = profile.numa.as_ref().filter(|numa| numa.filters) else { return Ok(()) };
     if numa.accounting != Accounting::Exact {
-        let misaligned = |misfit| Reason::misaligned(&misfit);
-        return over_reserve.check(&spec.needs, &mut scratch.counts).map_err(misaligned);
+        return over_reserve.check(&spec.needs, &mut scratch.counts).map_err(Reason::Misaligned);
     }
     if ledger.awaits_report(now_ms) && spec.needs.may_align() {
-        return Err(Reason::StaleTopology);
+        return Err(Reason::StaleTopology(Doubt::Awaited));
     }
     if spec.needs.pod.pod_level && ledger.aligns_whole_pods() {
         return Err(Reason::PodLevelManagers);

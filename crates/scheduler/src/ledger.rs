@@ -29,7 +29,6 @@ use std::sync::Arc;
 
 use topology::kubelet::start::{KubeletStart, PolicyOptions};
 use topology::policy::{Policy, Rules};
-use topology::reason::Misfit;
 use topology::request::PodNeeds;
 use topology::zone::{Free, NodeTopology};
 
@@ -38,12 +37,14 @@ mod explain;
 mod identify;
 mod location;
 mod order;
+mod refusal;
 mod row;
 
 pub use amounts::Scratch;
 use amounts::{Amounts, Held, HeldIds};
 pub use explain::LedgerSummary;
 use location::{charge, merge_alike, merge_worst, possible_locations, predict, release, widen};
+pub use refusal::{Doubt, Refusal};
 use row::Row;
 pub use row::{BoundPod, PodId, PodNames, Stage};
 
@@ -53,16 +54,6 @@ const MAX_WORLDS: usize = 64;
 const MAX_RELEASED_ROWS: usize = 64;
 /// Most leaving pods whose early release is tried in every combination; more are tried one by one and all together.
 const MAX_COMBINED: usize = 3;
-
-/// The reason for which the ledger refuses a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The kubelet would reject the pod, in at least one possible world.
-    Misfit(Misfit),
-    /// There is no report, or none that matches the known pods; or too many pods are on their way in an order that is
-    /// not known.
-    Stale,
-}
 
 /// The zones of a pod in one world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,7 +128,11 @@ impl Ledger {
     /// The [`Refusal`].
     pub fn check(&self, (needs, created_s): (&PodNeeds, u64), scratch: &mut Scratch) -> Result<(), Refusal> {
         let Some(topology) = &self.topology else {
-            return if self.report_lost && needs.may_align() { Err(Refusal::Stale) } else { Ok(()) };
+            return if self.report_lost && needs.may_align() {
+                Err(Refusal::Stale(Doubt::ReportLost))
+            } else {
+                Ok(())
+            };
         };
         let rules = topology.rules;
         if !self.is_modelled() {
@@ -145,20 +140,20 @@ impl Ledger {
         }
         let Some(first) = self.worlds.first() else {
             let aligned = Amounts::Counts(topology.available()).needs_alignment(rules, needs);
-            return if aligned { Err(Refusal::Stale) } else { Ok(()) };
+            return if aligned { Err(Refusal::Stale(Doubt::Unexplained)) } else { Ok(()) };
         };
         if !first.amounts.needs_alignment(rules, needs) {
             return Ok(());
         }
         if self.report_lost {
-            return Err(Refusal::Stale);
+            return Err(Refusal::Stale(Doubt::ReportLost));
         }
         let unexplained = self.unexplained.as_ref().map(|report| report.available());
         let cautious = |world: &World| unexplained.as_ref().map(|report| self.cautious(world, report));
         let is_non_monotonic = first.amounts.is_non_monotonic(rules, needs);
         if is_non_monotonic && self.start.is_some() && self.worlds.iter().any(|world| self.is_bounded(world))
         {
-            return Err(Refusal::Stale);
+            return Err(Refusal::Stale(Doubt::UnknownZones));
         }
         let early = if is_non_monotonic { self.early_releases() } else { Vec::new() };
         for world in &self.worlds {

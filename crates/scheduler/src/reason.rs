@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use topology::reason::{Constraint, Part};
+use topology::reason::{Constraint, Misfit};
+use topology::request::PodNeeds;
 use topology::resource::ResourceName;
 
-use crate::ledger::Refusal;
+use crate::ledger::{Doubt, Refusal};
 use crate::plugins::volume_binding::Conflicts;
 
 /// The first reason for which a node refuses a pod.
@@ -71,12 +72,12 @@ pub enum Reason {
     StaleClaim,
     /// Neither a device plugin of the node nor a class has an extended resource.
     NotServed,
-    /// Enough on the node, but not in one zone; with the resource that no zone has enough of, if there is one.
-    Misaligned(Part, Option<ResourceName>),
+    /// The kubelet would reject the pod for what it gets in zones.
+    Misaligned(Misfit),
     /// The kubelet aligns pods with pod-level resources as a whole, which is not modelled.
     PodLevelManagers,
     /// The state of the node's zones is not known for certain.
-    StaleTopology,
+    StaleTopology(Doubt),
     /// An extender refuses the node; in its own words ([`Refusals::add_text`]).
     Extender,
     /// The node is held for a pod that comes first.
@@ -90,28 +91,26 @@ pub enum Reason {
 impl From<Refusal> for Reason {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Misfit(misfit) => Self::misaligned(&misfit),
-            Refusal::Stale => Self::StaleTopology,
+            Refusal::Misfit(misfit) => Self::Misaligned(misfit),
+            Refusal::Stale(doubt) => Self::StaleTopology(doubt),
         }
     }
 }
 
 impl Reason {
-    /// The reason for a misfit of zones.
-    #[must_use]
-    pub fn misaligned(misfit: &topology::reason::Misfit) -> Self {
-        let resource = match misfit.constraint {
-            Constraint::Short { resource, .. } | Constraint::NotListed { resource } => Some(resource),
-            Constraint::WholeCores => Some(ResourceName::CPU),
-            Constraint::NoCommonZone => None,
-        };
-        Self::Misaligned(misfit.part, resource)
-    }
-
     /// The reason for a resource that is short on the whole node.
     #[must_use]
     pub fn short_of(resource: ResourceName) -> Self {
         if resource == ResourceName::PODS { Self::TooManyPods } else { Self::Insufficient(resource) }
+    }
+
+    /// The text with the name of the container that it is about. `needs`: the pod that is refused.
+    #[must_use]
+    pub fn text(self, needs: &PodNeeds) -> String {
+        match self {
+            Self::Misaligned(misfit) => misfit.text(needs),
+            _ => self.to_string(),
+        }
     }
 
     /// kube-scheduler's plugin for this check, for metrics; it has none that holds nodes.
@@ -138,13 +137,33 @@ impl Reason {
             | Self::StaleClaim
             | Self::NotServed => "DynamicResources",
             Self::MissingFeatures => "NodeDeclaredFeatures",
-            Self::Misaligned(..) | Self::PodLevelManagers | Self::StaleTopology => {
+            Self::Misaligned(_) | Self::PodLevelManagers | Self::StaleTopology(_) => {
                 "NodeResourceTopologyMatch"
             }
             Self::Extender => EXTENDER,
             Self::Held => "NodeHold",
             Self::NoVictims | Self::NotHelpful => "DefaultPreemption",
         }
+    }
+}
+
+impl Reason {
+    /// The largest amount in zones, if that is what is short.
+    fn most(self) -> Option<i64> {
+        let Self::Misaligned(Misfit { constraint: Constraint::Short { most, .. }, .. }) = self else {
+            return None;
+        };
+        Some(most)
+    }
+
+    /// The same for zones that have another amount; `None` if no amount is short.
+    fn without_amounts(self) -> Option<Self> {
+        let Self::Misaligned(misfit) = self else { return None };
+        let Constraint::Short { resource, requested, zones, .. } = misfit.constraint else { return None };
+        // How many zones are meant is part of the text.
+        let zones = (0..zones.len().max(1)).collect();
+        let constraint = Constraint::Short { resource, requested, most: 0, zones };
+        Some(Self::Misaligned(Misfit { constraint, ..misfit }))
     }
 }
 
@@ -187,10 +206,9 @@ impl fmt::Display for Reason {
             Self::ExistingAntiAffinity => {
                 f.write_str("node(s) didn't satisfy existing pods anti-affinity rules")
             }
-            Self::Misaligned(part, None) => f.write_str(part.text()),
-            Self::Misaligned(part, Some(resource)) => write!(f, "{} ({resource})", part.text()),
+            Self::Misaligned(misfit) => misfit.fmt(f),
             Self::PodLevelManagers => f.write_str("node(s) had PodLevelResourceManagers enabled"),
-            Self::StaleTopology => f.write_str("invalid node topology data"),
+            Self::StaleTopology(doubt) => write!(f, "invalid node topology data: {doubt}"),
             Self::Extender => f.write_str("node(s) were refused by an extender"),
             Self::Held => f.write_str("node(s) were held for a pod that waits longer or is more important"),
             Self::NoVictims => f.write_str("No preemption victims found for incoming pod"),
@@ -236,10 +254,26 @@ impl Refusals {
         self.reasons.iter().map(|(reason, count)| (*reason, *count))
     }
 
-    /// kube-scheduler's FitError text for a cluster of `nodes` nodes; reasons are sorted as strings, as there.
+    /// kube-scheduler's FitError text for a cluster of `nodes` nodes; reasons are sorted as strings, as there. Of nodes
+    /// whose zones have too little of the same thing, the one with most of it tells how much. `needs`: the pod.
     #[must_use]
-    pub fn message(&self, nodes: usize) -> String {
-        let reasons = self.reasons.iter().map(|(reason, count)| format!("{count} {reason}"));
+    pub fn message(&self, nodes: usize, needs: &PodNeeds) -> String {
+        let mut short: BTreeMap<Reason, (usize, Reason)> = BTreeMap::new();
+        let mut reasons = Vec::new();
+        for (reason, count) in &self.reasons {
+            match reason.without_amounts() {
+                Some(alike) => {
+                    let (nodes, fullest) = short.entry(alike).or_insert((0, *reason));
+                    *nodes += count;
+                    if reason.most() > fullest.most() {
+                        *fullest = *reason;
+                    }
+                }
+                None => reasons.push((*count, *reason)),
+            }
+        }
+        let reasons = reasons.into_iter().chain(short.into_values());
+        let reasons = reasons.map(|(count, reason)| format!("{count} {}", reason.text(needs)));
         let texts = self.texts.iter().map(|(text, count)| format!("{count} {text}"));
         let mut parts: Vec<String> = reasons.chain(texts).collect();
         parts.sort_unstable();
@@ -249,24 +283,46 @@ impl Refusals {
 
 #[cfg(test)]
 mod tests {
+    use topology::kubelet::hint::ZoneMask;
+    use topology::reason::Part;
+    use topology::request::{ContainerKind, ContainerNeeds, PodRequest};
+
     use super::*;
 
     #[test]
     fn messages_read_as_kube_schedulers() {
         let mut refusals = Refusals::default();
+        let short = |most, zone| Constraint::Short {
+            resource: ResourceName::CPU,
+            requested: 9_000,
+            most,
+            zones: ZoneMask::of(zone),
+        };
+        let misfit = |part, constraint| {
+            Reason::Misaligned(Misfit { part, container: usize::from(part == Part::Container), constraint })
+        };
         for reason in [
             Reason::Insufficient(ResourceName::CPU),
-            Reason::Misaligned(Part::Container, Some(ResourceName::CPU)),
-            Reason::Misaligned(Part::Pod, None),
+            misfit(Part::Container, short(4_000, 3)),
+            misfit(Part::Container, short(8_000, 1)),
+            misfit(Part::Container, short(8_000, 2)),
+            misfit(Part::InitContainer, short(8_000, 1)),
+            misfit(Part::Pod, Constraint::NoCommonZone),
             Reason::Insufficient(ResourceName::CPU),
-            Reason::StaleTopology,
+            Reason::StaleTopology(Doubt::Awaited),
         ] {
             refusals.add(reason);
         }
+        let container =
+            |name: &str| ContainerNeeds { name: name.into(), kind: ContainerKind::App, needs: vec![] };
+        let needs =
+            PodNeeds { containers: vec![container("a"), container("b")], ..PodRequest::default().needs() };
         assert_eq!(
-            refusals.message(5),
-            "0/5 nodes are available: 1 cannot align container (cpu), 1 cannot align pod, \
-             1 invalid node topology data, 2 Insufficient cpu."
+            refusals.message(8, &needs),
+            "0/8 nodes are available: 1 cannot align init container \"a\": cpu: requested 9, most in one zone 8 (zone 1), \
+             1 cannot align pod: no zone has all resources at once, \
+             1 invalid node topology data: the first report is awaited, 2 Insufficient cpu, \
+             3 cannot align container \"b\": cpu: requested 9, most in one zone 8 (zone 1)."
         );
     }
 }

@@ -106,8 +106,8 @@ fn filter() {
         let ledger = ledger(vector.nrt.as_ref(), vector.fresh);
         let answer = match ledger.check((&needs(&vector.pod, &vector.qos), 0), &mut Scratch::default()) {
             Ok(()) => String::new(),
-            Err(Refusal::Misfit(misfit)) => Reason::misaligned(&misfit).to_string(),
-            Err(Refusal::Stale) => Reason::StaleTopology.to_string(),
+            Err(Refusal::Misfit(misfit)) => Reason::Misaligned(misfit).to_string(),
+            Err(Refusal::Stale(doubt)) => Reason::StaleTopology(doubt).to_string(),
         };
         let same =
             if vector.expected.is_empty() { answer.is_empty() } else { answer.starts_with(&vector.expected) };
@@ -128,8 +128,8 @@ fn filter_of_the_end_to_end_specs() {
             let mut ledger = Ledger::default();
             ledger.report(Arc::new(vector.node(zones, manager).unwrap()), &mut Scratch::default());
             ledger.check((&needs, 0), &mut Scratch::default()).map_err(|refusal| match refusal {
-                Refusal::Misfit(misfit) => Reason::misaligned(&misfit).to_string(),
-                Refusal::Stale => Reason::StaleTopology.to_string(),
+                Refusal::Misfit(misfit) => Reason::Misaligned(misfit).to_string(),
+                Refusal::Stale(doubt) => Reason::StaleTopology(doubt).to_string(),
             })
         };
         let wanted = format!("cannot align {}", vector.scope.as_str());

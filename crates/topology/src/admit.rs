@@ -11,6 +11,7 @@
 
 use smallvec::SmallVec;
 
+use crate::kubelet::hint::ZoneMask;
 use crate::policy::{Manager, Rules, Scope};
 use crate::reason::{Constraint, Misfit, Part};
 use crate::request::{ContainerKind, Need, PodNeeds, Qos};
@@ -159,7 +160,7 @@ pub fn needs_alignment(rules: Rules, free: &Free, needs: &PodNeeds) -> bool {
 /// assert_eq!((placement.grants[0].cell, placement.grants[0].held), (1, 2));
 ///
 /// let misfit = admit(rules, &free, &pod("3"), &mut scratch).unwrap_err();
-/// assert_eq!(misfit.constraint.to_string(), "vendor.com/nic: 3 requested, at most 2 free in one zone");
+/// assert_eq!(misfit.constraint.to_string(), "vendor.com/nic: requested 3, most in one zone 2 (zone 1)");
 /// ```
 pub fn admit(
     rules: Rules,
@@ -287,13 +288,17 @@ impl AlignmentQuery<'_> {
     fn first_shortage(&self, columns: &[(usize, Need)], scratch: &Scratch) -> Constraint {
         let rows = self.free.layout().zones().len();
         for (column, need) in columns {
-            let most = (0..rows)
-                .map(|row| self.free.index(row, *column))
-                .map(|index| self.left(index, scratch) + scratch.reuse[index])
-                .max()
-                .unwrap_or(0);
+            let left = |row: usize| {
+                let index = self.free.index(row, *column);
+                self.left(index, scratch) + scratch.reuse[index]
+            };
+            // The lowest of equal zones, as the kubelet looks at them.
+            let most = (0..rows).map(|row| (left(row), std::cmp::Reverse(row))).max();
+            let (most, zones) = most.map_or((0, ZoneMask::EMPTY), |(most, row)| {
+                (most, ZoneMask::of(self.free.layout().zones()[row.0].0))
+            });
             if most < need.amount {
-                return Constraint::Short { resource: need.name, requested: need.amount, most };
+                return Constraint::Short { resource: need.name, requested: need.amount, most, zones };
             }
         }
         Constraint::NoCommonZone

@@ -44,7 +44,7 @@
 //! assert_eq!(free.amount(ZoneId(1), cpu), 2_000);
 //!
 //! let misfit = admit(rules, &free, &pod(12_000), &mut scratch).unwrap_err();
-//! assert_eq!(misfit.constraint.to_string(), "cpu: 12 requested, at most 4 free in one zone");
+//! assert_eq!(misfit.constraint.to_string(), "cpu: requested 12, most in one zone 4 (zone 0)");
 //! ```
 
 pub mod admit;

@@ -6,18 +6,20 @@
 //!
 //! # Example
 //! ```
+//! use topology::kubelet::hint::ZoneMask;
 //! use topology::reason::{Constraint, Misfit, Part};
 //! use topology::resource::ResourceName;
 //!
-//! let constraint = Constraint::Short { resource: ResourceName::CPU, requested: 1_500, most: 1_000 };
+//! let constraint =
+//!     Constraint::Short { resource: ResourceName::CPU, requested: 1_500, most: 1_000, zones: ZoneMask::of(3) };
 //! let misfit = Misfit { part: Part::Container, container: 0, constraint };
-//! assert_eq!(misfit.part.text(), "cannot align container");
-//! assert_eq!(misfit.constraint.to_string(), "cpu: 1500m requested, at most 1 free in one zone");
+//! assert_eq!(misfit.to_string(), "cannot align container: cpu: requested 1500m, most in one zone 1 (zone 3)");
 //! ```
 
 use std::fmt;
 
-use crate::request::ContainerKind;
+use crate::kubelet::hint::ZoneMask;
+use crate::request::{ContainerKind, PodNeeds};
 use crate::resource::ResourceName;
 
 /// The part of a pod that could not be aligned.
@@ -36,15 +38,19 @@ pub enum Part {
 /// The first constraint that admission found unsatisfiable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Constraint {
-    /// No zone has enough of this resource.
+    /// No zone has enough of this resource, or no set of so many zones as the amount takes.
     Short {
         /// The resource.
         resource: ResourceName,
         /// The requested amount, in base units.
         requested: i64,
-        /// The largest amount in any zone, in base units.
+        /// The largest amount in any of them, in base units.
         most: i64,
+        /// The zones that have it; none if they have no ids below 64, or there are none.
+        zones: ZoneMask,
     },
+    /// Zones have the memory, and pods that are there hold them in other groups (kubelet memorymanager).
+    Grouped,
     /// Each resource fits some zone, but no zone fits all of them.
     NoCommonZone,
     /// The kubelet hands out whole cores only, and too few are free, or the CPUs fill none (`SMTAlignmentError`).
@@ -90,16 +96,39 @@ impl Part {
     }
 }
 
+impl Misfit {
+    /// The text with the name of the container: `cannot align container "c": cpu: requested 9, most in one zone 8 (zone
+    /// 1)`. `needs`: the pod that does not fit.
+    #[must_use]
+    pub fn text(&self, needs: &PodNeeds) -> String {
+        let container = needs.containers.get(self.container).filter(|_| self.part != Part::Pod);
+        match container {
+            Some(container) => format!("{} {:?}: {}", self.part.text(), container.name, self.constraint),
+            None => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.part.text(), self.constraint)
+    }
+}
+
 impl fmt::Display for Constraint {
-    /// Writes amounts in the resource's own units: `cpu: 12 requested, at most 8 free in one zone`.
+    /// Writes amounts in the resource's own units: `cpu: requested 12, most in one zone 8 (zone 1)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Short { resource, requested, most } => write!(
-                f,
-                "{resource}: {} requested, at most {} free in one zone",
-                Amount(*resource, *requested),
-                Amount(*resource, (*most).max(0))
-            ),
+            Self::Short { resource, requested, most, zones } => {
+                let (requested, most) = (Amount(*resource, *requested), Amount(*resource, (*most).max(0)));
+                write!(f, "{resource}: requested {requested}, most in ")?;
+                match zones.len() {
+                    0 => write!(f, "one zone {most}"),
+                    1 => write!(f, "one zone {most} (zone {zones})"),
+                    count => write!(f, "{count} zones {most} (zones {zones})"),
+                }
+            }
+            Self::Grouped => f.write_str("memory: its zones are in other groups, by the pods there"),
             Self::NoCommonZone => f.write_str("no zone has all resources at once"),
             Self::WholeCores => f.write_str("cpu: not enough whole cores"),
             Self::NotListed { resource } => write!(f, "{resource}: no zone lists it"),
@@ -124,16 +153,16 @@ mod tests {
 
     #[test]
     fn constraints_print_with_units() {
-        let cpu = ResourceName::CPU;
+        let short = |requested, most, zones: &[u32]| Constraint::Short {
+            resource: ResourceName::CPU,
+            requested,
+            most,
+            zones: zones.iter().copied().collect(),
+        };
         for (constraint, text) in [
-            (
-                Constraint::Short { resource: cpu, requested: 12_000, most: 8_000 },
-                "cpu: 12 requested, at most 8 free in one zone",
-            ),
-            (
-                Constraint::Short { resource: cpu, requested: 500, most: -1_000 },
-                "cpu: 500m requested, at most 0 free in one zone",
-            ),
+            (short(12_000, 8_000, &[1]), "cpu: requested 12, most in one zone 8 (zone 1)"),
+            (short(500, -1_000, &[]), "cpu: requested 500m, most in one zone 0"),
+            (short(20_000, 18_000, &[0, 1]), "cpu: requested 20, most in 2 zones 18 (zones 0,1)"),
             (Constraint::NotListed { resource: ResourceName::MEMORY }, "memory: no zone lists it"),
             (Constraint::NoCommonZone, "no zone has all resources at once"),
         ] {

@@ -213,7 +213,7 @@ impl Core {
                 let message = if self.node_order.is_empty() {
                     "no nodes available to schedule pods".to_owned()
                 } else {
-                    refusals.message(self.node_order.len())
+                    refusals.message(self.node_order.len(), &spec.needs)
                 };
                 Some(self.refuse(id, (pod, message, refusals), now_ms))
             }
@@ -311,7 +311,8 @@ impl Core {
             }
             Outcome::Nowhere(reasons) => {
                 self.nominate(id, None);
-                refused.explain(claims, Some(&reasons.message(nodes)));
+                let message = reasons.message(nodes, &refused.pod.spec.needs);
+                refused.explain(claims, Some(&message));
             }
             Outcome::Best(candidate) => return Decision::Preempt(self.evict(id, refused, &candidate)),
         }

@@ -140,7 +140,7 @@ impl Core {
         if victims.is_empty() {
             return Err(smallvec![Reason::NoVictims]);
         }
-        if reason == Reason::StaleTopology {
+        if matches!(reason, Reason::StaleTopology(_)) {
             return Err(smallvec![reason]);
         }
         let Some(mut trial) = Trial::new(self, slot) else { return Err(Reasons::new()) };

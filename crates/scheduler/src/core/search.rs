@@ -118,7 +118,10 @@ impl Core {
             self.stopwatch.lap("Filter", false);
             let slot = self.elsewhere.last().copied();
             let message = slot.and_then(|slot| self.claim_error(pod, slot, profile, now_ms));
-            return Err(NoNode::Error(message.unwrap_or_else(|| refusals.message(count)), refusals));
+            return Err(NoNode::Error(
+                message.unwrap_or_else(|| refusals.message(count, &spec.needs)),
+                refusals,
+            ));
         }
         let extended = self.filter_by_extenders(pod, preempts, &mut refusals);
         self.stopwatch.lap("Filter", extended.is_ok());

@@ -169,7 +169,7 @@ fn pods_fill_zones_and_wait_where_only_the_node_has_room() {
     for (name, cpus) in [("a", 6), ("b", 6), ("c", 4), ("d", 2), ("e", 2)] {
         core.handle(Event::Pod(pod(name, cpus, json!({}))), LATER);
     }
-    let message = "c: 0/1 nodes are available: 1 cannot align container (cpu).";
+    let message = "c: 0/1 nodes are available: 1 cannot align container \"c\": cpu: requested 4, most in one zone 2 (zone 0).";
     assert_eq!(decide(&mut core, LATER), ["a -> n", "b -> n", message, "d -> n", "e -> n"]);
 }
 
@@ -377,7 +377,7 @@ fn a_young_node_is_given_time_to_report() {
     );
     assert_eq!(
         decide(&mut core, LATER),
-        ["a: 0/1 nodes are available: 1 invalid node topology data.", "b -> n"]
+        ["a: 0/1 nodes are available: 1 invalid node topology data: the first report is awaited.", "b -> n"]
     );
     assert_eq!(core.due(), Some(LATER + UNREPORTED_GRACE_MS));
     assert_eq!(decide(&mut core, LATER + UNREPORTED_GRACE_MS), ["a -> n"]);
@@ -388,7 +388,10 @@ fn a_lost_report_stops_pods_that_need_alignment_only() {
     let mut core = core(&["n"]);
     core.handle(Event::ReportGone("n".into()), LATER);
     core.handle(Event::Pod(pod("a", 1, json!({}))), LATER);
-    assert_eq!(decide(&mut core, LATER), ["a: 0/1 nodes are available: 1 invalid node topology data."]);
+    assert_eq!(
+        decide(&mut core, LATER),
+        ["a: 0/1 nodes are available: 1 invalid node topology data: the report is gone or cannot be read."]
+    );
     core.handle(Event::Report("n".into(), report([8, 8], &[])), LATER);
     assert_eq!(decide(&mut core, LATER), ["a -> n"]);
 }
@@ -406,7 +409,7 @@ fn a_node_recreated_under_its_name_starts_from_its_own_report() {
     core.handle(Event::Pod(pod("b", 8, json!({}))), LATER + VANISHED_MS);
     assert_eq!(
         decide(&mut core, LATER + VANISHED_MS),
-        ["b: 0/1 nodes are available: 1 invalid node topology data."]
+        ["b: 0/1 nodes are available: 1 invalid node topology data: the report is gone or cannot be read."]
     );
     core.handle(Event::Report("n".into(), report([8, 8], &[])), LATER + VANISHED_MS);
     assert_eq!(decide(&mut core, LATER + VANISHED_MS), ["b -> n"]);

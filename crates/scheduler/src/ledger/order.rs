@@ -16,7 +16,7 @@ use topology::policy::Rules;
 use topology::request::PodNeeds;
 
 use super::location::release;
-use super::{Amounts, Ledger, Location, MAX_WORLDS, Refusal, Row, Scratch, Stage, World};
+use super::{Amounts, Doubt, Ledger, Location, MAX_WORLDS, Refusal, Row, Scratch, Stage, World};
 
 /// Most different pods on their way whose orders are all tried.
 const MAX_MOVED: usize = 3;
@@ -103,7 +103,7 @@ impl Ledger {
             return Ok(());
         }
         let Some(orders) = overtaking.orders.as_ref().filter(|_| !self.doubtful(world)) else {
-            return Err(Refusal::Stale);
+            return Err(Refusal::Stale(Doubt::UnknownOrder));
         };
         for order in orders {
             let vacated = vacate(world, order);
@@ -140,7 +140,7 @@ impl Ledger {
                 }
             }
         }
-        if next.len() > MAX_WORLDS { Err(Refusal::Stale) } else { Ok(next) }
+        if next.len() > MAX_WORLDS { Err(Refusal::Stale(Doubt::UnknownOrder)) } else { Ok(next) }
     }
 
     /// The worlds in which the last row, bound just now, is admitted before others.

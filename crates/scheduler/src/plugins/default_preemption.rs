@@ -114,9 +114,9 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::Spread
         | Reason::PodAntiAffinity
         | Reason::ExistingAntiAffinity
-        | Reason::Misaligned(..)
+        | Reason::Misaligned(_)
         | Reason::Extender
-        | Reason::StaleTopology => true,
+        | Reason::StaleTopology(_) => true,
     }
 }
 

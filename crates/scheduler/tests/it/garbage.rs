@@ -11,7 +11,8 @@ use crate::cluster::{
     Running, create, delete, eventually, fake_node, metrics, node_of, pod, refusal, report, zone,
 };
 
-const STALE: &str = "0/1 nodes are available: 1 invalid node topology data. no new claims to deallocate, \
+const STALE: &str = "0/1 nodes are available: 1 invalid node topology data: the report is gone or cannot be \
+                     read. no new claims to deallocate, \
                      preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod.";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,8 +36,8 @@ async fn nonsense_is_refused_and_what_follows_it_is_not() {
         let message = eventually(name, async || refusal(&client, name).await).await;
         // Zones that are left out because their name says nothing leave a node that can align nothing.
         let expected = if matches!(name, "names" | "nothing") {
-            "0/1 nodes are available: 1 cannot align container (cpu). no new claims to deallocate, preemption: 0/1 \
-             nodes are available: 1 No preemption victims found for incoming pod."
+            "0/1 nodes are available: 1 cannot align container \"main\": cpu: no zone lists it. no new \
+             claims to deallocate, preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
         } else {
             STALE
         };

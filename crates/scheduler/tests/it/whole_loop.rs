@@ -89,7 +89,8 @@ async fn pods_go_where_the_kubelet_takes_them() {
     let message = eventually("huge", async || refusal(&client, "huge").await).await;
     assert!(message.starts_with("0/2 nodes are available: "), "{message}");
     assert!(
-        message.contains("cannot align container (cpu)") || message.contains("Insufficient cpu"),
+        message.contains("cannot align container \"main\": cpu: requested 9, most in one zone ")
+            || message.contains("Insufficient cpu"),
         "{message}"
     );
     let note =

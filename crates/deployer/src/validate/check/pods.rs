@@ -84,19 +84,12 @@ fn explain(evidence: &Evidence, node: &str, pod: &Pod) -> String {
     let (Some(topology), Ok(request)) = (evidence.topology(node), &pod.request) else { return String::new() };
     let needs = request.needs();
     match admit(topology.rules, &topology.allocatable(), &needs, &mut Scratch::default()) {
-        Err(misfit) => format!("; the pod would not fit even an empty node: {}", describe(misfit, &needs)),
+        Err(misfit) => format!("; the pod would not fit even an empty node: {}", misfit.text(&needs)),
         Ok(_) if needs_alignment(topology.rules, &topology.allocatable(), &needs) => {
             "; the pod would fit the empty node, so other pods held the resources".to_owned()
         }
         Ok(_) => String::new(),
     }
-}
-
-/// `cannot align container "main": cpu: 12 requested, at most 8 free in one zone`.
-fn describe(misfit: Misfit, needs: &PodNeeds) -> String {
-    let name = needs.containers.get(misfit.container).filter(|_| misfit.part != Part::Pod);
-    let name = name.map(|container| format!(" {:?}", container.name)).unwrap_or_default();
-    format!("{}{name}: {}", misfit.part.text(), misfit.constraint)
 }
 
 fn rejected(evidence: &Evidence, findings: &mut Findings<'_>) {
@@ -236,7 +229,7 @@ fn smt(evidence: &Evidence, findings: &mut Findings<'_>) {
 fn distance(misfit: &Misfit) -> i64 {
     match misfit.constraint {
         Constraint::Short { requested, most, .. } => requested.saturating_sub(most),
-        Constraint::NoCommonZone | Constraint::WholeCores => 0,
+        Constraint::NoCommonZone | Constraint::WholeCores | Constraint::Grouped => 0,
         Constraint::NotListed { .. } => i64::MAX,
     }
 }
@@ -269,7 +262,7 @@ fn never_fits(evidence: &Evidence, findings: &mut Findings<'_>) {
         if let (false, Some((name, misfit))) = (fits, nearest) {
             let what = format!(
                 "the pod would not fit any node even when empty; {name} comes nearest: {}",
-                describe(misfit, &needs)
+                misfit.text(&needs)
             );
             findings.error(pod.title(), what);
         }

@@ -234,7 +234,7 @@ pub(super) const DEFECTS: &[Defect] = &[
         program: Scheduler,
         file: "crates/scheduler/src/cycle.rs",
         find: "if let Some(resource) = shortages(node, view, (spec, &spanning.delegated), plugins).next() {",
-        replace: "if DEFECT_IS_ON && spec.needs.qos == Qos::BestEffort {\nreturn Err(Reason::StaleTopology);\n}\n\
+        replace: "if DEFECT_IS_ON && spec.needs.qos == Qos::BestEffort {\nreturn Err(Reason::StaleTopology(Doubt::Unexplained));\n}\n\
                   if let Some(resource) = shortages(node, view, (spec, &spanning.delegated), plugins).next() {",
         specs: &["48598"],
     },
@@ -258,9 +258,9 @@ pub(super) const DEFECTS: &[Defect] = &[
         name: "wrong-reason",
         program: Scheduler,
         file: "crates/scheduler/src/reason.rs",
-        find: "Refusal::Misfit(misfit) => Self::misaligned(&misfit),",
-        replace: "Refusal::Misfit(_) if DEFECT_IS_ON => Self::StaleTopology,\n\
-                  Refusal::Misfit(misfit) => Self::misaligned(&misfit),",
+        find: "Refusal::Misfit(misfit) => Self::Misaligned(misfit),",
+        replace: "Refusal::Misfit(_) if DEFECT_IS_ON => Self::StaleTopology(Doubt::Unexplained),\n\
+                  Refusal::Misfit(misfit) => Self::Misaligned(misfit),",
         specs: &["47617"],
     },
     Defect {

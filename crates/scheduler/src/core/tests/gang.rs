@@ -5,7 +5,8 @@ use crate::pod_group::PodGroupView;
 
 const TAKEN_BACK: &str = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, \
                           one or more plugins asked to wait and no plugin rejected pod";
-const MISALIGNED: &str = "0/1 nodes are available: 1 cannot align container (cpu).";
+const MISALIGNED: &str =
+    "0/1 nodes are available: 1 cannot align container \"c\": cpu: requested 5, most in one zone 3 (zone 0).";
 const FULL: &str = "0/1 nodes are available: 1 Insufficient cpu.";
 
 /// A core with these nodes, each of two zones of 8 CPUs, whose profiles place gangs.

@@ -29,7 +29,10 @@ fn a_clock_that_is_behind_closes_no_node_for_long() {
     early.created_ms = LATER + 3_600_000;
     core.handle(Event::Node(early.clone()), LATER);
     core.handle(Event::Pod(pod("a", 1, json!({}))), LATER);
-    assert_eq!(decide(&mut core, LATER), ["a: 0/1 nodes are available: 1 invalid node topology data."]);
+    assert_eq!(
+        decide(&mut core, LATER),
+        ["a: 0/1 nodes are available: 1 invalid node topology data: the first report is awaited."]
+    );
     core.handle(Event::Node(early), LATER + 30_000);
     assert_eq!(decide(&mut core, LATER + UNREPORTED_GRACE_MS), ["a -> n"]);
 }
@@ -42,12 +45,18 @@ fn without_the_kind_of_reports_no_node_is_waited_for() {
     young.created_ms = LATER;
     core.handle(Event::Node(young), LATER);
     core.handle(Event::Pod(pod("a", 1, json!({}))), LATER);
-    assert_eq!(decide(&mut core, LATER), ["a: 0/1 nodes are available: 1 invalid node topology data."]);
+    assert_eq!(
+        decide(&mut core, LATER),
+        ["a: 0/1 nodes are available: 1 invalid node topology data: the first report is awaited."]
+    );
     core.handle(Event::ReportsServed(false), LATER + 1);
     assert_eq!(decide(&mut core, LATER + 1), ["a -> n"]);
     core.handle(Event::ReportsServed(true), LATER + 2);
     core.handle(Event::Pod(pod("b", 1, json!({}))), LATER + 2);
-    assert_eq!(decide(&mut core, LATER + 2), ["b: 0/1 nodes are available: 1 invalid node topology data."]);
+    assert_eq!(
+        decide(&mut core, LATER + 2),
+        ["b: 0/1 nodes are available: 1 invalid node topology data: the first report is awaited."]
+    );
     assert_eq!(decide(&mut core, LATER + UNREPORTED_GRACE_MS), ["b -> n"]);
 }
 
@@ -62,7 +71,12 @@ fn an_older_pod_is_woken_when_the_younger_one_is_admitted() {
     core.handle(Event::Pod(pod("younger", 5, json!({}))), LATER);
     assert_eq!(decide(&mut core, LATER), ["younger -> n"]);
     core.handle(Event::Pod(older), LATER);
-    assert_eq!(decide(&mut core, LATER), ["older: 0/1 nodes are available: 1 cannot align container (cpu)."]);
+    assert_eq!(
+        decide(&mut core, LATER),
+        [
+            "older: 0/1 nodes are available: 1 cannot align container \"c\": cpu: requested 5, most in one zone 3 (zone 0)."
+        ]
+    );
     core.handle(Event::Pod(pod("younger", 5, running("n"))), LATER);
     assert_eq!(decide(&mut core, LATER), ["older -> n"]);
 }

@@ -512,7 +512,12 @@ fn the_zone_of_a_nominated_pod_is_kept() {
     // In all there is room for 3 more. Its kubelet would put a pod of 3 into zone 0, which p needs.
     core.handle(Event::Pod(pod("q", 3, priority(1))), LATER);
     let told = tell(&mut core, LATER);
-    assert!(told[0].starts_with("q: 0/1 nodes are available: 1 cannot align container (cpu)."), "{told:?}");
+    assert!(
+        told[0].starts_with(
+            "q: 0/1 nodes are available: 1 cannot align container \"c\": cpu: requested 7, most in one zone 5"
+        ),
+        "{told:?}"
+    );
     end(&mut core, "a", 2, "n", 1);
     assert_eq!(tell(&mut core, LATER), ["p -> n", "q -> n"]);
 }

@@ -14,21 +14,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use topology::admit::{self, Grant};
+use topology::admit::Grant;
 use topology::kubelet::device_manager::{Device, DeviceId, DeviceIds, HeldDevices};
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::memory_manager::Block;
-use topology::kubelet::rejection::Rejection;
 use topology::kubelet::start::KubeletStart;
 use topology::kubelet::zone_table::ZoneTable;
 use topology::kubelet::{ContainerAllocation, NodeState};
-use topology::policy::{Rules, Scope};
-use topology::reason::{Constraint, Misfit, Part};
 use topology::request::PodNeeds;
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::Free;
 
-use super::Scratch;
+mod misfit;
 
 /// The name under which a state holds what pods of the ledger hold; the pod to be admitted has none.
 const HOLDER: &str = "pods";
@@ -305,25 +302,6 @@ impl Ids {
             memory.chain(devices).fold(cpus, ZoneMask::union)
         };
         held.containers.iter().map(zones_of).fold(ZoneMask::EMPTY, ZoneMask::union)
-    }
-
-    /// The reason in terms of zones, where amounts show it.
-    pub(super) fn misfit(
-        &self,
-        rejection: &Rejection,
-        rules: Rules,
-        needs: &PodNeeds,
-        scratch: &mut Scratch,
-    ) -> Misfit {
-        let constraint = match rejection {
-            Rejection::NotWholeCores { .. } | Rejection::TooFewCores { .. } => Constraint::WholeCores,
-            _ => match admit::admit(rules, &self.free, needs, &mut scratch.counts) {
-                Err(misfit) => return misfit,
-                Ok(_) => Constraint::NoCommonZone,
-            },
-        };
-        let part = if rules.scope == Scope::Pod { Part::Pod } else { Part::Container };
-        Misfit { part, container: 0, constraint }
     }
 }
 
