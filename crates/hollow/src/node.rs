@@ -17,7 +17,7 @@ use crate::machine::{ListedPod, Machine};
 use crate::pod::PodView;
 
 /// A node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HollowNode {
     /// The name.
     pub name: Arc<str>,
@@ -79,6 +79,13 @@ impl HollowNode {
         let stays = |view: &&&PodView| rejected.iter().all(|(uid, _)| *uid != view.uid);
         self.pods.extend(views.iter().filter(stays).map(|view| Arc::clone(&view.uid)));
         rejected
+    }
+
+    /// The same node after its kubelet was configured otherwise: what runs stays where it is.
+    #[must_use]
+    pub fn with_machine(mut self, machine: Arc<Machine>) -> Self {
+        self.machine = machine;
+        self
     }
 
     /// A pod has ended: its resources are free again. Unknown pods change nothing.

@@ -8,5 +8,7 @@
 mod cluster;
 #[path = "it/cost.rs"]
 mod cost;
+#[path = "it/explain.rs"]
+mod explain;
 #[path = "it/placement.rs"]
 mod placement;

@@ -8,6 +8,7 @@ mod answer;
 mod exec;
 mod flags;
 mod kubeconfig;
+pub mod pages;
 
 pub use answer::{Answer, Request as RawRequest, ask, post};
 pub use exec::{Container, exec};

@@ -38,6 +38,7 @@ mod claims;
 mod decision;
 mod default_spread;
 mod equivalence_cache;
+pub mod explain;
 mod extenders;
 mod gang;
 mod hold;

@@ -8,6 +8,7 @@
 //! admission for each possible world). A node with one world and an understood report takes no memory, but for pods of
 //! several aligned containers.
 
+use api::schedulerconfig::NUMA_PLUGIN;
 use topology::request::{PodNeeds, Qos};
 use topology::score::{Strategy, Weights};
 
@@ -377,29 +378,43 @@ impl<'a> PreScoreState<'a> {
     #[must_use]
     pub fn raw_score(&self, node: &Node, view: &NodeView, spanning: &PreFilterState<'_>) -> RawScore {
         let Self { spec, plugins, .. } = self;
-        let devices = Some(self.devices);
-        let weights = plugins.scores;
         let mut sum = 0;
-        if weights.node_resources_fit > 0 {
-            sum += weights.node_resources_fit * plugins.fit.score(node, view, &self.fit, devices);
-        }
-        if weights.balanced_allocation > 0
-            && let Some(requests) = &self.balanced
-        {
-            sum += weights.balanced_allocation * plugins.balanced.score(node, view, requests, devices);
-        }
-        if weights.image_locality > 0 {
-            sum += weights.image_locality * self.images.score(&node.images);
-        }
-        if let Some(numa) = self.numa {
-            sum += numa.score_weight * zone_score(node, spec, numa);
-        }
+        self.each_score(node, view, |_, weight, score| sum += weight * score);
         let preferred = |affinity: &NodeAffinity| affinity.preference(&view.name, &view.labels);
         RawScore {
             aversions: affinity::aversions(&spec.tolerations, &view.taints),
             preference: preferred(&spec.affinity) + preferred(&plugins.added_affinity),
-            points: if weights.dynamic_resources > 0 { spanning.points(view) } else { 0 },
+            points: if plugins.scores.dynamic_resources > 0 { spanning.points(view) } else { 0 },
             sum,
+        }
+    }
+
+    /// Hands over name, weight and score of each plugin that scores a node by itself.
+    #[inline]
+    pub(crate) fn each_score(
+        &self,
+        node: &Node,
+        view: &NodeView,
+        mut take: impl FnMut(&'static str, i64, i64),
+    ) {
+        let Self { spec, plugins, .. } = self;
+        let devices = Some(self.devices);
+        let weights = plugins.scores;
+        if weights.node_resources_fit > 0 {
+            let score = plugins.fit.score(node, view, &self.fit, devices);
+            take("NodeResourcesFit", weights.node_resources_fit, score);
+        }
+        if weights.balanced_allocation > 0
+            && let Some(requests) = &self.balanced
+        {
+            let score = plugins.balanced.score(node, view, requests, devices);
+            take("NodeResourcesBalancedAllocation", weights.balanced_allocation, score);
+        }
+        if weights.image_locality > 0 {
+            take("ImageLocality", weights.image_locality, self.images.score(&node.images));
+        }
+        if let Some(numa) = self.numa {
+            take(NUMA_PLUGIN, numa.score_weight, zone_score(node, spec, numa));
         }
     }
 }
@@ -435,46 +450,76 @@ pub(crate) fn zone_score_of(ledger: &Ledger, needs: &PodNeeds, strategy: Strateg
     }
 }
 
+/// The scale of scores that compare nodes, over the nodes that passed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scale {
+    worst: i64,
+    best: i64,
+    most: i64,
+}
+
+impl Scale {
+    pub(crate) fn of(raw: &[RawScore]) -> Self {
+        let max = |value: fn(&RawScore) -> i64| raw.iter().map(value).max().unwrap_or(0);
+        Self { worst: max(|r| r.aversions), best: max(|r| r.preference), most: max(|r| r.points) }
+    }
+
+    /// Name, weight and score of each plugin that compares nodes by a number of each.
+    pub(crate) fn scores(self, raw: &RawScore, weights: &Scores) -> [(&'static str, i64, i64); 3] {
+        let share = |part: i64, of: i64| if of == 0 { 0 } else { part * 100 / of };
+        [
+            ("TaintToleration", weights.taint_toleration, 100 - share(raw.aversions, self.worst)),
+            ("NodeAffinity", weights.node_affinity, share(raw.preference, self.best)),
+            ("DynamicResources", weights.dynamic_resources, share(raw.points, self.most)),
+        ]
+    }
+}
+
 /// Writes the total scores to `out`, in the order of `raw`.
 pub fn totals(raw: &[RawScore], weights: &Scores, out: &mut Vec<i64>) {
-    let worst = raw.iter().map(|r| r.aversions).max().unwrap_or(0);
-    let best = raw.iter().map(|r| r.preference).max().unwrap_or(0);
-    let most = raw.iter().map(|r| r.points).max().unwrap_or(0);
+    let scale = Scale::of(raw);
     out.clear();
-    out.extend(raw.iter().map(|r| {
-        let taints = if worst == 0 { 100 } else { 100 - r.aversions * 100 / worst };
-        let affinity = if best == 0 { 0 } else { r.preference * 100 / best };
-        let devices = if most == 0 { 0 } else { r.points * 100 / most };
-        r.sum
-            + weights.taint_toleration * taints
-            + weights.node_affinity * affinity
-            + weights.dynamic_resources * devices
+    out.extend(raw.iter().map(|raw| {
+        let compared = scale.scores(raw, weights).into_iter().map(|(_, weight, score)| weight * score);
+        raw.sum + compared.sum::<i64>()
     }));
 }
 
-/// Adds the scores that compare nodes by the pods on all of them, in the order of `feasible`.
-pub fn add_spanning(
+/// Name, weight and scores of each plugin that compares nodes by the pods on all of them, in the order of `feasible`;
+/// `None` where a plugin has nothing to say.
+pub(crate) fn spanning_scores(
     (pod, existing): (&PodView, &ExistingTerms),
     (feasible, nodes): (&[usize], &[Node]),
     selections: &Selections,
     plugins: &Plugins,
+) -> [(&'static str, i64, Option<Vec<i64>>); 2] {
+    let (spec, weights) = (&*pod.spec, plugins.scores);
+    let spread = || pod_topology_spread::scores(spec, feasible, nodes, selections);
+    let near = || {
+        let wishes = (&spec.pod_affinity, selections.namespaces().target(&pod.namespace, &pod.labels));
+        inter_pod_affinity::scores(plugins.pod_affinity, wishes, existing, feasible, nodes, selections)
+    };
+    let asked = |weight: i64, scores: &dyn Fn() -> Option<Vec<i64>>| {
+        if weight > 0 { scores() } else { None }
+    };
+    [
+        ("PodTopologySpread", weights.pod_topology_spread, asked(weights.pod_topology_spread, &spread)),
+        ("InterPodAffinity", weights.inter_pod_affinity, asked(weights.inter_pod_affinity, &near)),
+    ]
+}
+
+/// Adds the scores that compare nodes by the pods on all of them, in the order of `feasible`.
+pub fn add_spanning(
+    pod: (&PodView, &ExistingTerms),
+    found: (&[usize], &[Node]),
+    selections: &Selections,
+    plugins: &Plugins,
     totals: &mut [i64],
 ) {
-    let (spec, weights) = (&*pod.spec, plugins.scores);
-    let mut add = |weight: i64, scores: Option<Vec<i64>>| {
+    for (_, weight, scores) in spanning_scores(pod, found, selections, plugins) {
         for (total, score) in totals.iter_mut().zip(scores.into_iter().flatten()) {
             *total += weight * score;
         }
-    };
-    if weights.pod_topology_spread > 0 {
-        let scores = pod_topology_spread::scores(spec, feasible, nodes, selections);
-        add(weights.pod_topology_spread, scores);
-    }
-    if weights.inter_pod_affinity > 0 {
-        let wishes = (&spec.pod_affinity, selections.namespaces().target(&pod.namespace, &pod.labels));
-        let scores =
-            inter_pod_affinity::scores(plugins.pod_affinity, wishes, existing, feasible, nodes, selections);
-        add(weights.inter_pod_affinity, scores);
     }
 }
 

@@ -13,6 +13,7 @@ pub mod core;
 pub mod cycle;
 pub mod default_selector;
 pub mod devices;
+pub mod explain;
 pub mod extender;
 mod interner;
 pub mod ledger;

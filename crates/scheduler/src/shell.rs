@@ -33,6 +33,7 @@ mod extenders;
 mod intake;
 mod outbox;
 mod pod_resources;
+pub(crate) mod snapshot;
 mod status_dump;
 mod watches;
 mod whole_nodes;

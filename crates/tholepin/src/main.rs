@@ -54,6 +54,8 @@ enum Entry {
     Hollow(Box<hollow::Args>),
     /// Tell what a kubelet would do with pods, CPU by CPU
     Admit(Box<sim::admit::cli::Args>),
+    /// Tell why a pod fits a node or not, and what would help
+    Explain(Box<scheduler::explain::cli::Args>),
     /// Inspect Container Device Interface specifications as container runtimes do
     #[command(subcommand)]
     Cdi(cdi::cli::Command),
@@ -346,6 +348,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             })
         }
         Entry::Admit(args) => sim::admit::cli::run(&args),
+        Entry::Explain(args) => {
+            block_on(tokio::runtime::Builder::new_current_thread(), scheduler::explain::cli::run(*args))
+        }
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),

@@ -20,7 +20,8 @@ use std::fmt;
 
 use crate::kubelet::hint::ZoneMask;
 use crate::request::{ContainerKind, PodNeeds};
-use crate::resource::ResourceName;
+use crate::quantity::{Format, Quantity};
+use crate::resource::{ResourceKind, ResourceName};
 
 /// The part of a pod that could not be aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,12 +137,15 @@ impl fmt::Display for Constraint {
     }
 }
 
-/// An amount in base units that prints in whole units, or in thousandths of a CPU.
+/// An amount in base units that prints in whole units, in thousandths of a CPU, or as memory (`2Gi`).
 #[derive(Clone, Copy)]
 pub struct Amount(pub ResourceName, pub i64);
 
 impl fmt::Display for Amount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.kind() == ResourceKind::Memory {
+            return Quantity::from_i64(self.1, Format::BinarySI).fmt(f);
+        }
         let units = self.0.base_units();
         if self.1 % units == 0 { write!(f, "{}", self.1 / units) } else { write!(f, "{}m", self.1) }
     }

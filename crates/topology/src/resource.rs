@@ -195,6 +195,13 @@ impl ResourceName {
         }
     }
 
+    /// The size of a huge page in bytes; `None` for other resources.
+    #[must_use]
+    pub fn page_bytes(self) -> Option<i64> {
+        let size = self.0.strip_prefix("hugepages-")?;
+        Quantity::parse(size).ok().map(|size| size.value()).filter(|size| *size > 0)
+    }
+
     /// Base units in one whole unit of the resource. CPU amounts are kept in thousandths; all others (bytes, devices,
     /// pods) in whole units, as in kube-scheduler.
     #[must_use]

@@ -15,7 +15,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{DynamicObject, PostParams};
 use kube::{Api, Client, Resource as _};
 use objects::ObjectKind;
-use runtime::client::{self, Connection, percent_encode};
+use runtime::client::{self, Connection, pages, percent_encode};
 use serde_json::{Value, json};
 
 use super::collect::{Collector, REJECTIONS};
@@ -25,14 +25,8 @@ use super::evidence::{Area, Evidence};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Concurrent requests to kubelets.
 const AT_ONCE: usize = 16;
-/// Objects in a page.
-const PAGE: usize = 500;
-/// The greatest size of an answer: a page of the largest objects.
-const MAX_PAGE_BYTES: usize = 1 << 30;
 /// The greatest size of a kubelet's answer.
 const MAX_CONFIGZ_BYTES: usize = 1 << 20;
-/// The greatest number of pages.
-const MAX_PAGES: usize = 10_000;
 
 /// Group, version, kind and plural of a list to read.
 type ListKind = [&'static str; 4];
@@ -147,7 +141,7 @@ fn missing_right(verb: &str, group: &str, resource: &str) -> String {
 }
 
 async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
-    let text = client::get_text(client, path, MAX_PAGE_BYTES).await?;
+    let text = client::get_text(client, path, pages::MAX_PAGE_BYTES).await?;
     serde_json::from_str(&text).map_err(kube::Error::SerdeError)
 }
 
@@ -161,39 +155,16 @@ async fn read(client: &Client, area: Area, kind: ListKind, query: &str, collecto
         return;
     }
     let path = DynamicObject::url_path(&ObjectKind::from(kind).resource(), None);
-    let mut token = String::new();
-    for _ in 0..MAX_PAGES {
-        let parts = [query.to_owned(), format!("limit={PAGE}"), token.clone()];
-        let query = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("&");
-        let mut page = match get(client, &format!("{path}?{query}")).await {
-            Ok(page) => page,
-            // A kind that is not served has no objects.
-            Err(error) if client::is_not_found(&error) => return,
-            Err(error) if group == MACHINE_CONFIG && client::is_forbidden(&error) => return,
-            Err(error) => {
-                let reason = if client::is_forbidden(&error) {
-                    missing_right("list", group, plural)
-                } else {
-                    format!("listing {plural}: {}", client::brief(&error))
-                };
-                return collector.gap(area, reason);
-            }
-        };
-        collector.saw_kind(name);
-        let version = page.get("apiVersion").cloned().unwrap_or_default();
-        if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
-            for mut item in items {
-                item["kind"] = name.into();
-                item["apiVersion"] = version.clone();
-                collector.object(item);
-            }
+    match pages::each(client, &path, query, |item| collector.object(item)).await {
+        Ok(()) => collector.saw_kind(name),
+        // A kind that is not served has no objects.
+        Err(error) if client::is_not_found(&error) => {}
+        Err(error) if group == MACHINE_CONFIG && client::is_forbidden(&error) => {}
+        Err(error) if client::is_forbidden(&error) => {
+            collector.gap(area, missing_right("list", group, plural));
         }
-        match page.pointer("/metadata/continue").and_then(Value::as_str) {
-            Some(next) if !next.is_empty() => token = format!("continue={}", percent_encode(next)),
-            _ => return,
-        }
+        Err(error) => collector.gap(area, format!("listing {plural}: {}", client::brief(&error))),
     }
-    collector.gap(area, format!("listing {plural}: more than {MAX_PAGES} pages"));
 }
 
 async fn definition(client: &Client, collector: &mut Collector) {

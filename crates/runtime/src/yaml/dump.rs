@@ -303,6 +303,24 @@ pub fn texts(path: &Path, take: &mut dyn FnMut(&Path, &str)) -> Result<(), Error
     Ok(())
 }
 
+/// Hands over the objects of a file, of standard input (`-`), or of a folder: items of lists, and single objects. Files
+/// of a folder that are neither YAML nor JSON are left out.
+///
+/// # Errors
+/// As [`texts`]; and when a file that is named is neither YAML nor JSON. Earlier objects were handed over.
+pub fn objects(path: &Path, take: &mut dyn FnMut(Value)) -> Result<(), Error> {
+    let is_folder = path.is_dir();
+    let mut wrong = None;
+    texts(path, &mut |file, text| {
+        let read = read(&file.display().to_string(), text, &mut |part| match part {
+            Part::Item { value, .. } | Part::Document { value, is_list: false } => take(value),
+            Part::Document { .. } => {}
+        });
+        wrong = wrong.take().or(read.err().filter(|_| !is_folder));
+    })?;
+    wrong.map_or(Ok(()), Err)
+}
+
 /// Collects the files that may hold objects.
 fn collect(folder: &Path, root: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Error> {
     if depth > MAX_DEPTH || files.len() > MAX_FILES {

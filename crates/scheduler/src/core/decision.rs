@@ -465,7 +465,7 @@ impl Core {
 }
 
 /// The message about features that the pod needs and the scheduler lacks, in kube-scheduler's form.
-fn unsupported(spec: &Spec, nodes: usize) -> Option<String> {
+pub(super) fn unsupported(spec: &Spec, nodes: usize) -> Option<String> {
     let features: Vec<String> = spec.unsupported.iter().map(ToString::to_string).collect();
     (!features.is_empty()).then(|| {
         format!("0/{nodes} nodes are available: the scheduler does not yet support {}.", features.join(", "))
@@ -473,7 +473,7 @@ fn unsupported(spec: &Spec, nodes: usize) -> Option<String> {
 }
 
 /// The message about node affinity that names no node, which kube-scheduler finds before it looks at nodes.
-fn contradiction(spec: &Spec, profile: &Profile, nodes: usize) -> Option<String> {
+pub(super) fn contradiction(spec: &Spec, profile: &Profile, nodes: usize) -> Option<String> {
     let found = nodes > 0 && profile.plugins.filters.node_names && spec.affinity.is_contradictory();
     found.then(|| format!("0/{nodes} nodes are available: pod affinity terms conflict."))
 }

@@ -246,26 +246,15 @@ fn replay(file: &Path, minor: Minor) -> anyhow::Result<Vec<PodResult>> {
 
 fn read_pods(path: &Path) -> anyhow::Result<Vec<Value>> {
     let mut pods = Vec::new();
-    let mut wrong = None;
-    dump::texts(path, &mut |file, text| {
-        let name = file.display().to_string();
-        let read = dump::read(&name, text, &mut |part| {
-            let value = match part {
-                dump::Part::Item { value, .. } => value,
-                dump::Part::Document { value, is_list: false } => value,
-                dump::Part::Document { .. } => return,
-            };
-            if value["kind"] == "Pod" {
-                pods.push(value);
-            }
-        });
-        wrong = wrong.take().or(read.err());
+    dump::objects(path, &mut |object| {
+        if object["kind"] == "Pod" {
+            pods.push(object);
+        }
     })?;
-    match wrong {
-        Some(error) => Err(error.into()),
-        None if pods.is_empty() => bail!("{}: no object of kind Pod", path.display()),
-        None => Ok(pods),
+    if pods.is_empty() {
+        bail!("{}: no object of kind Pod", path.display());
     }
+    Ok(pods)
 }
 
 fn table(results: &[PodResult], wide: bool) -> String {

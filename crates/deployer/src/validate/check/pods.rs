@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use topology::admit::{Scratch, admit, needs_alignment};
 use topology::policy::CpuOption;
 use topology::quantity::Quantity;
-use topology::reason::{Amount, Constraint, Misfit, Part};
-use topology::request::{ContainerRequest, PodNeeds, PodRequest, Qos};
+use topology::reason::{Amount, Constraint, Misfit};
+use topology::request::{ContainerRequest, PodRequest, Qos};
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::NodeTopology;
 

@@ -1,0 +1,219 @@
+//! What filters and scores say of every node about one pod, and what would have to change.
+//!
+//! In: a pod of the core. Out: a [`NodeVerdict`] for each node, in the order of names. Never: a change of the core, a
+//! search that ends early, an extender's opinion.
+//!
+//! Cost: nodes x a filter; for each node that refuses, the trials of [`change`].
+
+use std::sync::Arc;
+
+use topology::request::PodRequest;
+use topology::resource::ResourceName;
+use topology::zone::ZoneId;
+
+use super::decision::{contradiction, unsupported};
+use super::trial::IncomingPod;
+use super::{Core, Profile};
+use crate::cycle::{self, PreFilterState, PreScoreState, RawScore, Scale};
+use crate::ledger::PodId;
+use crate::plugins::default_preemption::is_curable;
+use crate::pod::PodView;
+use crate::reason::{Reason, Refusals};
+
+mod change;
+
+pub use change::{Change, Reduction};
+
+/// The code of a verdict, as plugins of kube-scheduler return it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// The pod fits.
+    Success,
+    /// It does not fit now; the departure of pods may help.
+    Unschedulable,
+    /// No departure of pods helps.
+    UnschedulableAndUnresolvable,
+    /// The attempt ends in an error.
+    Error,
+}
+
+impl Code {
+    /// The code, as kube-scheduler prints it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "Success",
+            Self::Unschedulable => "Unschedulable",
+            Self::UnschedulableAndUnresolvable => "UnschedulableAndUnresolvable",
+            Self::Error => "Error",
+        }
+    }
+}
+
+/// What is said of one node.
+#[derive(Clone, Debug)]
+pub struct NodeVerdict {
+    /// The node.
+    pub node: Arc<str>,
+    /// The code.
+    pub code: Code,
+    /// The reasons of the first filter that refuses, as in the pod's event; none if the pod fits.
+    pub reasons: Vec<String>,
+    /// Scores by plugin, before weights. Of a node that refuses, that of zones alone.
+    pub scores: Vec<(&'static str, i64)>,
+    /// The sum of scores x weights, if the pod fits.
+    pub total: Option<i64>,
+    /// The zones, as they are believed to be now.
+    pub zones: Vec<ZoneAmounts>,
+    /// Changes of which each alone would make the pod fit, the smallest first.
+    pub changes: Vec<Change>,
+}
+
+/// The resources of one zone.
+#[derive(Clone, Debug)]
+pub struct ZoneAmounts {
+    /// The zone.
+    pub zone: ZoneId,
+    /// Resource, allocatable and free amount in base units.
+    pub resources: Vec<(ResourceName, i64, i64)>,
+}
+
+/// What is said about one pod.
+#[derive(Clone, Debug)]
+pub struct Verdicts {
+    /// By node name.
+    pub nodes: Vec<NodeVerdict>,
+    /// The node with the highest total; of equal ones the first by name.
+    pub chosen: Option<Arc<str>>,
+    /// The message of the pod's event, if it fits nowhere.
+    pub message: Option<String>,
+}
+
+impl Core {
+    /// What is said about a pod of the core that is on no node. `request`: its resources, to try smaller ones. `None`:
+    /// the core does not know the pod, or no profile has its scheduler name.
+    pub fn explain(&mut self, uid: &str, request: &PodRequest, now_ms: u64) -> Option<Verdicts> {
+        let id = *self.ids.get(uid)?;
+        let mut pod = self.view(id)?.clone();
+        let profile = self.profile_of(id)?.clone();
+        self.spread_by_default(id, &mut pod, &profile);
+        let spec = Arc::clone(&pod.spec);
+        spec.selectors().for_each(|pods| self.selections.follow(pods));
+        let mut order = self.node_order.clone();
+        order.sort_by(|one, other| self.nodes[*one].name.cmp(&self.nodes[*other].name));
+
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let incoming = IncomingPod { id, rank: self.queue.rank(id), pod: &pod, profile: &profile, now_ms };
+        let spanning = self.pre_filter(&pod, &profile, now_ms);
+        let mut refusals = Refusals::default();
+        let mut nodes = Vec::with_capacity(order.len());
+        for slot in &order {
+            let verdict = self.judge(incoming, *slot, &spanning, &mut scratch);
+            let reasons = verdict.err().unwrap_or_default();
+            reasons.iter().for_each(|reason| refusals.add(*reason));
+            let changes = match reasons.is_empty() {
+                true => Vec::new(),
+                false => self.changes((incoming, request), *slot, &reasons, &mut scratch),
+            };
+            nodes.push(NodeVerdict {
+                node: Arc::clone(&self.nodes[*slot].name),
+                code: self.code(*slot, &pod, &reasons),
+                reasons: reasons.iter().map(|reason| reason.text(&spec.needs)).collect(),
+                scores: Vec::new(),
+                total: None,
+                zones: self.zone_amounts(*slot),
+                changes,
+            });
+        }
+        self.score_all((&pod, &profile), &order, &spanning, &mut nodes);
+        self.scratch = scratch;
+        let count = self.node_order.len();
+        let whole = unsupported(&spec, count)
+            .or_else(|| contradiction(&spec, &profile, count))
+            .or_else(|| self.claims_not_ready(&pod, &profile, now_ms).map(|(message, _)| message));
+        let fits = nodes.iter().filter(|_| whole.is_none());
+        let best = fits.filter(|node| node.code == Code::Success).rev().max_by_key(|node| node.total);
+        let chosen = best.map(|node| Arc::clone(&node.node));
+        let nothing = || match count {
+            0 => "no nodes available to schedule pods".to_owned(),
+            _ => refusals.message(count, &spec.needs),
+        };
+        let message = chosen.is_none().then(|| whole.unwrap_or_else(nothing));
+        Some(Verdicts { nodes, chosen, message })
+    }
+
+    fn code(&self, slot: usize, pod: &PodView, reasons: &[Reason]) -> Code {
+        let Some(view) = &self.nodes[slot].view else { return Code::Error };
+        match reasons {
+            [] => Code::Success,
+            reasons if reasons.contains(&Reason::ClaimError) => Code::Error,
+            reasons if reasons.iter().all(|reason| is_curable(*reason, pod, view)) => Code::Unschedulable,
+            _ => Code::UnschedulableAndUnresolvable,
+        }
+    }
+
+    fn zone_amounts(&self, slot: usize) -> Vec<ZoneAmounts> {
+        let ledger = &self.nodes[slot].ledger;
+        let Some(topology) = ledger.topology() else { return Vec::new() };
+        let (all, reported) = (topology.allocatable(), topology.available());
+        let free = ledger.free().unwrap_or(&reported);
+        let row = |row: usize| {
+            let cell =
+                |(column, name): (usize, &ResourceName)| (*name, all.get(row, column), free.get(row, column));
+            all.layout().resources().iter().enumerate().map(cell).collect()
+        };
+        let zones = all.layout().zones().iter().enumerate();
+        zones.map(|(at, zone)| ZoneAmounts { zone: *zone, resources: row(at) }).collect()
+    }
+
+    /// Fills in scores and totals.
+    fn score_all(
+        &self,
+        (pod, profile): (&PodView, &Profile),
+        order: &[usize],
+        spanning: &PreFilterState<'_>,
+        nodes: &mut [NodeVerdict],
+    ) {
+        let images = self.images.wanted(&pod.images, self.node_order.len());
+        let prepared = PreScoreState::new(&pod.spec, profile, images, &self.devices);
+        let mut raw: Vec<RawScore> = Vec::new();
+        let mut feasible: Vec<usize> = Vec::new();
+        for (slot, verdict) in order.iter().zip(nodes.iter_mut()) {
+            let node = &self.nodes[*slot];
+            let Some(view) = &node.view else { continue };
+            let fits = verdict.code == Code::Success;
+            prepared.each_score(node, view, |plugin, _, score| {
+                if fits || plugin == api::schedulerconfig::NUMA_PLUGIN {
+                    verdict.scores.push((plugin, score));
+                }
+            });
+            if fits {
+                raw.push(prepared.raw_score(node, view, spanning));
+                feasible.push(*slot);
+            }
+        }
+        let plugins = &*profile.plugins;
+        let mut totals = Vec::new();
+        cycle::totals(&raw, &plugins.scores, &mut totals);
+        let found = (&*feasible, &*self.nodes);
+        cycle::add_spanning((pod, &self.existing_terms), found, &self.selections, plugins, &mut totals);
+        let compared = cycle::spanning_scores((pod, &self.existing_terms), found, &self.selections, plugins);
+        let scale = Scale::of(&raw);
+        let fitting = nodes.iter_mut().filter(|verdict| verdict.code == Code::Success);
+        for (at, verdict) in fitting.enumerate() {
+            verdict.total = totals.get(at).copied();
+            let by_number =
+                scale.scores(&raw[at], &plugins.scores).into_iter().filter(|(_, weight, _)| *weight > 0);
+            verdict.scores.extend(by_number.map(|(plugin, _, score)| (plugin, score)));
+            for (plugin, _, scores) in &compared {
+                verdict.scores.extend(scores.as_ref().and_then(|scores| Some((*plugin, *scores.get(at)?))));
+            }
+            verdict.scores.sort_unstable();
+        }
+    }
+
+    /// The name of a pod, for people.
+    fn key(&self, id: PodId) -> Option<String> {
+        self.view(id).map(PodView::key)
+    }
+}

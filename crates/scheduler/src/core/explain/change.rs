@@ -1,0 +1,345 @@
+//! Changes of which each alone would make a pod fit on a node that refuses it.
+//!
+//! In: a pod, its resources, a node. Out: changes that were tried and found to help, the smallest first. Never: one
+//! that was not tried.
+//!
+//! Tried are smaller requests of a container, another scope of the node's kubelet, and the departure of pods: of one, or
+//! where that is not enough of as few as it takes when the most important ones stay. Cost: a trial for each; of requests,
+//! containers x resources x (zones + [`STEPS`]); of pods, those there twice.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use topology::kubelet::start::{KubeletStart, PolicyOptions};
+use topology::policy::{Policy, Scope};
+use topology::quantity::{Format, Quantity};
+use topology::reason::Amount;
+use topology::request::{Need, PodRequest};
+use topology::resource::{ResourceKind, ResourceName};
+
+use crate::core::trial::{IncomingPod, Trial};
+use crate::core::{Core, Event};
+use crate::ledger::{PodId, Scratch};
+use crate::plugins::default_preemption::is_curable;
+use crate::pod::{PodView, Spec};
+use crate::reason::Reason;
+
+/// A change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A container asks for less.
+    Request {
+        /// The container.
+        container: Box<str>,
+        /// What of.
+        reductions: Vec<Reduction>,
+        /// Pods that have to go as well, by namespace and name: less alone would not do.
+        without: Vec<String>,
+    },
+    /// Pods of the node go: all of these.
+    Leave {
+        /// Their namespaces and names.
+        pods: Vec<String>,
+    },
+    /// The node's kubelet has another scope.
+    Scope(Scope),
+}
+
+/// A smaller amount of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reduction {
+    /// The resource.
+    pub resource: ResourceName,
+    /// The amount asked for, in base units.
+    pub from: i64,
+    /// The amount that fits.
+    pub to: i64,
+}
+
+/// Whole units below a request that are tried one by one.
+const STEPS: i64 = 16;
+/// The size of a pod's departure, as a share of the request in percent: requests smaller by less come first.
+const LEAVE: i64 = 50;
+/// The size of another scope, which restarts a kubelet.
+const SCOPE: i64 = 75;
+/// Most pods whose departure is tried.
+const MAX_PODS: usize = 500;
+
+impl Core {
+    /// Changes that help, the smallest first. `reasons`: those for which the node refuses the pod.
+    pub(super) fn changes(
+        &self,
+        (incoming, request): (IncomingPod<'_>, &PodRequest),
+        slot: usize,
+        reasons: &[Reason],
+        scratch: &mut Scratch,
+    ) -> Vec<Change> {
+        let Some(view) = &self.nodes[slot].view else { return Vec::new() };
+        let is_about_room = |reason: &Reason| {
+            matches!(reason, Reason::Insufficient(_)) || is_curable(*reason, incoming.pod, view)
+        };
+        if !reasons.iter().all(is_about_room) {
+            return Vec::new();
+        }
+        let (less, size) = self.smaller_request((incoming, request), slot, &[], scratch).unzip();
+        let leave = self.departure(incoming, slot, &incoming.pod.spec, scratch);
+        if less.is_none() && leave.is_none() {
+            return self.smaller_and_departure((incoming, request), slot, scratch).into_iter().collect();
+        }
+        let is_zones = reasons.iter().any(|reason| matches!(reason, Reason::Misaligned(_)));
+        let scope = if is_zones { self.other_scope(incoming, slot, scratch) } else { None };
+        let leave_size =
+            leave.as_ref().map(|pods| LEAVE * i64::try_from(pods.len()).unwrap_or(i64::MAX / LEAVE));
+        let leave = leave.map(|pods| Change::Leave { pods });
+        let sized = [(size, less), (leave_size, leave), (Some(SCOPE), scope.map(Change::Scope))];
+        let mut sized: Vec<_> =
+            sized.into_iter().filter_map(|(size, change)| Some((size?, change?))).collect();
+        sized.sort_by_key(|(size, _)| *size);
+        sized.into_iter().map(|(_, change)| change).collect()
+    }
+
+    /// Whether a pod with these constraints fits once these pods have left.
+    fn fits(
+        &self,
+        incoming: IncomingPod<'_>,
+        slot: usize,
+        spec: &Spec,
+        left: &[PodId],
+        scratch: &mut Scratch,
+    ) -> bool {
+        let pod = PodView {
+            spec: Arc::new(spec.clone()),
+            charged: Arc::clone(&spec.needs),
+            ..incoming.pod.clone()
+        };
+        let mut spanning = self.pre_filter(&pod, incoming.profile, incoming.now_ms);
+        let Some(mut trial) = Trial::new(self, slot) else { return false };
+        left.iter().for_each(|id| trial.remove(*id, &pod, &mut spanning));
+        trial.check(IncomingPod { pod: &pod, ..incoming }, &spanning, scratch).is_ok()
+    }
+
+    /// The smallest reduction of one container's requests that helps, with its size in percent of the request.
+    fn smaller_request(
+        &self,
+        (incoming, request): (IncomingPod<'_>, &PodRequest),
+        slot: usize,
+        left: &[PodId],
+        scratch: &mut Scratch,
+    ) -> Option<(Change, i64)> {
+        let mut fits = |at: usize, reductions: &[Reduction]| {
+            let spec = with_less(&incoming.pod.spec, request, at, reductions);
+            self.fits(incoming, slot, &spec, left, scratch)
+        };
+        let mut best: Option<(i64, Change)> = None;
+        for (at, container) in incoming.pod.spec.needs.containers.iter().enumerate() {
+            let single = container.needs.iter().filter_map(|need| {
+                let smaller = self.amounts_below(slot, *need).into_iter();
+                let reductions =
+                    smaller.map(|Reverse(to)| Reduction { resource: need.name, from: need.amount, to });
+                reductions.map(|it| vec![it]).find(|it| fits(at, it))
+            });
+            let single: Vec<_> = single.collect();
+            let together = || self.zone_sized(slot, &container.needs);
+            let found = if single.is_empty() {
+                together().into_iter().find(|it| fits(at, it)).into_iter().collect()
+            } else {
+                single
+            };
+            for reductions in found {
+                let size = reductions.iter().map(Reduction::percent).max().unwrap_or(100);
+                if best.as_ref().is_none_or(|(smallest, _)| size < *smallest) {
+                    let container = container.name.clone();
+                    best = Some((size, Change::Request { container, reductions, without: Vec::new() }));
+                }
+            }
+        }
+        best.map(|(size, change)| (change, size))
+    }
+
+    /// Smaller requests of a container that would fit an empty node, and the pods that have to go even then.
+    fn smaller_and_departure(
+        &self,
+        (incoming, request): (IncomingPod<'_>, &PodRequest),
+        slot: usize,
+        scratch: &mut Scratch,
+    ) -> Option<Change> {
+        let all = self.may_go(incoming, slot);
+        let (change, _) = self.smaller_request((incoming, request), slot, &all, scratch)?;
+        let Change::Request { container, reductions, .. } = change else { return None };
+        let mut names = incoming.pod.spec.needs.containers.iter().map(|it| &it.name);
+        let at = names.position(|name| *name == container)?;
+        let spec = with_less(&incoming.pod.spec, request, at, &reductions);
+        let without = self.departure(incoming, slot, &spec, scratch)?;
+        Some(Change::Request { container, reductions, without })
+    }
+
+    /// Smaller amounts that may fit, the largest first: what zones and the node have left, and a few units less.
+    fn amounts_below(&self, slot: usize, need: Need) -> BTreeSet<Reverse<i64>> {
+        let node = &self.nodes[slot];
+        let unit = step(need.name);
+        let mut amounts = BTreeSet::new();
+        let mut add = |amount: i64| {
+            let whole = amount / unit * unit;
+            if 0 < whole && whole < need.amount {
+                amounts.insert(Reverse(whole));
+            }
+        };
+        if let Some(free) = node.ledger.free()
+            && let Some(column) = free.layout().column(need.name)
+        {
+            (0..free.layout().zones().len()).for_each(|row| add(free.get(row, column)));
+        }
+        if let Some(view) = &node.view {
+            add(view.allocatable(need.name) - crate::node::amount(&node.used, need.name));
+        }
+        (1..=STEPS).for_each(|steps| add(need.amount - steps * unit));
+        add(need.amount / 2);
+        add(unit);
+        amounts
+    }
+
+    /// For each zone the reductions to what it has left; none for a zone that lacks something altogether.
+    fn zone_sized(&self, slot: usize, needs: &[Need]) -> Vec<Vec<Reduction>> {
+        let Some(free) = self.nodes[slot].ledger.free() else { return Vec::new() };
+        let rows = 0..free.layout().zones().len();
+        let of_zone = |row: usize| {
+            let mut reductions = Vec::new();
+            for need in needs {
+                let Some(column) = free.layout().column(need.name) else { continue };
+                let (left, unit) = (free.get(row, column), step(need.name));
+                let to = left.min(need.amount) / unit * unit;
+                if to <= 0 {
+                    return None;
+                }
+                if to < need.amount {
+                    reductions.push(Reduction { resource: need.name, from: need.amount, to });
+                }
+            }
+            Some(reductions).filter(|reductions| !reductions.is_empty())
+        };
+        rows.filter_map(of_zone).collect()
+    }
+
+    /// The least important pod whose departure helps; else as few pods as it takes, the most important ones left there.
+    fn departure(
+        &self,
+        incoming: IncomingPod<'_>,
+        slot: usize,
+        spec: &Spec,
+        scratch: &mut Scratch,
+    ) -> Option<Vec<String>> {
+        let may_go = self.may_go(incoming, slot);
+        let mut fits = |left: &[PodId]| self.fits(incoming, slot, spec, left, scratch);
+        let single = may_go.iter().find(|id| fits(&[**id])).map(|id| vec![*id]);
+        let left = single.or_else(|| {
+            let mut left = Some(may_go.clone()).filter(|all| fits(all))?;
+            for id in may_go.iter().rev() {
+                let without: Vec<PodId> = left.iter().copied().filter(|other| other != id).collect();
+                if fits(&without) {
+                    left = without;
+                }
+            }
+            Some(left)
+        })?;
+        Some(left.into_iter().filter_map(|id| self.key(id)).collect())
+    }
+
+    /// Pods of a node that may go, the least important first.
+    fn may_go(&self, incoming: IncomingPod<'_>, slot: usize) -> Vec<PodId> {
+        let residents = self.nodes[slot].residents.iter().map(|(_, id)| *id);
+        let may_go =
+            residents.filter(|id| *id != incoming.id && self.view(*id).is_some_and(|view| !view.stays));
+        may_go.take(MAX_PODS).collect()
+    }
+
+    /// The scope under which the kubelet would take the pod, if the other one does.
+    fn other_scope(&self, incoming: IncomingPod<'_>, slot: usize, scratch: &mut Scratch) -> Option<Scope> {
+        let node = &self.nodes[slot];
+        let mut topology = node.ledger.topology()?.clone();
+        let scope = match topology.rules.scope {
+            Scope::Pod => Scope::Container,
+            Scope::Container => Scope::Pod,
+        };
+        topology.rules.scope = scope;
+        // Without such a kubelet there is nothing to change.
+        if topology.rules.policy == Policy::None
+            || KubeletStart::new(&topology, PolicyOptions::default()).is_err()
+        {
+            return None;
+        }
+        let mut alone = Self::new(self.settings.clone());
+        let mut take = |event| alone.handle(event, incoming.now_ms);
+        take(Event::Node(node.view.clone()?));
+        let residents = node.residents.iter().filter_map(|(_, id)| self.view(*id));
+        residents.filter(|pod| pod.node.is_some()).for_each(|pod| take(Event::Pod(pod.clone())));
+        take(Event::Report(Arc::clone(&node.name), Arc::new(topology)));
+        let slot = *alone.slots.get(&node.name)?;
+        alone.fits(incoming, slot, &incoming.pod.spec, &[], scratch).then_some(scope)
+    }
+}
+
+impl Reduction {
+    /// The part that is given up, in percent of the request.
+    fn percent(&self) -> i64 {
+        let lost = i128::from(self.from - self.to) * 100;
+        i64::try_from(lost / i128::from(self.from.max(1))).unwrap_or(100)
+    }
+}
+
+/// The constraints of a pod of which this container asks for less.
+fn with_less(spec: &Spec, request: &PodRequest, at: usize, reductions: &[Reduction]) -> Spec {
+    let mut request = request.clone();
+    for Reduction { resource, to, .. } in reductions {
+        let containers = request.containers.get_mut(at).into_iter();
+        let amounts = containers.flat_map(|it| it.requests.iter_mut().chain(&mut it.limits));
+        let to = quantity(*resource, *to);
+        amounts.filter(|(name, _)| name == resource).for_each(|(_, amount)| *amount = to);
+    }
+    Spec { needs: Arc::new(request.needs()), ..spec.clone() }
+}
+
+/// The smallest step of an amount that people would state.
+fn step(resource: ResourceName) -> i64 {
+    match resource.kind() {
+        ResourceKind::Memory => resource.page_bytes().unwrap_or(1 << 20),
+        _ => resource.base_units(),
+    }
+}
+
+fn quantity(resource: ResourceName, amount: i64) -> Quantity {
+    if resource == ResourceName::CPU {
+        Quantity::from_milli(amount, Format::DecimalSI)
+    } else {
+        Quantity::from_i64(amount, Format::DecimalSI)
+    }
+}
+
+impl std::fmt::Display for Change {
+    /// Writes `cpu 8 instead of 9 in container "c"`, `without pod ns/name`, `topologyManagerScope pod`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Request { container, reductions, without } => {
+                let texts: Vec<String> = reductions.iter().map(ToString::to_string).collect();
+                write!(f, "{} in container {container:?}", texts.join(", "))?;
+                match without.is_empty() {
+                    true => Ok(()),
+                    false => write!(f, ", {}", departed(without)),
+                }
+            }
+            Self::Leave { pods } => f.write_str(&departed(pods)),
+            Self::Scope(scope) => write!(f, "topologyManagerScope {}", scope.as_str()),
+        }
+    }
+}
+
+fn departed(pods: &[String]) -> String {
+    format!("without pod{} {}", if pods.len() == 1 { "" } else { "s" }, pods.join(", "))
+}
+
+impl std::fmt::Display for Reduction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { resource, from, to } = *self;
+        write!(f, "{resource} {} instead of {}", Amount(resource, to), Amount(resource, from))
+    }
+}

@@ -1,0 +1,186 @@
+//! The command line of `tholepin explain`.
+//!
+//! In: flags. Out: an explanation on standard output, notes on standard error, an exit code. Never: a write to the
+//! cluster.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use api::schedulerconfig::SchedulerConfig;
+use runtime::client::{ClusterArgs, Connection};
+use runtime::output::{OutputArgs, TableFormat};
+use runtime::stderr;
+use runtime::stdout::print;
+use runtime::yaml::{self, dump};
+use serde_json::Value;
+
+use super::question::Question;
+use super::{Explanation, answer, print};
+use crate::config;
+use crate::core::Settings;
+use crate::shell::snapshot::Snapshot;
+
+/// The exit code for files that cannot be read and clusters that do not answer.
+const WRONG_INPUT: u8 = 2;
+/// The time limit of a list.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Most pods that an error names.
+const MAX_NAMED: usize = 5;
+
+/// Tell for every node whether a pod fits there, the first thing that keeps it away, its scores, and the smallest change
+/// with which it would fit. The scheduler's own code decides; nothing is changed.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    tholepin explain pod default/trainer-0\n  \
+    tholepin explain --pod trainer.yaml -o wide\n  \
+    kubectl get nodes,pods,noderesourcetopologies -A -o yaml >dump.yaml\n  \
+    tholepin explain pod default/trainer-0 --cluster dump.yaml --config scheduler.yaml\n  \
+    tholepin explain --cluster must-gather/ --pod trainer.yaml -o json\n\n\
+    The exit code is 0 if a node fits, 1 if none does, 2 for wrong input. Extenders are not asked.")]
+pub struct Args {
+    /// The pod: pod NAMESPACE/NAME, or NAME alone with -n
+    #[arg(value_name = "POD", num_args = 0..=2, required_unless_present = "pod", conflicts_with = "pod")]
+    pub subject: Vec<String>,
+    /// Namespace of a pod that is named without one
+    #[arg(short = 'n', long, value_name = "NAME", default_value = "default")]
+    pub namespace: String,
+    /// A pod that is not there yet: the first of a file, or the template of a Deployment or the like; - for standard
+    /// input
+    #[arg(long, value_name = "FILE")]
+    pub pod: Option<PathBuf>,
+    /// The objects of the cluster, in place of an API server's: dumps as kubectl prints them, or folders of a
+    /// must-gather
+    #[arg(long = "cluster", value_name = "PATH", num_args = 1.., conflicts_with_all = ["kubeconfig", "context"])]
+    pub dumps: Vec<PathBuf>,
+    /// The scheduler's configuration file [default: that of tholepin scheduler without one]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Only these nodes in the result
+    #[arg(long, value_name = "NAME")]
+    pub node: Vec<String>,
+    /// The cluster.
+    #[command(flatten)]
+    pub connection: ClusterArgs,
+    /// The format of the result.
+    #[command(flatten)]
+    pub output: OutputArgs<TableFormat>,
+}
+
+/// Runs the command. Wrong input is told on standard error, with file and field, and the exit code is 2.
+///
+/// # Errors
+/// When the output cannot be written.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let explanation = match explain(&args).await {
+        Ok(explanation) => explanation,
+        Err(error) => {
+            stderr::line(format_args!("error: {error:#}"));
+            return Ok(ExitCode::from(WRONG_INPUT));
+        }
+    };
+    print(&args.output.format.write(&explanation, |wide| print::text(&explanation, wide))?)?;
+    Ok(if explanation.chosen.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn explain(args: &Args) -> anyhow::Result<Explanation> {
+    let settings = settings(args.config.as_deref())?;
+    let snapshot = match args.dumps.is_empty() {
+        true => of_cluster(args).await?,
+        false => of_dumps(&args.dumps)?,
+    };
+    for warning in &snapshot.warnings {
+        stderr::line(format_args!("note: {warning}"));
+    }
+    if !snapshot.has_nodes() {
+        bail!("there is no node; a dump needs nodes, pods and noderesourcetopologies");
+    }
+    let question = match &args.pod {
+        Some(file) => of_file(file)?,
+        None => of_snapshot(args, &snapshot)?,
+    };
+    let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
+    let (mut explanation, notes) = answer(settings, snapshot, question, now_ms)?;
+    for note in notes {
+        stderr::line(format_args!("note: {note}"));
+    }
+    if let Some(unknown) =
+        args.node.iter().find(|name| !explanation.nodes.iter().any(|it| *it.node == ***name))
+    {
+        bail!("--node {unknown}: there is no such node");
+    }
+    if !args.node.is_empty() {
+        explanation.nodes.retain(|row| args.node.iter().any(|name| **name == *row.node));
+    }
+    Ok(explanation)
+}
+
+fn settings(file: Option<&Path>) -> anyhow::Result<Settings> {
+    let Some(path) = file else { return Ok(config::default_settings(0)) };
+    let name = || path.display().to_string();
+    let text = yaml::read_text(path, yaml::CONFIG_LIMIT_BYTES)?;
+    let file = SchedulerConfig::parse(&text).with_context(name)?;
+    config::settings(&file, 0).with_context(name)
+}
+
+async fn of_cluster(args: &Args) -> anyhow::Result<Snapshot> {
+    let connection = Connection::open(&args.connection.options("explain")).await?;
+    let timeout = args.connection.request_timeout.unwrap_or(PATIENCE);
+    Snapshot::of_cluster(&connection.client_with_timeout(timeout)?).await
+}
+
+fn of_dumps(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
+    let mut snapshot = Snapshot::default();
+    for path in paths {
+        dump::objects(path, &mut |object| snapshot.take(object))?;
+    }
+    Ok(snapshot)
+}
+
+fn of_file(file: &Path) -> anyhow::Result<Question> {
+    let mut first = None;
+    let has_pod = |object: &Value| object["kind"] == "Pod" || object["spec"]["template"].is_object();
+    dump::objects(file, &mut |object| {
+        if first.is_none() && has_pod(&object) {
+            first = Some(object);
+        }
+    })?;
+    let name = file.display();
+    let Some(object) = first else { bail!("{name}: neither a Pod nor an object with spec.template") };
+    Question::of_manifest(object).map_err(|error| anyhow::anyhow!("{name}: {error}"))
+}
+
+fn of_snapshot(args: &Args, snapshot: &Snapshot) -> anyhow::Result<Question> {
+    let (namespace, name) = subject(&args.subject, &args.namespace)?;
+    let Some(object) = snapshot.pod(namespace, name) else {
+        let alike: Vec<String> = snapshot
+            .pods()
+            .filter(|(_, other)| *other == name || other.starts_with(name))
+            .map(|(namespace, name)| format!("{namespace}/{name}"))
+            .take(MAX_NAMED)
+            .collect();
+        let hint = if alike.is_empty() { String::new() } else { format!("; there is {}", alike.join(", ")) };
+        bail!("there is no pod {namespace}/{name}{hint}");
+    };
+    Question::of_cluster(object.clone()).map_err(|error| anyhow::anyhow!("pod {namespace}/{name}: {error}"))
+}
+
+/// Namespace and name from `pod NS/NAME`, `pod/NAME`, `NS/NAME` or `NAME`.
+fn subject<'a>(words: &'a [String], namespace: &'a str) -> anyhow::Result<(&'a str, &'a str)> {
+    const KINDS: [&str; 3] = ["pod", "pods", "po"];
+    let is_kind = |word: &str| KINDS.contains(&word);
+    let name = match words {
+        [kind, name] if is_kind(kind) => name.as_str(),
+        [kind, _] => bail!("{kind:?}: allowed is pod NAMESPACE/NAME"),
+        [name] if is_kind(name) => bail!("the name is missing: pod NAMESPACE/NAME"),
+        [name] => name.as_str(),
+        _ => bail!("allowed is pod NAMESPACE/NAME"),
+    };
+    match name.split_once('/') {
+        Some((kind, name)) if is_kind(kind) && words.len() == 1 => Ok((namespace, name)),
+        Some((namespace, name)) if !name.contains('/') => Ok((namespace, name)),
+        Some(_) => bail!("{name:?}: allowed is NAMESPACE/NAME"),
+        None => Ok((namespace, name)),
+    }
+}

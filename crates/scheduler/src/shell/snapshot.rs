@@ -1,0 +1,265 @@
+//! The objects of a cluster at one moment, as events for a core.
+//!
+//! In: objects as JSON, from files or lists of an API server, in any order. Out: events in the order of the watches'
+//! first lists, reports last. Never: a failure because of one object that cannot be read; it counts as it does in the
+//! watches, and is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::nrt::{self, NodeResourceTopology};
+use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
+use k8s_openapi::api::core::v1::{
+    Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod, ReplicationController, Service,
+};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
+use k8s_openapi::api::scheduling::v1alpha2::PodGroup;
+use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
+use kube::Client;
+use runtime::client::{self, pages};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::wire_pod::{Warnings, WirePod};
+use super::wire_selecting::{Selecting, WireSelecting};
+use crate::budget::BudgetView;
+use crate::core::Event;
+use crate::devices::Change as DeviceChange;
+use crate::devices::views::claim::ClaimView as DeviceClaimView;
+use crate::devices::views::{ClassView as DeviceClassView, SliceView};
+use crate::namespace::NamespaceView;
+use crate::node::NodeView;
+use crate::pod_group::PodGroupView;
+use crate::volumes::Change;
+use crate::volumes::views::{
+    AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
+};
+
+/// Makes an event of an object.
+type Read = fn(Value) -> Result<Event, String>;
+
+/// A kind that counts: its name, the path of its list, and how it is read.
+struct Kind {
+    name: &'static str,
+    path: &'static str,
+    read: Read,
+}
+
+/// The kinds, in the order of their events: reports last, because the ledger explains them by the pods.
+const KINDS: [Kind; 20] = [
+    Kind {
+        name: "Node",
+        path: "/api/v1/nodes",
+        read: |v| plain(v, |it: &Node| Event::Node(NodeView::read(it))),
+    },
+    Kind {
+        name: "Namespace",
+        path: "/api/v1/namespaces",
+        read: |v| plain(v, |it: &Namespace| Event::Namespace(NamespaceView::read(it))),
+    },
+    Kind { name: "Service", path: "/api/v1/services", read: selecting::<Service> },
+    Kind {
+        name: "ReplicationController",
+        path: "/api/v1/replicationcontrollers",
+        read: selecting::<ReplicationController>,
+    },
+    Kind { name: "ReplicaSet", path: "/apis/apps/v1/replicasets", read: selecting::<ReplicaSet> },
+    Kind { name: "StatefulSet", path: "/apis/apps/v1/statefulsets", read: selecting::<StatefulSet> },
+    Kind {
+        name: "PodGroup",
+        path: "/apis/scheduling.k8s.io/v1alpha2/podgroups",
+        read: |v| plain(v, |it: &PodGroup| Event::PodGroup(PodGroupView::read(it))),
+    },
+    Kind { name: "Pod", path: "/api/v1/pods", read: pod },
+    Kind {
+        name: "PodDisruptionBudget",
+        path: "/apis/policy/v1/poddisruptionbudgets",
+        read: |v| plain(v, |it: &PodDisruptionBudget| Event::Budget(BudgetView::read(it))),
+    },
+    Kind {
+        name: "PersistentVolumeClaim",
+        path: "/api/v1/persistentvolumeclaims",
+        read: |v| stored(v, |it: &PersistentVolumeClaim| Change::Claim(ClaimView::read(it))),
+    },
+    Kind {
+        name: "PersistentVolume",
+        path: "/api/v1/persistentvolumes",
+        read: |v| stored(v, |it: &PersistentVolume| Change::Volume(Box::new(VolumeView::read(it)))),
+    },
+    Kind {
+        name: "StorageClass",
+        path: "/apis/storage.k8s.io/v1/storageclasses",
+        read: |v| stored(v, |it: &StorageClass| Change::Class(ClassView::read(it))),
+    },
+    Kind {
+        name: "CSINode",
+        path: "/apis/storage.k8s.io/v1/csinodes",
+        read: |v| stored(v, |it: &CSINode| Change::CsiNode(CsiNodeView::read(it))),
+    },
+    Kind {
+        name: "CSIDriver",
+        path: "/apis/storage.k8s.io/v1/csidrivers",
+        read: |v| stored(v, |it: &CSIDriver| Change::Driver(DriverView::read(it))),
+    },
+    Kind {
+        name: "CSIStorageCapacity",
+        path: "/apis/storage.k8s.io/v1/csistoragecapacities",
+        read: |v| stored(v, |it: &CSIStorageCapacity| Change::Capacity(CapacityView::read(it))),
+    },
+    Kind {
+        name: "VolumeAttachment",
+        path: "/apis/storage.k8s.io/v1/volumeattachments",
+        read: |v| stored(v, |it: &VolumeAttachment| Change::Attachment(AttachmentView::read(it))),
+    },
+    Kind {
+        name: "ResourceClaim",
+        path: "/apis/resource.k8s.io/v1/resourceclaims",
+        read: |v| devices(v, |it: &ResourceClaim| DeviceChange::Claim(Box::new(DeviceClaimView::read(it)))),
+    },
+    Kind {
+        name: "ResourceSlice",
+        path: "/apis/resource.k8s.io/v1/resourceslices",
+        read: |v| devices(v, |it: &ResourceSlice| DeviceChange::Slice(Box::new(SliceView::read(it)))),
+    },
+    Kind {
+        name: "DeviceClass",
+        path: "/apis/resource.k8s.io/v1/deviceclasses",
+        read: |v| devices(v, |it: &DeviceClass| DeviceChange::Class(Box::new(DeviceClassView::read(it)))),
+    },
+    Kind {
+        name: nrt::KIND,
+        path: "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+        read: report,
+    },
+];
+
+/// The path of reports in the older version, for API servers that have no other.
+const OLD_REPORTS: &str = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies";
+
+/// The objects.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    /// By kind, as its place in [`KINDS`].
+    events: BTreeMap<usize, Vec<Event>>,
+    /// Kind, namespace and name of what is known: a folder may have an object twice.
+    known: BTreeSet<(String, String, String)>,
+    /// Pods by namespace and name.
+    pods: BTreeMap<(String, String), Value>,
+    /// What cannot be read, for people.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Snapshot {
+    /// Takes an object, unless its kind does not count or it is there already.
+    pub(crate) fn take(&mut self, mut object: Value) {
+        let text =
+            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+        let Some(at) = KINDS.iter().position(|known| known.name == kind) else { return };
+        if !self.known.insert((kind.clone(), namespace.clone(), name.clone())) {
+            return;
+        }
+        if kind == "Pod" {
+            // A pod that was written by hand has no uid.
+            if text("/metadata/uid").is_empty() {
+                object["metadata"]["uid"] = format!("{namespace}/{name}").into();
+            }
+            self.pods.insert((namespace.clone(), name.clone()), object.clone());
+        }
+        match (KINDS[at].read)(object) {
+            Ok(event) => self.events.entry(at).or_default().push(event),
+            Err(reason) => {
+                let place = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
+                self.warnings.push(format!("{kind} {place}: {reason}"));
+                if kind == nrt::KIND {
+                    self.events.entry(at).or_default().push(Event::ReportUnreadable(name.into()));
+                }
+            }
+        }
+    }
+
+    /// Takes all objects of a cluster. Kinds that are not served have none.
+    ///
+    /// # Errors
+    /// When a list cannot be read, with its path.
+    pub(crate) async fn of_cluster(client: &Client) -> anyhow::Result<Self> {
+        let mut snapshot = Self::default();
+        for kind in &KINDS {
+            let mut read = pages::each(client, kind.path, "", |object| snapshot.take(object)).await;
+            if kind.name == nrt::KIND && read.as_ref().is_err_and(client::is_not_found) {
+                read = pages::each(client, OLD_REPORTS, "", |object| snapshot.take(object)).await;
+            }
+            match read {
+                Err(error) if !client::is_not_found(&error) => {
+                    anyhow::bail!("listing {}: {}", kind.path, client::brief(&error))
+                }
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// Whether there is a node.
+    pub(crate) fn has_nodes(&self) -> bool {
+        self.events.contains_key(&0)
+    }
+
+    /// The object of a pod.
+    pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<&Value> {
+        self.pods.get(&(namespace.to_owned(), name.to_owned()))
+    }
+
+    /// Namespaces and names of all pods.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pods.keys().map(|(namespace, name)| (namespace.as_str(), name.as_str()))
+    }
+
+    /// The events, in the order in which a core has to take them.
+    pub(crate) fn into_events(self) -> impl Iterator<Item = Event> {
+        let served = self.events.contains_key(&(KINDS.len() - 1));
+        std::iter::once(Event::ReportsServed(served)).chain(self.events.into_values().flatten())
+    }
+}
+
+fn typed<T: DeserializeOwned>(object: Value) -> Result<T, String> {
+    serde_path_to_error::deserialize(object).map_err(|error| error.to_string())
+}
+
+fn plain<K: DeserializeOwned>(object: Value, event: fn(&K) -> Event) -> Result<Event, String> {
+    typed(object).map(|object| event(&object))
+}
+
+fn stored<K: DeserializeOwned>(object: Value, change: fn(&K) -> Change) -> Result<Event, String> {
+    typed(object).map(|object| Event::Volumes(change(&object)))
+}
+
+fn devices<K: DeserializeOwned>(object: Value, change: fn(&K) -> DeviceChange) -> Result<Event, String> {
+    typed(object).map(|object| Event::Devices(change(&object)))
+}
+
+fn selecting<K: Selecting>(object: Value) -> Result<Event, String> {
+    typed(object).map(|object: WireSelecting<K>| Event::Selecting(object.into_view()))
+}
+
+fn pod(object: Value) -> Result<Event, String> {
+    typed(object).map(|pod: WirePod| Event::Pod(Warnings::default().view(pod)))
+}
+
+fn report(object: Value) -> Result<Event, String> {
+    let report: NodeResourceTopology = match object.get("apiVersion").and_then(Value::as_str) {
+        Some(nrt::v1alpha1::API_VERSION) => typed::<nrt::v1alpha1::NodeResourceTopology>(object)?.into(),
+        _ => typed(object)?,
+    };
+    let name = report.metadata.name.as_deref().unwrap_or_default().into();
+    let (topology, _) = api::convert::node_topology(&report).map_err(|error| error.to_string())?;
+    Ok(Event::Report(name, Arc::new(topology)))
+}
+
+/// A pod as its object says it.
+///
+/// # Errors
+/// The field that cannot be read.
+pub(crate) fn pod_of(object: Value) -> Result<Pod, String> {
+    typed(object)
+}
