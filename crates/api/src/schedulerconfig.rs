@@ -27,7 +27,8 @@ pub use in_tree::{
 };
 pub use numa::{
     CacheAccounting, CacheArgs, ForeignPodsDetect, InformerMode, NodeResourceTopologyMatchArgs,
-    PreemptionMode, ResourceWeight, ResyncMethod, ResyncScope, ScoringStrategy, ScoringStrategyType, Word,
+    NodesWithoutTopology, PreemptionMode, ResourceWeight, ResyncMethod, ResyncScope, ScoringStrategy,
+    ScoringStrategyType, Word,
 };
 
 /// The only `apiVersion` accepted.

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use api::schedulerconfig::{
-    CacheAccounting, ExtensionPoint, NUMA_PLUGIN, PreemptionMode, Profile as WireProfile, SchedulerConfig,
-    ScoringStrategyType,
+    CacheAccounting, ExtensionPoint, NUMA_PLUGIN, NodesWithoutTopology, PreemptionMode,
+    Profile as WireProfile, SchedulerConfig, ScoringStrategyType,
 };
 use topology::resource::ResourceName;
 use topology::score::{Strategy, Weights};
@@ -28,11 +28,6 @@ pub const DEFAULT_SCHEDULER_NAME: &str = "topo-aware-scheduler";
 /// A setting that is not supported.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// NUMA-aware preemption, in the profile with this index.
-    #[error(
-        "profiles[{0}].pluginConfig: preemptionMode: Enabled is not supported yet; allowed value: Disabled"
-    )]
-    Preemption(usize),
     /// A plugin that this scheduler does not know.
     #[error(
         "profiles[{profile}].{field}: {of} {name:?} does not exist; known are {NUMA_PLUGIN} and kube-scheduler's own, \
@@ -92,7 +87,14 @@ pub const MAX_WAIT_MS: u64 = 5 * 60 * 1_000;
 #[must_use]
 pub fn default_settings(seed: u64) -> Settings {
     let (strategy, weights) = (Strategy::LeastAllocated, Weights::default());
-    let numa = Numa { strategy, weights, filters: true, score_weight: 1, accounting: Accounting::Exact };
+    let numa = Numa {
+        strategy,
+        weights,
+        filters: true,
+        score_weight: 1,
+        accounting: Accounting::Exact,
+        unreported: NodesWithoutTopology::Accept,
+    };
     Settings {
         profiles: vec![Profile {
             name: DEFAULT_SCHEDULER_NAME.into(),
@@ -159,9 +161,6 @@ fn numa(at: usize, profile: &WireProfile) -> Result<Option<Numa>, ConfigError> {
         return Ok(None);
     }
     let args = &profile.numa;
-    if args.preemption_mode == PreemptionMode::Enabled {
-        return Err(ConfigError::Preemption(at));
-    }
     let strategy = match args.scoring_strategy.kind {
         ScoringStrategyType::LeastAllocated => Strategy::LeastAllocated,
         ScoringStrategyType::MostAllocated => Strategy::MostAllocated,
@@ -181,9 +180,19 @@ fn numa(at: usize, profile: &WireProfile) -> Result<Option<Numa>, ConfigError> {
     let seconds = u64::try_from(args.cache_resync_period_seconds).unwrap_or(0);
     let accounting = match args.cache.accounting {
         CacheAccounting::Exact => Accounting::Exact,
-        CacheAccounting::OverReserve => Accounting::OverReserve { resync_ms: seconds.saturating_mul(1_000) },
+        CacheAccounting::OverReserve => Accounting::OverReserve {
+            resync_ms: seconds.saturating_mul(1_000),
+            preempts: args.preemption_mode == PreemptionMode::Enabled,
+        },
     };
-    Ok(Some(Numa { strategy, weights: Weights(weights), filters, score_weight, accounting }))
+    Ok(Some(Numa {
+        strategy,
+        weights: Weights(weights),
+        filters,
+        score_weight,
+        accounting,
+        unreported: args.nodes_without_topology,
+    }))
 }
 
 #[cfg(test)]
@@ -209,16 +218,14 @@ mod tests {
         assert_eq!((numa.strategy, numa.score_weight), (Strategy::MostAllocated, 7));
         let settings = settings(&file("{scoringStrategy: {type: LeastNUMANodes}}"), 1).unwrap();
         assert_eq!(settings.profiles[1].numa.as_ref().unwrap().strategy, Strategy::LeastNumaNodes);
+        let accounting = |args| {
+            crate::config::settings(&file(args), 1).unwrap().profiles[1].zone_filter().unwrap().accounting
+        };
         let args = "{cacheResyncPeriodSeconds: 5, cache: {accounting: OverReserve}}";
-        let accounting =
-            crate::config::settings(&file(args), 1).unwrap().profiles[1].numa.clone().unwrap().accounting;
-        assert_eq!(accounting, Accounting::OverReserve { resync_ms: 5_000 });
-    }
-
-    #[test]
-    fn unsupported_settings_are_refused() {
-        let error = settings(&file("{preemptionMode: Enabled}"), 1).unwrap_err();
-        assert_eq!(error, ConfigError::Preemption(1));
+        assert_eq!(accounting(args), Accounting::OverReserve { resync_ms: 5_000, preempts: false });
+        let args = "{cacheResyncPeriodSeconds: 5, cache: {accounting: OverReserve}, preemptionMode: Enabled}";
+        assert_eq!(accounting(args), Accounting::OverReserve { resync_ms: 5_000, preempts: true });
+        assert_eq!(accounting("{preemptionMode: Enabled}"), Accounting::Exact);
     }
 
     /// Settings of one profile with these plugins and these arguments of NodeResourcesFit.

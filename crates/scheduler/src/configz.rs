@@ -6,7 +6,8 @@
 
 use api::schedulerconfig::{
     API_VERSION, CacheAccounting, Extender, ExtensionPoint as Point, KIND, ManagedResource, NUMA_PLUGIN,
-    NodeResourceTopologyMatchArgs, Plugin, PluginSet, Profile, ResourceWeight, SchedulerConfig, Word as _,
+    NodeResourceTopologyMatchArgs, NodesWithoutTopology, Plugin, PluginSet, Profile, ResourceWeight,
+    SchedulerConfig, Word as _,
 };
 use serde_json::{Map, Value, json};
 
@@ -258,6 +259,9 @@ fn numa(args: &NodeResourceTopologyMatchArgs, weights: &[Value]) -> Value {
     });
     if args.cache.accounting != CacheAccounting::default() {
         all["cache"]["accounting"] = json!(args.cache.accounting.as_str());
+    }
+    if args.nodes_without_topology != NodesWithoutTopology::default() {
+        all["nodesWithoutTopology"] = json!(args.nodes_without_topology.as_str());
     }
     all
 }

@@ -117,7 +117,7 @@ impl Settings {
         let numa = self.profiles.iter().filter_map(|profile| profile.numa.as_ref());
         let period = numa.filter_map(|numa| match numa.accounting {
             Accounting::Exact => None,
-            Accounting::OverReserve { resync_ms } => Some(resync_ms.max(1)),
+            Accounting::OverReserve { resync_ms, .. } => Some(resync_ms.max(1)),
         });
         period.min()
     }

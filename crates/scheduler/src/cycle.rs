@@ -9,17 +9,14 @@
 //! several aligned containers.
 
 use api::schedulerconfig::NUMA_PLUGIN;
-use topology::request::{PodNeeds, Qos};
-use topology::score::{Strategy, Weights};
 
 use crate::affinity::{self, Labels, NodeAffinity};
 use crate::core::Profile;
 use crate::devices::Devices;
 use crate::devices::extended::Delegated;
-use crate::ledger::{Doubt, Ledger, Scratch};
+use crate::ledger::Scratch;
 use crate::namespace::Namespaces;
 use crate::node::{Node, NodeView};
-use crate::over_reserve::OverReserve;
 use crate::plugins::dynamic_resources::PodClaims;
 use crate::plugins::image_locality::Wanted;
 use crate::plugins::inter_pod_affinity::{self, Affinity, Domains, ExistingTerms};
@@ -32,36 +29,11 @@ use crate::selection::Selections;
 use crate::volumes::Volumes;
 
 pub mod volumes;
+pub(crate) mod zones;
 
 use volumes::VolumeState;
-
-/// Zone filter and zone score of a profile.
-#[derive(Clone, Debug)]
-pub struct Numa {
-    /// The strategy by which zones are scored.
-    pub strategy: Strategy,
-    /// Weights of resources in the zone score.
-    pub weights: Weights,
-    /// Whether nodes are filtered by zones.
-    pub filters: bool,
-    /// Weight of the zone score among the scores; 0: not scored.
-    pub score_weight: i64,
-    /// How the free amounts of zones are known.
-    pub accounting: Accounting,
-}
-
-/// The accounting of zones between two reports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Accounting {
-    /// By the ledger.
-    #[default]
-    Exact,
-    /// As upstream's plugin does: each pod is charged to every zone until a resync finds a matching report.
-    OverReserve {
-        /// Time between two resyncs.
-        resync_ms: u64,
-    },
-}
+pub use zones::{Accounting, Numa, ZoneFilter, filter_zones};
+use zones::{is_second_choice, zone_score};
 
 /// How long a new node without a report refuses pods that may need alignment. An exporter starts with its node and
 /// reports within seconds. A node without a report after that does not align, or has no exporter.
@@ -75,6 +47,8 @@ pub struct RawScore {
     /// Points of subrequests of claims.
     points: i64,
     sum: i64,
+    /// Whether a node that is known to align the pod comes before, whatever the scores.
+    pub(crate) is_second_choice: bool,
 }
 
 /// What the scores of a pod need of the pod, on whatever node: made once for a pod and cycle.
@@ -83,6 +57,7 @@ pub struct PreScoreState<'a> {
     spec: &'a Spec,
     plugins: &'a Plugins,
     numa: Option<&'a Numa>,
+    zones: Option<ZoneFilter>,
     fit: Requests,
     /// `None`: not scored.
     balanced: Option<Requests>,
@@ -90,13 +65,7 @@ pub struct PreScoreState<'a> {
     devices: &'a Devices,
 }
 
-impl Profile {
-    /// Whether any plugin ranks nodes.
-    #[must_use]
-    pub fn scores(&self) -> bool {
-        !self.plugins.scores.is_empty() || self.numa.as_ref().is_some_and(|numa| numa.score_weight > 0)
-    }
-}
+impl Profile {}
 
 /// The pods and nodes that constraints of one pod look at, made ready (kube-scheduler's PreFilter).
 #[derive(Clone, Debug, Default)]
@@ -249,7 +218,7 @@ pub fn filter(
 ) -> Result<(), Reason> {
     let zones = (&node.ledger, &node.over_reserve);
     filter_node(node, view, spec, spanning, &profile.plugins)?;
-    filter_zones(zones, (spec, created_s), profile, now_ms, scratch)
+    filter_zones(zones, (spec, created_s), profile.zone_filter(), now_ms, scratch)
 }
 
 /// Whether a pod fits on a node, but for zones.
@@ -277,30 +246,6 @@ pub fn filter_node(
         return Err(Reason::MissingFeatures);
     }
     Ok(())
-}
-
-/// Whether a pod fits in the zones of a node, by either accounting.
-///
-/// # Errors
-/// The first [`Reason`] against it.
-pub fn filter_zones(
-    (ledger, over_reserve): (&Ledger, &OverReserve),
-    (spec, created_s): (&Spec, u64),
-    profile: &Profile,
-    now_ms: u64,
-    scratch: &mut Scratch,
-) -> Result<(), Reason> {
-    let Some(numa) = profile.numa.as_ref().filter(|numa| numa.filters) else { return Ok(()) };
-    if numa.accounting != Accounting::Exact {
-        return over_reserve.check(&spec.needs, &mut scratch.counts).map_err(Reason::Misaligned);
-    }
-    if ledger.awaits_report(now_ms) && spec.needs.may_align() {
-        return Err(Reason::StaleTopology(Doubt::Awaited));
-    }
-    if spec.needs.pod.pod_level && ledger.aligns_whole_pods() {
-        return Err(Reason::PodLevelManagers);
-    }
-    Ok(ledger.check((&spec.needs, created_s), scratch)?)
 }
 
 /// Whether the node is one for the pod, whatever else runs there.
@@ -367,6 +312,7 @@ impl<'a> PreScoreState<'a> {
             spec,
             plugins,
             numa: profile.numa.as_ref().filter(|numa| numa.score_weight > 0),
+            zones: profile.zone_filter(),
             fit: plugins.fit.requests(&spec.needs),
             balanced: plugins.balanced.requests(&spec.needs),
             images,
@@ -376,7 +322,13 @@ impl<'a> PreScoreState<'a> {
 
     /// The part of a node's score that does not depend on the other nodes.
     #[must_use]
-    pub fn raw_score(&self, node: &Node, view: &NodeView, spanning: &PreFilterState<'_>) -> RawScore {
+    pub fn raw_score(
+        &self,
+        node: &Node,
+        view: &NodeView,
+        spanning: &PreFilterState<'_>,
+        scratch: &mut Scratch,
+    ) -> RawScore {
         let Self { spec, plugins, .. } = self;
         let mut sum = 0;
         self.each_score(node, view, |_, weight, score| sum += weight * score);
@@ -386,6 +338,9 @@ impl<'a> PreScoreState<'a> {
             preference: preferred(&spec.affinity) + preferred(&plugins.added_affinity),
             points: if plugins.scores.dynamic_resources > 0 { spanning.points(view) } else { 0 },
             sum,
+            is_second_choice: self
+                .zones
+                .is_some_and(|filter| is_second_choice(&node.ledger, spec, filter, scratch)),
         }
     }
 
@@ -419,36 +374,8 @@ impl<'a> PreScoreState<'a> {
     }
 }
 
-fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
-    let (needs, strategy, weights) = (&spec.needs, numa.strategy, &numa.weights);
-    match (numa.accounting, node.over_reserve.counted()) {
-        (Accounting::Exact, _) => zone_score_of(&node.ledger, needs, strategy, weights),
-        (Accounting::OverReserve { .. }, _) if needs.qos != Qos::Guaranteed => topology::score::MAX_SCORE,
-        (Accounting::OverReserve { .. }, Some((report, free))) => {
-            topology::score::score(strategy, weights, report, free, needs)
-        }
-        (Accounting::OverReserve { .. }, None) => 0,
-    }
-}
-
-/// The zone score of a node with this ledger. The strategies but LeastNUMANodes score the zones of nodes that enforce
-/// alignment. Other nodes get 0 and rank below, except for pods that are not Guaranteed, for which all nodes score the
-/// same.
-pub(crate) fn zone_score_of(ledger: &Ledger, needs: &PodNeeds, strategy: Strategy, weights: &Weights) -> i64 {
-    if needs.qos != Qos::Guaranteed {
-        return topology::score::MAX_SCORE;
-    }
-    match (ledger.free(), ledger.topology()) {
-        (Some(free), Some(topology)) if ledger.is_trusted() => {
-            topology::score::score(strategy, weights, topology, free, needs)
-        }
-        // Of a node that enforces nothing and tells no ids, the report is all that is known.
-        (None, Some(topology)) if strategy == Strategy::LeastNumaNodes && ledger.has_report() => {
-            topology::score::score(strategy, weights, topology, &topology.available(), needs)
-        }
-        _ => 0,
-    }
-}
+/// What a node of the second choice has less than others: more than scores and weights make up for.
+pub(crate) const SECOND_CHOICE: i64 = 1 << 48;
 
 /// The scale of scores that compare nodes, over the nodes that passed.
 #[derive(Clone, Copy, Debug)]
@@ -481,7 +408,8 @@ pub fn totals(raw: &[RawScore], weights: &Scores, out: &mut Vec<i64>) {
     out.clear();
     out.extend(raw.iter().map(|raw| {
         let compared = scale.scores(raw, weights).into_iter().map(|(_, weight, score)| weight * score);
-        raw.sum + compared.sum::<i64>()
+        let choice = if raw.is_second_choice { -SECOND_CHOICE } else { 0 };
+        raw.sum + compared.sum::<i64>() + choice
     }));
 }
 

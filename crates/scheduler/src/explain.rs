@@ -60,6 +60,8 @@ pub struct NodeRow {
     /// The sum of scores and weights, of a node that fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<i64>,
+    /// Whether nodes that are known to align the pod come before, whatever the scores.
+    pub second_choice: bool,
     /// The zones, as they are believed to be.
     pub zones: Vec<ZoneRow>,
     /// Changes of which each alone would make the pod fit, the smallest first.
@@ -197,7 +199,7 @@ impl Explanation {
 
 impl From<NodeVerdict> for NodeRow {
     fn from(verdict: NodeVerdict) -> Self {
-        let NodeVerdict { node, code, reasons, scores, total, zones, changes } = verdict;
+        let NodeVerdict { node, code, reasons, scores, total, is_second_choice, zones, changes } = verdict;
         Self {
             node,
             fits: code == Code::Success,
@@ -205,6 +207,7 @@ impl From<NodeVerdict> for NodeRow {
             reasons,
             scores: scores.into_iter().collect(),
             total,
+            second_choice: is_second_choice,
             zones: zones.into_iter().map(ZoneRow::from).collect(),
             changes: changes.into_iter().map(ChangeRow::from).collect(),
         }

@@ -32,6 +32,7 @@ use topology::policy::{Policy, Rules};
 use topology::request::PodNeeds;
 use topology::zone::{Free, NodeTopology};
 
+mod alignment;
 mod amounts;
 mod explain;
 mod identify;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use api::keys::POD_ALIGNMENT;
 use k8s_openapi::api::core::v1 as wire;
 use topology::fingerprint::PodHash;
 use topology::request::{PodNeeds, PodRequest};
@@ -49,8 +50,24 @@ pub struct Spec {
     pub finishes: bool,
     /// Whether less important pods may be evicted for it (`preemptionPolicy` other than `Never`).
     pub preempts: bool,
+    /// What the pod wants of zones.
+    pub intent: Intent,
     /// Whether it belongs to a PodGroup. Such pods wait apart from others: what wakes them may be another.
     pub in_group: bool,
+}
+
+/// What a pod wants of zones beyond what its node's kubelet enforces (annotation `tholepin.dev/alignment`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Intent {
+    /// The pod does not say. Of nodes that fit, those that are known not to align it come last.
+    #[default]
+    Unstated,
+    /// Only nodes that are known to align it.
+    Require,
+    /// Of nodes that fit, those that are not known to align it come last.
+    Prefer,
+    /// All nodes that fit are alike.
+    Ignore,
 }
 
 /// What of a pod cannot be read, so that it is not placed.
@@ -224,6 +241,8 @@ impl Spec {
         let mut unsupported: Vec<Unsupported> = problem.into_iter().map(Unsupported::Resources).collect();
         let spread = SpreadConstraint::read(pod).map_err(Unsupported::TopologySpread);
         let pod_affinity = PodAffinity::read(pod).map_err(Unsupported::PodAffinity);
+        let intent = Intent::read(pod).map_err(Unsupported::Unreadable);
+        unsupported.extend(intent.as_ref().err().cloned());
         unsupported.extend(spread.as_ref().err().into_iter().chain(pod_affinity.as_ref().err()).cloned());
         Self {
             host_ports: HostPort::read(spec),
@@ -239,6 +258,7 @@ impl Spec {
             unsupported,
             finishes: spec.restart_policy.as_deref().unwrap_or("Always") != "Always",
             preempts: spec.preemption_policy.as_deref() != Some("Never"),
+            intent: intent.unwrap_or_default(),
             in_group: group(spec).is_some(),
         }
     }
@@ -258,6 +278,23 @@ impl Spec {
     /// The pods whose numbers its constraints look at.
     pub(crate) fn selectors(&self) -> impl Iterator<Item = &Arc<PodSelector>> {
         self.spread.iter().filter_map(|c| c.counted()).chain(self.pod_affinity.selectors())
+    }
+}
+
+impl Intent {
+    fn read(pod: &wire::Pod) -> Result<Self, String> {
+        let stated = pod.metadata.annotations.as_ref().and_then(|all| all.get(POD_ALIGNMENT));
+        match stated.map(String::as_str) {
+            None => Ok(Self::Unstated),
+            Some("require") => Ok(Self::Require),
+            Some("prefer") => Ok(Self::Prefer),
+            Some("ignore") => Ok(Self::Ignore),
+            Some(other) => {
+                let shown: String = other.chars().take(64).collect();
+                let allowed = "allowed are require, prefer and ignore";
+                Err(format!("annotation {POD_ALIGNMENT} is {shown:?}: {allowed}"))
+            }
+        }
     }
 }
 

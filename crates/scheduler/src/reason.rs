@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use api::schedulerconfig::NUMA_PLUGIN;
 use topology::reason::{Constraint, Misfit};
 use topology::request::PodNeeds;
 use topology::resource::ResourceName;
@@ -74,6 +75,12 @@ pub enum Reason {
     NotServed,
     /// The kubelet would reject the pod for what it gets in zones.
     Misaligned(Misfit),
+    /// The node does not report its zones, and the profile wants it to.
+    NoTopology,
+    /// The pod requires alignment, and the kubelet would give it resources of more zones than needed.
+    WouldSpread,
+    /// The pod requires alignment, and nothing tells that the kubelet would align it.
+    AlignmentUnknown,
     /// The kubelet aligns pods with pod-level resources as a whole, which is not modelled.
     PodLevelManagers,
     /// The state of the node's zones is not known for certain.
@@ -137,9 +144,12 @@ impl Reason {
             | Self::StaleClaim
             | Self::NotServed => "DynamicResources",
             Self::MissingFeatures => "NodeDeclaredFeatures",
-            Self::Misaligned(_) | Self::PodLevelManagers | Self::StaleTopology(_) => {
-                "NodeResourceTopologyMatch"
-            }
+            Self::Misaligned(_)
+            | Self::NoTopology
+            | Self::WouldSpread
+            | Self::AlignmentUnknown
+            | Self::PodLevelManagers
+            | Self::StaleTopology(_) => NUMA_PLUGIN,
             Self::Extender => EXTENDER,
             Self::Held => "NodeHold",
             Self::NoVictims | Self::NotHelpful => "DefaultPreemption",
@@ -207,6 +217,9 @@ impl fmt::Display for Reason {
                 f.write_str("node(s) didn't satisfy existing pods anti-affinity rules")
             }
             Self::Misaligned(misfit) => misfit.fmt(f),
+            Self::NoTopology => f.write_str("node(s) had no NodeResourceTopology"),
+            Self::WouldSpread => f.write_str("node(s) would spread the pod over more zones than it needs"),
+            Self::AlignmentUnknown => f.write_str("node(s) were not known to align the pod, as it requires"),
             Self::PodLevelManagers => f.write_str("node(s) had PodLevelResourceManagers enabled"),
             Self::StaleTopology(doubt) => write!(f, "invalid node topology data: {doubt}"),
             Self::Extender => f.write_str("node(s) were refused by an extender"),

@@ -166,7 +166,7 @@ fn score() {
         let needs = needs(&vector.pod, &vector.qos);
         for node in &vector.nodes {
             let ledger = ledger(node.nrt.as_ref(), node.fresh);
-            let score = crate::cycle::zone_score_of(&ledger, &needs, strategy, &weights);
+            let score = crate::cycle::zones::zone_score_of(&ledger, &needs, strategy, &weights);
             let on_purpose = OTHER_SCORES.iter().any(|(id, _)| *id == vector.id);
             if (score == vector.expected[&node.name]) == on_purpose {
                 different.push(format!(

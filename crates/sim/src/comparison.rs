@@ -92,7 +92,9 @@ impl Contender {
             faults,
             accounting: match self {
                 Self::Blind => None,
-                Self::Nrtmatch => Some(Accounting::OverReserve { resync_ms: plugin.resync_ms }),
+                Self::Nrtmatch => {
+                    Some(Accounting::OverReserve { resync_ms: plugin.resync_ms, preempts: false })
+                }
                 Self::Tholepin | Self::Ideal => Some(Accounting::Exact),
             },
             scan_period_ms: (self == Self::Nrtmatch).then_some(plugin.exporter_ms),

@@ -25,11 +25,9 @@ use crate::machine::{Machine, cpu_milli};
 use crate::simulation;
 use crate::workload::Workload;
 
-mod alignment;
-mod holding;
+use topology::kubelet::alignment::Holding;
 
-pub use alignment::Alignment;
-use holding::Holding;
+pub use topology::kubelet::alignment::Alignment;
 
 /// Why the kubelet rejects a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

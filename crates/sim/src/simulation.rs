@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
+use api::schedulerconfig::NodesWithoutTopology;
 use scheduler::config::{HOLD_AFTER_MS, MAX_WAIT_MS};
 use scheduler::core::{Core, Decision, Event, Profile, Settings};
 use scheduler::cycle::{Accounting, Numa};
@@ -368,7 +369,14 @@ impl<'a> Simulation<'a> {
     /// Starts a scheduler that knows only what the API server has.
     fn start_scheduler(&mut self) {
         let (strategy, weights) = (Strategy::LeastAllocated, Weights::default());
-        let numa = |accounting| Numa { strategy, weights, filters: true, score_weight: 1, accounting };
+        let numa = |accounting| Numa {
+            strategy,
+            weights,
+            filters: true,
+            score_weight: 1,
+            accounting,
+            unreported: NodesWithoutTopology::Accept,
+        };
         let mut core = Core::new(Settings {
             profiles: vec![Profile {
                 name: PROFILE.into(),

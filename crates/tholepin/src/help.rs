@@ -12,7 +12,10 @@ use deployer::version::VERSION;
 /// Headings with the names of commands.
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Start here", &["simulate", "setup", "deploy", "status", "validate", "test", "remove"]),
-    ("Look into a cluster", &["explain", "admit", "detect", "e2e", "hollow", "must-gather", "record", "fingerprint"]),
+    (
+        "Look into a cluster",
+        &["explain", "admit", "detect", "e2e", "hollow", "must-gather", "record", "fingerprint"],
+    ),
     ("Manifests", &["render", "images", "crds"]),
     ("Run in a pod", &["exporter", "scheduler", "operator", "device-plugin"]),
     ("Special hardware", &["hardware", "cdi"]),

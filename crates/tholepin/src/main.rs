@@ -348,9 +348,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             })
         }
         Entry::Admit(args) => sim::admit::cli::run(&args),
-        Entry::Explain(args) => {
-            block_on(tokio::runtime::Builder::new_current_thread(), scheduler::explain::cli::run(*args))
-        }
+        Entry::Explain(args) => with_signals(async |token| scheduler::explain::cli::run(*args, token).await),
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),

@@ -47,6 +47,7 @@
 //! ```
 
 mod admission;
+pub mod alignment;
 pub mod cpu_manager;
 pub mod device_manager;
 pub mod hint;

@@ -19,8 +19,8 @@
 use std::fmt;
 
 use crate::kubelet::hint::ZoneMask;
-use crate::request::{ContainerKind, PodNeeds};
 use crate::quantity::{Format, Quantity};
+use crate::request::{ContainerKind, PodNeeds};
 use crate::resource::{ResourceKind, ResourceName};
 
 /// The part of a pod that could not be aligned.

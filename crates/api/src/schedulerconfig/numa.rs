@@ -21,6 +21,8 @@ pub struct NodeResourceTopologyMatchArgs {
     pub cache: CacheArgs,
     /// Whether pods may be evicted to free a zone.
     pub preemption_mode: PreemptionMode,
+    /// Nodes without a report, for pods that a kubelet could have to align. The Go plugin does not have this field.
+    pub nodes_without_topology: NodesWithoutTopology,
 }
 
 /// The scoring of zones.
@@ -125,6 +127,18 @@ pub enum ResyncScope {
     OnlyResources,
 }
 
+/// What becomes of nodes without a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodesWithoutTopology {
+    /// They are like others, as for the Go plugin.
+    #[default]
+    Accept,
+    /// They refuse pods that a kubelet could have to align.
+    Reject,
+    /// Such pods go there only where no node fits that aligns them.
+    PreferAligned,
+}
+
 /// Whether pods may be evicted to free a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PreemptionMode {
@@ -190,6 +204,11 @@ impl Word for CacheAccounting {
         &[("Exact", Self::Exact), ("OverReserve", Self::OverReserve)];
 }
 
+impl Word for NodesWithoutTopology {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("Accept", Self::Accept), ("Reject", Self::Reject), ("PreferAligned", Self::PreferAligned)];
+}
+
 impl Word for PreemptionMode {
     const WORDS: &'static [(&'static str, Self)] =
         &[("Disabled", Self::Disabled), ("Enabled", Self::Enabled)];
@@ -212,6 +231,9 @@ pub(super) fn args(value: Value, context: String, errors: &mut Errors) -> NodeRe
         cache: cache(fields.object("cache", errors), errors),
         preemption_mode: fields
             .choice("preemptionMode", "PreemptionMode", PreemptionMode::WORDS, errors)
+            .unwrap_or_default(),
+        nodes_without_topology: fields
+            .choice("nodesWithoutTopology", "NodesWithoutTopology", NodesWithoutTopology::WORDS, errors)
             .unwrap_or_default(),
     };
     let seconds = args.cache_resync_period_seconds;

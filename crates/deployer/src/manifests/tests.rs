@@ -144,13 +144,9 @@ fn components_come_in_their_order_and_alone() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let table: [(Change, &str); 6] = [
+    let table: [(Change, &str); 5] = [
         (|o| o.scheduler.replicas = 0, "non-positive replicas: 0"),
         (|o| o.scheduler.namespace = Some("tholepin".to_owned()), "namespace: \"tholepin\" for updater and"),
-        (
-            |o| o.scheduler.preemption = Some(api::schedulerconfig::PreemptionMode::Enabled),
-            "the scheduler's configuration: profiles[0].pluginConfig: preemptionMode: Enabled is not supported yet",
-        ),
         (
             |o| {
                 o.platform = Platform::OpenShift;

@@ -14,8 +14,8 @@ use topology::zone::ZoneId;
 use super::decision::{contradiction, unsupported};
 use super::trial::IncomingPod;
 use super::{Core, Profile};
-use crate::cycle::{self, PreFilterState, PreScoreState, RawScore, Scale};
-use crate::ledger::PodId;
+use crate::cycle::{self, PreFilterState, PreScoreState, RawScore, SECOND_CHOICE, Scale};
+use crate::ledger::{PodId, Scratch};
 use crate::plugins::default_preemption::is_curable;
 use crate::pod::PodView;
 use crate::reason::{Reason, Refusals};
@@ -63,6 +63,8 @@ pub struct NodeVerdict {
     pub scores: Vec<(&'static str, i64)>,
     /// The sum of scores x weights, if the pod fits.
     pub total: Option<i64>,
+    /// Whether nodes that are known to align the pod come before, whatever the scores.
+    pub is_second_choice: bool,
     /// The zones, as they are believed to be now.
     pub zones: Vec<ZoneAmounts>,
     /// Changes of which each alone would make the pod fit, the smallest first.
@@ -121,18 +123,22 @@ impl Core {
                 reasons: reasons.iter().map(|reason| reason.text(&spec.needs)).collect(),
                 scores: Vec::new(),
                 total: None,
+                is_second_choice: false,
                 zones: self.zone_amounts(*slot),
                 changes,
             });
         }
-        self.score_all((&pod, &profile), &order, &spanning, &mut nodes);
+        self.score_all((&pod, &profile), &order, &spanning, &mut nodes, &mut scratch);
         self.scratch = scratch;
         let count = self.node_order.len();
         let whole = unsupported(&spec, count)
             .or_else(|| contradiction(&spec, &profile, count))
             .or_else(|| self.claims_not_ready(&pod, &profile, now_ms).map(|(message, _)| message));
         let fits = nodes.iter().filter(|_| whole.is_none());
-        let best = fits.filter(|node| node.code == Code::Success).rev().max_by_key(|node| node.total);
+        let best = fits
+            .filter(|node| node.code == Code::Success)
+            .rev()
+            .max_by_key(|node| (!node.is_second_choice, node.total));
         let chosen = best.map(|node| Arc::clone(&node.node));
         let nothing = || match count {
             0 => "no nodes available to schedule pods".to_owned(),
@@ -173,6 +179,7 @@ impl Core {
         order: &[usize],
         spanning: &PreFilterState<'_>,
         nodes: &mut [NodeVerdict],
+        scratch: &mut Scratch,
     ) {
         let images = self.images.wanted(&pod.images, self.node_order.len());
         let prepared = PreScoreState::new(&pod.spec, profile, images, &self.devices);
@@ -188,7 +195,7 @@ impl Core {
                 }
             });
             if fits {
-                raw.push(prepared.raw_score(node, view, spanning));
+                raw.push(prepared.raw_score(node, view, spanning, scratch));
                 feasible.push(*slot);
             }
         }
@@ -201,7 +208,9 @@ impl Core {
         let scale = Scale::of(&raw);
         let fitting = nodes.iter_mut().filter(|verdict| verdict.code == Code::Success);
         for (at, verdict) in fitting.enumerate() {
-            verdict.total = totals.get(at).copied();
+            verdict.is_second_choice = raw[at].is_second_choice;
+            let choice = if verdict.is_second_choice { SECOND_CHOICE } else { 0 };
+            verdict.total = totals.get(at).map(|total| total + choice);
             let by_number =
                 scale.scores(&raw[at], &plugins.scores).into_iter().filter(|(_, weight, _)| *weight > 0);
             verdict.scores.extend(by_number.map(|(plugin, _, score)| (plugin, score)));

@@ -72,7 +72,8 @@ impl Core {
             return Ok(slot);
         }
         let mut seen = 0;
-        while seen < count && self.feasible.len() < enough {
+        let mut first_choices = 0;
+        while seen < count && first_choices < enough {
             let slot = self.node_order[(self.search_start + seen) % count];
             seen += 1;
             let node = &self.nodes[slot];
@@ -86,13 +87,14 @@ impl Core {
                 Some(_) => None,
                 None => {
                     let verdict = self.judge(incoming, slot, &spanning, &mut scratch);
-                    Some(verdict.map(|()| prepared.raw_score(node, view, &spanning)))
+                    Some(verdict.map(|()| prepared.raw_score(node, view, &spanning, &mut scratch)))
                 }
             };
             match known.or(judged.as_ref()) {
                 Some(Ok(score)) => {
                     self.feasible.push(slot);
                     self.raw.push(*score);
+                    first_choices += usize::from(!score.is_second_choice);
                 }
                 Some(Err(reasons)) => {
                     if preempts && self.may_be_cured(incoming, (slot, view), reasons) {

@@ -23,6 +23,7 @@ mod equivalence_cache;
 mod extended;
 mod gang;
 mod hold;
+mod intent;
 mod knowledge;
 mod plugins;
 mod preemption;
@@ -35,7 +36,14 @@ const LATER: u64 = 1_000_000;
 
 fn settings() -> Settings {
     let (strategy, weights) = (ZoneStrategy::LeastAllocated, Weights::default());
-    let numa = Numa { strategy, weights, filters: true, score_weight: 1, accounting: Accounting::Exact };
+    let numa = Numa {
+        strategy,
+        weights,
+        filters: true,
+        score_weight: 1,
+        accounting: Accounting::Exact,
+        unreported: Default::default(),
+    };
     // Messages without what kube-scheduler says of claims, but for the test of that.
     let plugins = Arc::new(Plugins { deallocates: false, ..Plugins::default() });
     Settings {

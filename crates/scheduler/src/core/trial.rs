@@ -5,7 +5,7 @@
 //! The filters are those of every attempt. Exact are totals, ports, and constraints on other pods. Zones are as exact
 //! as the ledger: pods leave it as if the kubelet had released them, and a pod has to fit in every possible world. A
 //! pod whose zones no report has told frees none, so that another may be thought not to fit; never the other way round.
-//! By upstream's accounting (`OverReserve`) no pod frees a zone, as in the plugin without `preemptionMode`.
+//! By upstream's accounting (`OverReserve`) no pod frees a zone, but with `preemptionMode: Enabled`, as in the plugin.
 //!
 //! A node that is nominated for pods at least as important has to fit the pod both with them there and without
 //! (kube-scheduler 1.36 `RunFilterPluginsWithNominatedPods`). Zones are judged by what will happen: the pod is placed
@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::{Core, Lifecycle, Profile};
-use crate::cycle::{self, Accounting, PreFilterState};
+use crate::cycle::{self, Accounting, PreFilterState, ZoneFilter};
 use crate::ledger::{BoundPod, Ledger, PodId, Scratch};
 use crate::node::{Node, NodeView};
 use crate::pod::PodView;
@@ -137,7 +137,7 @@ impl<'c> Trial<'c> {
         }
         let ledger = self.ledger(incoming, scratch);
         let zones = (&*ledger, &self.node.over_reserve);
-        cycle::filter_zones(zones, (spec, pod.created_s), profile, now_ms, scratch)
+        cycle::filter_zones(zones, (spec, pod.created_s), self.zone_filter(profile), now_ms, scratch)
             .and_then(|()| self.keeps_zones(&ledger, incoming, &expected, scratch))
             .map_err(|reason| (reason, None))
     }
@@ -146,7 +146,12 @@ impl<'c> Trial<'c> {
     fn asks_ledger(&self, incoming: IncomingPod<'_>) -> bool {
         let IncomingPod { pod, profile, .. } = incoming;
         let expects = !self.core.nominations.is_empty() || !self.core.waits.is_empty();
-        pod.spec.needs.may_align() && (filters_exactly(profile) || expects)
+        let is_exact = self.zone_filter(profile).is_some_and(|filter| filter.accounting == Accounting::Exact);
+        pod.spec.needs.may_align() && (is_exact || expects)
+    }
+
+    fn zone_filter(&self, profile: &Profile) -> Option<ZoneFilter> {
+        if self.left.is_empty() { profile.zone_filter() } else { profile.zone_filter_of_preemption() }
     }
 
     /// Whether a pod may hold something in zones.
@@ -277,6 +282,5 @@ impl Core {
 }
 
 pub(super) fn filters_exactly(profile: &Profile) -> bool {
-    let numa = profile.numa.as_ref();
-    numa.is_some_and(|numa| numa.filters && numa.accounting == Accounting::Exact)
+    profile.zone_filter().is_some_and(|filter| filter.accounting == Accounting::Exact)
 }

@@ -423,7 +423,7 @@ impl Core {
             (Some(profile), Some(entry), Some(view)) if filters_exactly(profile) => {
                 let pod = (&*entry.view.spec, entry.view.created_s);
                 let zones = (&node.ledger, &node.over_reserve);
-                cycle::filter_zones(zones, pod, profile, now_ms, scratch)
+                cycle::filter_zones(zones, pod, profile.zone_filter(), now_ms, scratch)
             }
             _ => Ok(()),
         }

@@ -15,6 +15,7 @@ use runtime::stderr;
 use runtime::stdout::print;
 use runtime::yaml::{self, dump};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::question::Question;
 use super::{Explanation, answer, print};
@@ -71,9 +72,13 @@ pub struct Args {
 /// Runs the command. Wrong input is told on standard error, with file and field, and the exit code is 2.
 ///
 /// # Errors
-/// When the output cannot be written.
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let explanation = match explain(&args).await {
+/// When the output cannot be written, or `token` is cancelled before the answer.
+pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCode> {
+    let explained = tokio::select! {
+        explained = explain(&args) => explained,
+        () = token.cancelled() => bail!("interrupted"),
+    };
+    let explanation = match explained {
         Ok(explanation) => explanation,
         Err(error) => {
             stderr::line(format_args!("error: {error:#}"));
@@ -84,7 +89,11 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if explanation.chosen.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn explain(args: &Args) -> anyhow::Result<Explanation> {
+/// What the flags ask for. Notes are told on standard error.
+///
+/// # Errors
+/// When a file or a cluster cannot be read, or does not have the pod.
+pub async fn explain(args: &Args) -> anyhow::Result<Explanation> {
     let settings = settings(args.config.as_deref())?;
     let snapshot = match args.dumps.is_empty() {
         true => of_cluster(args).await?,

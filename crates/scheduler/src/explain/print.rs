@@ -29,7 +29,7 @@ pub(super) fn text(explanation: &Explanation, wide: bool) -> String {
     }
     let mut rows: Vec<&NodeRow> = nodes.iter().collect();
     // The best nodes first; names are in order already.
-    rows.sort_by_key(|node| std::cmp::Reverse((node.fits, node.total)));
+    rows.sort_by_key(|node| std::cmp::Reverse((node.fits, !node.second_choice, node.total)));
     let shown = if wide { rows.len() } else { rows.len().min(MAX_ROWS) };
     let _ = writeln!(text, "\n{}", verdicts(&rows[..shown], wide));
     if shown < rows.len() {
@@ -52,7 +52,10 @@ fn verdicts(rows: &[&NodeRow], wide: bool) -> String {
     for row in rows {
         let fits = if row.fits { "yes" } else { "no" };
         let why = match row.total {
-            Some(total) => format!("score {total}{}", if wide { scores(row) } else { String::new() }),
+            Some(total) => {
+                let choice = if row.second_choice { ", not known to align the pod" } else { "" };
+                format!("score {total}{choice}{}", if wide { scores(row) } else { String::new() })
+            }
             None => row.reasons.join(", "),
         };
         let changes = row.changes.iter().map(|change| change.text.as_str());

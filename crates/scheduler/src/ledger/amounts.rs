@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use topology::admit::{self, Grant, Placement};
+use topology::kubelet::alignment::Alignment;
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::start::KubeletStart;
 use topology::kubelet::zone_table::{self, Fit};
@@ -126,6 +127,30 @@ impl Amounts {
                     .map(|allocation| Held::Ids(Arc::new(HeldIds::exactly(allocation.containers))))
                     .map_err(|rejection| ids.misfit(&rejection, rules, needs, scratch))
             }
+        }
+    }
+
+    /// How well the kubelet would align a pod that it admits; `None` if it would not admit it, or amounts do not tell.
+    pub(super) fn alignment(
+        &self,
+        rules: Rules,
+        needs: &PodNeeds,
+        scratch: &mut Scratch,
+    ) -> Option<Alignment> {
+        match self {
+            Self::Ids(ids) => {
+                let kubelet = &ids.vacant.start.kubelet;
+                let mut state = ids.state.clone();
+                let allocation = kubelet::admit(kubelet, &mut state, &needs.pod, &Lowest).ok()?;
+                Some(Alignment::of(kubelet, &state, &allocation))
+            }
+            // What fits one zone is a preferred hint, which the kubelet takes.
+            Self::Counts(free) if rules.policy == Policy::BestEffort => {
+                let rules = Rules { policy: Policy::SingleNumaNode, ..rules };
+                let fits = admit::admit(rules, free, needs, &mut scratch.counts).is_ok();
+                Some(if fits { Alignment::Aligned } else { Alignment::Misaligned })
+            }
+            Self::Counts(_) => None,
         }
     }
 

@@ -98,6 +98,8 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::MissingFeatures
         | Reason::StaleClaim
         | Reason::NotServed
+        | Reason::NoTopology
+        | Reason::AlignmentUnknown
         | Reason::Held
         | Reason::NoVictims
         | Reason::NotHelpful => false,
@@ -115,6 +117,7 @@ pub fn is_curable(reason: Reason, pod: &PodView, view: &NodeView) -> bool {
         | Reason::PodAntiAffinity
         | Reason::ExistingAntiAffinity
         | Reason::Misaligned(_)
+        | Reason::WouldSpread
         | Reason::Extender
         | Reason::StaleTopology(_) => true,
     }

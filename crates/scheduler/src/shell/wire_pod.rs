@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use api::keys::POD_ALIGNMENT;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
@@ -104,6 +105,14 @@ struct NeededMeta {
     deletion_timestamp: Option<Time>,
     labels: Option<BTreeMap<String, String>>,
     owner_references: Option<Vec<OwnerReference>>,
+    annotations: Option<NeededAnnotations>,
+}
+
+/// The annotation that is read; others are passed over.
+#[derive(Deserialize)]
+struct NeededAnnotations {
+    #[serde(rename = "tholepin.dev/alignment")]
+    alignment: Option<String>,
 }
 
 impl From<Needed> for Pod {
@@ -118,7 +127,9 @@ impl From<Needed> for Pod {
             deletion_timestamp,
             labels,
             owner_references,
+            annotations,
         } = metadata;
+        let alignment = annotations.and_then(|annotations| annotations.alignment);
         let metadata = ObjectMeta {
             name,
             namespace,
@@ -128,6 +139,7 @@ impl From<Needed> for Pod {
             deletion_timestamp,
             labels,
             owner_references,
+            annotations: alignment.map(|value| BTreeMap::from([(POD_ALIGNMENT.to_owned(), value)])),
             ..ObjectMeta::default()
         };
         Self { metadata, spec, status }

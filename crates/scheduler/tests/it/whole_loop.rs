@@ -18,6 +18,12 @@ struct Cli {
     args: exporter::Args,
 }
 
+#[derive(clap::Parser)]
+struct Explain {
+    #[command(flatten)]
+    args: scheduler::explain::cli::Args,
+}
+
 pub(crate) fn export(cluster: &Cluster, node: &ClusterNode, token: &CancellationToken) {
     let kubelet = node.kubelet();
     let flags = [
@@ -96,6 +102,12 @@ async fn pods_go_where_the_kubelet_takes_them() {
     let note =
         eventually("FailedScheduling", async || notes(&client, "huge", "FailedScheduling").await.pop()).await;
     assert!(note.starts_with("0/2 nodes are available: "), "{note}");
+    let kubeconfig = cluster.control().kubeconfig().display().to_string();
+    let words = ["explain", "pod", "default/huge", "--kubeconfig", &kubeconfig];
+    let explanation = scheduler::explain::cli::explain(&Explain::parse_from(words).args).await.unwrap();
+    let told = explanation.message.clone().unwrap();
+    assert!(note.starts_with(&told), "{note}, not {told}");
+    assert!(explanation.nodes.iter().all(|node| !node.changes.is_empty()), "{explanation:?}");
 
     // A restarted scheduler continues from the existing objects.
     scheduler.stop().await;

@@ -177,7 +177,7 @@ const SCHEDULING: [Choice; 10] = [
         o.scheduler.cache.resync_method = Some(ResyncMethod::All);
         o.scheduler.cache.informer_mode = Some(InformerMode::Shared);
     }),
-    ("preemption", |o| o.scheduler.preemption = Some(PreemptionMode::Disabled)),
+    ("preemption", |o| o.scheduler.preemption = Some(PreemptionMode::Enabled)),
     ("scoring", |o| {
         let weight = ResourceWeight { name: "cpu".to_owned(), weight: 2 };
         let kind = Some(ScoringStrategyType::MostAllocated);

@@ -569,3 +569,26 @@ fn a_refusal_tells_of_claims_before_preemption() {
          1 Preemption is not helpful for scheduling."
     );
 }
+
+/// By upstream's accounting no pod frees a zone, but with `preemptionMode: Enabled`.
+#[test]
+fn upstreams_accounting_needs_its_preemption_mode() {
+    for (accounting, wanted) in [
+        (Accounting::Exact, "q evicts p on n"),
+        (Accounting::OverReserve { resync_ms: 5_000, preempts: true }, "q evicts p on n"),
+        (Accounting::OverReserve { resync_ms: 5_000, preempts: false }, "q: 0/1 nodes are available: "),
+    ] {
+        let mut all = settings();
+        all.profiles[0].numa.as_mut().unwrap().accounting = accounting;
+        let mut core = Core::new(all);
+        core.handle(Event::Node(node("n")), LATER);
+        core.handle(Event::Report("n".into(), report([8, 8], &[])), LATER);
+        core.handle(Event::Pod(pod("p", 5, priority(0))), LATER);
+        assert_eq!(tell(&mut core, LATER), ["p -> n"]);
+        core.handle(Event::Pod(runs("p", 5, "n", (0, 1), json!({}))), LATER);
+        core.handle(Event::Pod(runs("o", 5, "n", (7, 1), json!({}))), LATER);
+        core.handle(Event::Pod(pod("q", 5, priority(5))), LATER);
+        let told = tell(&mut core, LATER);
+        assert!(told[0].starts_with(wanted), "{accounting:?}: {told:?}");
+    }
+}

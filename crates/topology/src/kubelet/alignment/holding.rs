@@ -5,14 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use topology::cpuset::CpuSet;
-use topology::kubelet::device_manager::{Device, DeviceId, DeviceIds};
-use topology::kubelet::hint::ZoneMask;
-use topology::kubelet::{ContainerAllocation, Kubelet, NodeState};
-use topology::resource::ResourceName;
+use crate::cpuset::CpuSet;
+use crate::kubelet::device_manager::{Device, DeviceId, DeviceIds};
+use crate::kubelet::hint::ZoneMask;
+use crate::kubelet::{ContainerAllocation, Kubelet, NodeState};
+use crate::resource::ResourceName;
 
 /// What some containers hold together.
-pub(super) struct Holding<'a> {
+#[derive(Debug)]
+pub struct Holding<'a> {
     kubelet: &'a Kubelet,
     state: &'a NodeState,
     cpus: CpuSet,
@@ -24,7 +25,8 @@ pub(super) struct Holding<'a> {
 
 impl<'a> Holding<'a> {
     /// The sum of these allocations. Cost: CPUs and devices.
-    pub(super) fn of(
+    #[must_use]
+    pub fn of(
         kubelet: &'a Kubelet,
         state: &'a NodeState,
         containers: impl IntoIterator<Item = &'a ContainerAllocation>,
@@ -51,18 +53,21 @@ impl<'a> Holding<'a> {
     }
 
     /// CPUs of a zone.
-    pub(super) fn cpus_in(&self, zone: u32) -> usize {
+    #[must_use]
+    pub fn cpus_in(&self, zone: u32) -> usize {
         let of_zone = self.kubelet.machine().cpu_zones().iter().find(|group| group.id == zone);
         of_zone.map_or(0, |group| group.cpus.count_shared(&self.cpus))
     }
 
     /// Devices of a zone.
-    pub(super) fn devices_in(&self, zone: u32, name: ResourceName) -> usize {
+    #[must_use]
+    pub fn devices_in(&self, zone: u32, name: ResourceName) -> usize {
         self.device_zones(name).filter(|zones| zones.contains(zone)).count()
     }
 
     /// All zones in use.
-    pub(super) fn zones(&self) -> ZoneMask {
+    #[must_use]
+    pub fn zones(&self) -> ZoneMask {
         let groups = self.kubelet.machine().cpu_zones().iter();
         let of_cpus = groups.filter(|group| !group.cpus.is_disjoint(&self.cpus)).map(|group| group.id);
         let of_devices = self.devices.keys().flat_map(|name| self.device_zones(*name));
@@ -70,7 +75,8 @@ impl<'a> Holding<'a> {
     }
 
     /// The zones that an empty machine would need, by the resource that needs most.
-    pub(super) fn fewest_zones(&self) -> u32 {
+    #[must_use]
+    pub fn fewest_zones(&self) -> u32 {
         let reserved = self.kubelet.reserved_cpus();
         let groups = self.kubelet.machine().cpu_zones().iter();
         let cpus = groups.map(|group| group.cpus.difference(&reserved).len() as u64).collect();

@@ -3,10 +3,12 @@
 //! In: what a pod got, and the machine. Out: whether it is spread over more zones than it needs. Never: what was free
 //! at the time: an empty machine is the measure.
 
-use topology::kubelet::{Allocation, ContainerAllocation, Kubelet, NodeState};
-use topology::policy::Scope;
+mod holding;
 
-use super::holding::Holding;
+pub use holding::Holding;
+
+use crate::kubelet::{Allocation, ContainerAllocation, Kubelet, NodeState};
+use crate::policy::Scope;
 
 /// Whether a pod's resources are close to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,8 @@ pub enum Alignment {
 
 impl Alignment {
     /// The alignment of an allocation in the scope of the kubelet. Cost: CPUs, and zones x resources.
-    pub(super) fn of(kubelet: &Kubelet, state: &NodeState, allocation: &Allocation) -> Self {
+    #[must_use]
+    pub fn of(kubelet: &Kubelet, state: &NodeState, allocation: &Allocation) -> Self {
         let is_spread = |containers: &[ContainerAllocation]| {
             let holding = Holding::of(kubelet, state, containers);
             holding.zones().len() > holding.fewest_zones()
