@@ -34,6 +34,7 @@ use crate::selection::Selections;
 use crate::volumes::{Change, Volumes};
 
 mod accounting;
+pub mod advice;
 mod claims;
 mod decision;
 mod default_spread;

@@ -29,6 +29,7 @@ use crate::metrics::Metrics;
 
 mod endpoints;
 mod event_loop;
+pub mod extender_server;
 mod extenders;
 mod intake;
 mod outbox;

@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
         &["explain", "admit", "detect", "e2e", "hollow", "must-gather", "record", "fingerprint"],
     ),
     ("Manifests", &["render", "images", "crds"]),
-    ("Run in a pod", &["exporter", "scheduler", "operator", "device-plugin"]),
+    ("Run in a pod", &["exporter", "scheduler", "extender", "operator", "device-plugin"]),
     ("Special hardware", &["hardware", "cdi"]),
 ];
 /// The heading of commands that no group has.

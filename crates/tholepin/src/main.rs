@@ -37,6 +37,8 @@ enum Entry {
     Exporter(Box<exporter::Args>),
     /// Schedule pods onto nodes whose kubelets can align them
     Scheduler(Box<scheduler::args::Args>),
+    /// Answer another scheduler's questions about zones
+    Extender(Box<scheduler::shell::extender_server::Args>),
     /// Install and maintain what NUMAResources objects describe
     Operator(Box<operator::cli::Args>),
     /// Register the devices of this node with its kubelet
@@ -318,6 +320,12 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let level = log::init(args.log_format(), args.verbosity)?;
             block_on(tokio::runtime::Builder::new_multi_thread(), async {
                 scheduler::shell::run(*args, level, shutdown::on_signals()?).await
+            })
+        }
+        Entry::Extender(args) => {
+            let level = log::init(args.log_format(), args.verbosity)?;
+            block_on(tokio::runtime::Builder::new_multi_thread(), async {
+                scheduler::shell::extender_server::run(*args, level, shutdown::on_signals()?).await
             })
         }
         Entry::Operator(args) => {

@@ -15,6 +15,7 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 use super::*;
 use crate::cycle::UNREPORTED_GRACE_MS;
 
+mod advice;
 mod anti_affinity;
 mod charged;
 mod claims;

@@ -156,7 +156,7 @@ pub(super) fn is_second_choice(
     }
 }
 
-pub(super) fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
+pub(crate) fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
     let (needs, strategy, weights) = (&spec.needs, numa.strategy, &numa.weights);
     match (numa.accounting, node.over_reserve.counted()) {
         (Accounting::Exact, _) => zone_score_of(&node.ledger, needs, strategy, weights),

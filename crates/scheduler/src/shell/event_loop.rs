@@ -36,8 +36,25 @@ pub(super) enum Input {
     Result(CallResult),
     /// A question about the resources of pods.
     Pods(Query),
+    /// A question to the core, once it knows what came before.
+    Ask(Ask),
     /// The leadership has changed, or the process ends.
     Wake,
+}
+
+/// A question to the core, with the time.
+pub(super) struct Ask(Box<dyn FnOnce(&mut Core, u64) + Send>);
+
+impl<F: FnOnce(&mut Core, u64) + Send + 'static> From<Box<F>> for Ask {
+    fn from(question: Box<F>) -> Self {
+        Self(question)
+    }
+}
+
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ask")
+    }
 }
 
 /// An output of the thread.
@@ -120,12 +137,14 @@ impl EventLoop {
     /// Takes inputs, at most [`MAX_INPUTS`].
     fn take_all(&mut self, inputs: impl Iterator<Item = Input>) {
         let mut burst = Burst::default();
+        let mut questions = Vec::new();
         for input in inputs.take(MAX_INPUTS) {
             match input {
                 Input::Change(change) => burst.extend(self.intake.take(change)),
                 Input::Result(result) => self.complete(result),
                 // The asker may be gone.
                 Input::Pods(answer) => drop(answer.send(pod_resources::rows(&self.core))),
+                Input::Ask(question) => questions.push(question),
                 Input::Wake => {}
             }
         }
@@ -136,6 +155,7 @@ impl EventLoop {
             }
             self.core.handle(event, now);
         }
+        questions.into_iter().for_each(|Ask(question)| question(&mut self.core, now));
     }
 
     /// Hands an output over. At the end of the process none is taken any more.

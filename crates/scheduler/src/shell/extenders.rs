@@ -266,7 +266,7 @@ impl Call for Arc<HttpExtender> {
 }
 
 /// A field of an object, whatever its case; null if there is none.
-fn field<'v>(object: &'v Value, name: &str) -> &'v Value {
+pub(super) fn field<'v>(object: &'v Value, name: &str) -> &'v Value {
     let fields = object.as_object();
     let found = fields.and_then(|fields| fields.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)));
     found.map_or(&Value::Null, |(_, value)| value)
@@ -308,7 +308,7 @@ fn filtered(
     Ok(Filtered { fits, failed: reasons("FailedNodes"), unresolvable: reasons("FailedAndUnresolvableNodes") })
 }
 
-fn uids(victims: &Value) -> MetaVictims {
+pub(super) fn uids(victims: &Value) -> MetaVictims {
     let pods = field(victims, "Pods").as_array().into_iter().flatten();
     MetaVictims {
         pods: pods.filter_map(|pod| field(pod, "UID").as_str()).map(Arc::from).collect(),

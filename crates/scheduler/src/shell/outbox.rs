@@ -32,7 +32,7 @@ use crate::ledger::PodId;
 use crate::pod::PodView;
 
 mod bind_queue;
-mod binding;
+pub(super) mod binding;
 mod claims;
 mod eviction;
 mod extended_claims;

@@ -68,7 +68,8 @@ async fn reports_and_nodes_come_and_go() {
     let is_listed = async || metrics(port).await.lines().any(|line| line == listed).then_some(());
     eventually("the kind is noticed", is_listed).await;
     create(&client, &pod("young", 2)).await;
-    assert_eq!(eventually("young", async || refusal(&client, "young").await).await, STALE);
+    let awaited = STALE.replace("the report is gone or cannot be read", "the first report is awaited");
+    assert_eq!(eventually("young", async || refusal(&client, "young").await).await, awaited);
     report(&client, "n", json!([zone("node-0", "8"), zone("node-1", "8")])).await;
     assert_eq!(eventually("young", async || node_of(&client, "young").await).await, "n");
 

@@ -39,7 +39,7 @@ pub(crate) fn export(cluster: &Cluster, node: &ClusterNode, token: &Cancellation
     tokio::spawn(exporter::run(Cli::parse_from(flags).args.settings().unwrap(), token.clone()));
 }
 
-async fn phase(client: &Client, name: &str) -> Option<String> {
+pub(crate) async fn phase(client: &Client, name: &str) -> Option<String> {
     let pod: Pod = pods(client).get(name).await.unwrap();
     let status = pod.status?;
     assert_ne!(status.reason.as_deref(), Some("TopologyAffinityError"), "{name}");

@@ -2,6 +2,7 @@
 //!
 //! In: a pod and its node. Out: whether the pod is bound there, for certain. Never: a result that is only likely.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,10 +24,18 @@ const MAX_ANSWERS: u32 = 5;
 
 /// The reason for which a binding failed.
 #[derive(Debug, PartialEq)]
-pub(super) enum BindFailure {
+pub(in crate::shell) enum BindFailure {
     /// The namespace of the pod is being deleted, and the pod with it.
     NamespaceTerminating(String),
     Other(String),
+}
+
+impl fmt::Display for BindFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NamespaceTerminating(reason) | Self::Other(reason) => f.write_str(reason),
+        }
+    }
 }
 
 impl BindFailure {
@@ -61,7 +70,7 @@ pub(super) async fn bind(
 
 /// Posts a binding, of which `sent` may have been posted before. A call without an answer may be stored later, which no
 /// reading can rule out. Only a second one can: the server stores one binding of a pod and refuses all others.
-async fn post_until_certain(
+pub(in crate::shell) async fn post_until_certain(
     client: &Client,
     binding: &Binding,
     stopped: &CancellationToken,

@@ -1,0 +1,146 @@
+//! What an extender says of nodes to another scheduler: zones alone, everything else is that one's own.
+//!
+//! In: a pod, as the other scheduler knows it; names of nodes. Out: verdicts, scores, victims; a pod that is counted on a
+//! node from the moment at which it is about to be bound. Never: a decision about a pod of the queue.
+//!
+//! Cost: a check of the ledger for each node that is asked about.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Binding, Core, Lifecycle, Profile};
+use crate::cycle::{self, zones};
+use crate::extender::MetaVictims;
+use crate::ledger::{Ledger, PodId};
+use crate::plugins::default_preemption::is_curable;
+use crate::pod::PodView;
+
+/// A node that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason, for people.
+    pub reason: String,
+    /// Whether the departure of pods may help.
+    pub is_curable: bool,
+}
+
+impl Core {
+    /// Whether the zones of each node fit. Nodes that are not known do not.
+    pub fn filter_zones(
+        &mut self,
+        pod: &PodView,
+        nodes: &[Arc<str>],
+        now_ms: u64,
+    ) -> Vec<(Arc<str>, Result<(), Refusal>)> {
+        let verdict = |name: &Arc<str>| (Arc::clone(name), self.zone_verdict(pod, name, now_ms));
+        nodes.iter().map(verdict).collect()
+    }
+
+    fn zone_verdict(&mut self, pod: &PodView, node: &str, now_ms: u64) -> Result<(), Refusal> {
+        let unknown = || Refusal { reason: "the node is not known".to_owned(), is_curable: false };
+        let slot = *self.slots.get(node).ok_or_else(unknown)?;
+        let view = self.nodes[slot].view.as_ref().ok_or_else(unknown)?;
+        let profile = self.settings.profiles.first().ok_or_else(unknown)?;
+        let node = &self.nodes[slot];
+        let zones = (&node.ledger, &node.over_reserve);
+        let asked = (&*pod.spec, pod.created_s);
+        let judged = cycle::filter_zones(zones, asked, profile.zone_filter(), now_ms, &mut self.scratch);
+        judged.map_err(|reason| Refusal {
+            reason: reason.text(&pod.spec.needs),
+            is_curable: is_curable(reason, pod, view),
+        })
+    }
+
+    /// The score of each node's zones, 0 to 100.
+    #[must_use]
+    pub fn score_zones(&self, pod: &PodView, nodes: &[Arc<str>]) -> Vec<(Arc<str>, i64)> {
+        let numa = self.settings.profiles.first().and_then(|profile| profile.numa.as_ref());
+        let score = |name: &Arc<str>| {
+            let slot = self.slots.get(name)?;
+            Some(zones::zone_score(&self.nodes[*slot], &pod.spec, numa?))
+        };
+        nodes.iter().map(|name| (Arc::clone(name), score(name).unwrap_or(0))).collect()
+    }
+
+    /// Of candidates for a preemption those whose zones fit once the victims have left, with as few more of lower
+    /// priority as it takes. Victims that are not known free nothing.
+    pub fn victims_by_zones(
+        &mut self,
+        pod: &PodView,
+        candidates: BTreeMap<Arc<str>, MetaVictims>,
+        now_ms: u64,
+    ) -> BTreeMap<Arc<str>, MetaVictims> {
+        let Some(profile) = self.settings.profiles.first().cloned() else { return BTreeMap::new() };
+        let found = candidates.into_iter().filter_map(|(node, victims)| {
+            let victims = self.more_victims(pod, &node, victims, &profile, now_ms)?;
+            Some((node, victims))
+        });
+        found.collect()
+    }
+
+    fn more_victims(
+        &mut self,
+        pod: &PodView,
+        node: &str,
+        mut victims: MetaVictims,
+        profile: &Profile,
+        now_ms: u64,
+    ) -> Option<MetaVictims> {
+        let slot = *self.slots.get(node)?;
+        let named: Vec<PodId> = victims.pods.iter().filter_map(|uid| self.ids.get(uid)).copied().collect();
+        let residents = self.nodes[slot].residents.range(..(pod.priority, PodId(0)));
+        let others: Vec<PodId> = residents.map(|(_, id)| *id).filter(|id| !named.contains(id)).collect();
+        let mut fits = |left: &[PodId]| {
+            let node = &self.nodes[slot];
+            let ledger: Ledger = node.ledger.without(left.iter().copied(), &mut self.scratch);
+            let asked = (&*pod.spec, pod.created_s);
+            let filter = profile.zone_filter_of_preemption();
+            cycle::filter_zones((&ledger, &node.over_reserve), asked, filter, now_ms, &mut self.scratch)
+                .is_ok()
+        };
+        if fits(&named) {
+            return Some(victims);
+        }
+        let mut more = others.clone();
+        let with = |more: &[PodId]| [&*named, more].concat();
+        if !fits(&with(&more)) {
+            return None;
+        }
+        // The most important ones stay if they can.
+        for id in others.iter().rev() {
+            let without: Vec<PodId> = more.iter().copied().filter(|other| other != id).collect();
+            if fits(&with(&without)) {
+                more = without;
+            }
+        }
+        victims.pods.extend(more.iter().filter_map(|id| self.view(*id)).map(|view| Arc::clone(&view.uid)));
+        Some(victims)
+    }
+
+    /// Counts a pod on a node where another scheduler wants to bind it, if its zones still fit.
+    ///
+    /// # Errors
+    /// The reason for which it may not be bound there.
+    pub fn assume(&mut self, uid: &str, node: &Arc<str>, now_ms: u64) -> Result<Binding, String> {
+        let known = self.ids.get(uid).and_then(|id| Some((*id, self.pods.get(id)?)));
+        let Some((id, entry)) = known else { return Err("the pod is not known yet".to_owned()) };
+        let (pod, lifecycle) = (entry.view.clone(), entry.lifecycle);
+        match lifecycle {
+            Lifecycle::Unbound => {}
+            Lifecycle::Bound { slot } | Lifecycle::Assumed { slot } => {
+                return Err(format!("the pod is on node {} already", self.nodes[slot].name));
+            }
+            Lifecycle::Ended { .. } => return Err("the pod has ended".to_owned()),
+        }
+        self.zone_verdict(&pod, node, now_ms).map_err(|refusal| refusal.reason)?;
+        self.charge(id, node);
+        let slot = self.slot(node);
+        if let Some(entry) = self.pods.get_mut(&id) {
+            entry.lifecycle = Lifecycle::Assumed { slot };
+        }
+        self.enter_ledger(id);
+        let is_ordered = pod.spec.needs.may_align();
+        let node = Arc::clone(node);
+        Ok(Binding { id, pod, node, is_ordered, attempts: 1, first_attempt_ms: now_ms, attempt_ms: now_ms })
+    }
+}

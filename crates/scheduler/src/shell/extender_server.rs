@@ -1,0 +1,228 @@
+//! `tholepin extender`: another scheduler asks, and the zones of nodes answer.
+//!
+//! In: calls of kube-scheduler's extender protocol, an API server's objects. Out: nodes whose zones fit, their scores,
+//! victims that free zones, bindings. Never: a binding to a node whose zones do not fit at that moment, or two at once
+//! to one node: its kubelet has to see pods in the order of the ledger.
+//!
+//! Source: `k8s.io/kube-scheduler/extender/v1` 1.36. Fields of questions are found whatever their case. The permissions
+//! that this takes are in [`crate::rbac::extender`].
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use kube::Client;
+use prometheus_client::registry::Registry;
+use runtime::client::{Connection, Options};
+use runtime::http::{Endpoints, Probe};
+use runtime::shutdown::Tasks;
+use runtime::{log, process_metrics, ready, tls, watch};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::event_loop::{EventLoop, Input};
+use super::outbox::binding;
+use super::watches::Watches;
+use super::{GRACE, WRITE_TIMEOUT};
+use crate::core::{Core, Event};
+use crate::extender::MetaVictims;
+use crate::metrics::Metrics;
+use crate::pod::PodView;
+
+mod args;
+mod question;
+
+pub use args::Args;
+use question::{candidates, field, nodes, pod};
+
+/// The greatest size of a question: whole nodes of a large cluster.
+const MAX_BODY: usize = 64 << 20;
+/// The highest score of an extender (`MaxExtenderPriority`).
+const MAX_SCORE: i64 = 10;
+
+/// What handlers share.
+#[derive(Clone)]
+struct Server {
+    inputs: std::sync::mpsc::Sender<Input>,
+    client: Client,
+    stopped: CancellationToken,
+    /// One for each node to which pods are being bound.
+    locks: Arc<Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>>,
+    synced: ready::Readiness,
+}
+
+/// Runs the extender until `token` is cancelled. `level` lets the log level be changed over HTTP.
+///
+/// # Errors
+/// When flags or the configuration are invalid, the API server cannot be reached as configured, or a task fails.
+pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> anyhow::Result<()> {
+    let settings = args.settings()?;
+    let secure = args.tls()?;
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), "starting extender");
+    let user_agent = format!("tholepin-extender/{}", env!("CARGO_PKG_VERSION"));
+    let options = Options { kubeconfig: args.kubeconfig.clone(), user_agent, ..Options::default() };
+    let connection = Connection::open(&options).await?;
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(process_metrics::ProcessCollector));
+    let metrics = Metrics::register(&mut registry);
+    let watch_metrics = watch::Metrics::register(&mut registry);
+    let readiness = ready::Readiness::default();
+    let synced = readiness.gate("watches");
+    let mut tasks = Tasks::new(token.clone());
+    let (inputs, receiver) = std::sync::mpsc::channel();
+    let watches =
+        Watches { tasks: &mut tasks, connection: &connection, metrics: &watch_metrics, inputs: &inputs };
+    watches.spawn(&metrics, false)?;
+    // Nothing is decided here: no pod names the scheduler of the profile.
+    let (outputs, _) = mpsc::unbounded_channel();
+    let event_loop = EventLoop::new(Core::new(settings), outputs, metrics, None);
+    let gates = readiness.clone();
+    let endpoints =
+        Endpoints::new(registry).log_level(level).check(Probe::Ready, "informer-sync", move || gates.check());
+    let listener = runtime::http::bind(args.http_bind_address).await?;
+    tasks.spawn_draining("http", runtime::http::serve(listener, endpoints.router(), token.clone()));
+    let server = Server {
+        inputs: inputs.clone(),
+        client: connection.client_with_timeout(WRITE_TIMEOUT)?,
+        stopped: token.clone(),
+        locks: Arc::default(),
+        synced: readiness,
+    };
+    let listener = runtime::http::bind(args.bind_address).await?;
+    let router = router(server);
+    match secure {
+        None => tasks.spawn_draining("extender", runtime::http::serve(listener, router, token.clone())),
+        Some(settings) => {
+            let watcher = tls::CertWatcher::new(&settings)?;
+            tasks.spawn_draining("extender", tls::serve(listener, router, token.clone(), watcher));
+        }
+    }
+    super::spawn_waker(&mut tasks, None, inputs);
+    let ended = super::spawn_thread(event_loop, receiver, None, synced, token)?;
+    tasks.spawn_draining("core", ended);
+    tasks.run(GRACE).await?;
+    Ok::<_, anyhow::Error>(())
+}
+
+fn router(server: Server) -> Router {
+    Router::new()
+        .route("/filter", post(filter))
+        .route("/prioritize", post(prioritize))
+        .route("/preempt", post(preempt))
+        .route("/bind", post(bind))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(server)
+}
+
+impl Server {
+    /// Asks the core, once it knows all objects.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Core, u64) -> T + Send + 'static,
+    ) -> Result<T, String> {
+        self.synced.check()?;
+        let (sender, answer) = oneshot::channel();
+        let ask = move |core: &mut Core, now_ms| drop(sender.send(question(core, now_ms)));
+        let gone = |_| "the extender is ending".to_owned();
+        self.inputs.send(Input::Ask(Box::new(ask).into())).map_err(|_| gone(()))?;
+        answer.await.map_err(|_| gone(()))
+    }
+
+    /// The lock of a node. Cost: a look at all locks that are in use.
+    fn lock(&self, node: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(locks.entry(node.to_owned()).or_default())
+    }
+
+    /// Binds a pod, and tells whether it is bound.
+    async fn bind(&self, uid: String, node: Arc<str>) -> Result<(), String> {
+        let lock = self.lock(&node);
+        let _guard = lock.lock().await;
+        let binding = self.ask(move |core, now_ms| core.assume(&uid, &node, now_ms)).await??;
+        let id = binding.id;
+        let bound = binding::post_until_certain(&self.client, &binding, &self.stopped, 0).await;
+        let event = if bound.is_ok() { Event::Bound(id) } else { Event::BindFailed(id) };
+        // At the end of the process the core is gone, and the object tells.
+        let _ = self.ask(move |core, now_ms| core.handle(event, now_ms)).await;
+        bound.map_err(|failure| failure.to_string())
+    }
+}
+
+/// An answer with an error, as the protocol has it.
+fn refused(reason: &str) -> Value {
+    tracing::warn!(reason, "a question cannot be answered");
+    json!({ "Error": reason })
+}
+
+async fn filter(State(server): State<Server>, Json(question): Json<Value>) -> Json<Value> {
+    let answer = async {
+        let (pod, asked) = (pod(&question)?, nodes(&question)?);
+        let names = asked.names.clone();
+        let verdicts = server.ask(move |core, now_ms| core.filter_zones(&pod, &names, now_ms)).await?;
+        let (mut fits, mut failed, mut unresolvable) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        for (name, verdict) in verdicts {
+            match verdict {
+                Ok(()) => fits.push(name),
+                Err(refusal) if refusal.is_curable => drop(failed.insert(name, refusal.reason)),
+                Err(refusal) => drop(unresolvable.insert(name, refusal.reason)),
+            }
+        }
+        let whole = asked.whole(&fits);
+        let names = whole.is_none().then_some(fits);
+        Ok::<_, String>(json!({
+            "Nodes": whole, "NodeNames": names, "FailedNodes": failed,
+            "FailedAndUnresolvableNodes": unresolvable, "Error": "",
+        }))
+    };
+    Json(answer.await.unwrap_or_else(|reason| refused(&reason)))
+}
+
+async fn prioritize(State(server): State<Server>, Json(question): Json<Value>) -> Response {
+    let answer = async {
+        let (pod, names) = (pod(&question)?, nodes(&question)?.names);
+        let scores = server.ask(move |core, _| core.score_zones(&pod, &names)).await?;
+        let item = |(host, score): (Arc<str>, i64)| json!({ "Host": host, "Score": score * MAX_SCORE / topology::score::MAX_SCORE });
+        Ok::<_, String>(Value::Array(scores.into_iter().map(item).collect()))
+    };
+    // The answer has no place for an error; kube-scheduler counts none as no scores.
+    match answer.await {
+        Ok(scores) => Json(scores).into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, Json(refused(&reason))).into_response(),
+    }
+}
+
+async fn preempt(State(server): State<Server>, Json(question): Json<Value>) -> Response {
+    let answer = async {
+        let (pod, candidates) = (pod(&question)?, candidates(&question));
+        let kept = server.ask(move |core, now_ms| core.victims_by_zones(&pod, candidates, now_ms)).await?;
+        let victims = |MetaVictims { pods, violations }: MetaVictims| {
+            let pods: Vec<Value> = pods.into_iter().map(|uid| json!({ "UID": uid })).collect();
+            json!({ "Pods": pods, "NumPDBViolations": violations })
+        };
+        let kept: BTreeMap<_, _> = kept.into_iter().map(|(node, it)| (node, victims(it))).collect();
+        Ok::<_, String>(json!({ "NodeNameToMetaVictims": kept }))
+    };
+    match answer.await {
+        Ok(kept) => Json(kept).into_response(),
+        Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, Json(refused(&reason))).into_response(),
+    }
+}
+
+async fn bind(State(server): State<Server>, Json(question): Json<Value>) -> Json<Value> {
+    let text = |name: &str| field(&question, name).as_str().unwrap_or_default().to_owned();
+    let (uid, node, name) = (text("PodUID"), text("Node"), text("PodName"));
+    let bound = match uid.is_empty() || node.is_empty() {
+        true => Err("PodUID or Node is missing".to_owned()),
+        false => server.bind(uid, node.as_str().into()).await,
+    };
+    Json(match bound {
+        Ok(()) => json!({ "Error": "" }),
+        Err(reason) => refused(&format!("pod {name} is not bound to node {node}: {reason}")),
+    })
+}

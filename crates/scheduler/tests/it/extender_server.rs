@@ -1,0 +1,96 @@
+//! `tholepin extender` beside the stock kube-scheduler, on a real kubelet: no pod is lost.
+
+use api::nrt::NodeResourceTopology;
+use clap::Parser as _;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use serde_json::{Value, json};
+use testkit::cluster::Cluster;
+use testkit::machine::Machine;
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster::{create, eventually, level, pod, pods, refusal};
+use crate::whole_loop::{export, phase};
+
+const CONFIG: &str = include_str!("../../../../samples/extender/kube-scheduler-config.yaml");
+const RIGHTS: &str = include_str!("../../../../samples/extender/rbac.yaml");
+
+#[derive(clap::Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: scheduler::shell::extender_server::Args,
+}
+
+#[test]
+fn the_sample_has_the_rights_of_the_extender() {
+    let mut rules = None;
+    let read = runtime::yaml::dump::read("rbac.yaml", RIGHTS, &mut |part| {
+        if let runtime::yaml::dump::Part::Document { value, .. } = part
+            && value["kind"] == "ClusterRole"
+        {
+            rules = Some(value["rules"].clone());
+        }
+    });
+    read.unwrap();
+    assert_eq!(rules.unwrap(), serde_json::to_value(scheduler::rbac::extender()).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stock_scheduler_loses_no_pod_with_it() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let machine = Machine::new().zones(2).cpus_per_zone(8);
+    let cluster =
+        Cluster::builder().machines(vec![machine]).crds(api::crd::NRT_CRD_YAML).start(&rig).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let token = CancellationToken::new();
+    let _guard = token.clone().drop_guard();
+    cluster.nodes().iter().for_each(|node| export(&cluster, node, &token));
+    let reports: Api<NodeResourceTopology> = Api::all(client.clone());
+    eventually("a report", async || reports.list(&ListParams::default()).await.ok()?.items.pop()).await;
+    let class = json!({ "metadata": { "name": "important" }, "value": 1000 });
+    let classes: Api<PriorityClass> = Api::all(client.clone());
+    classes.create(&PostParams::default(), &serde_json::from_value(class).unwrap()).await.unwrap();
+
+    let port = testkit::port::free().unwrap();
+    let kubeconfig = cluster.control().kubeconfig().display().to_string();
+    let address = format!("127.0.0.1:{port}");
+    let flags = ["extender", "--kubeconfig", &kubeconfig, "--bind-address", &address];
+    let args = Cli::parse_from(flags.into_iter().chain(["--http-bind-address", "127.0.0.1:0"])).args;
+    let extender = tokio::spawn(scheduler::shell::extender_server::run(args, level(), token.clone()));
+    let mut config: Value = runtime::yaml::read_str("sample", CONFIG, runtime::yaml::Mode::Lenient).unwrap();
+    config["clientConnection"] = json!({ "kubeconfig": kubeconfig });
+    config["leaderElection"] = json!({ "leaderElect": false });
+    config["extenders"][0]["urlPrefix"] = format!("http://{address}").into();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.yaml");
+    std::fs::write(&file, config.to_string()).unwrap();
+    let _stock =
+        cluster.control().start_scheduler_with(&[format!("--config={}", file.display())]).await.unwrap();
+
+    let stock_pod = |name: &str, cpus| {
+        let mut pod = pod(name, cpus);
+        pod.spec.as_mut().unwrap().scheduler_name = Some("default-scheduler".to_owned());
+        pod
+    };
+    // Zones have 7 and 8 CPUs. After 2 and 6 of them 7 are left, 5 and 2: a scheduler of totals would place 6 more.
+    let runs = async |name: &str| (phase(&client, name).await.as_deref() == Some("Running")).then_some(());
+    for (name, cpus) in [("a", 2), ("b", 6)] {
+        create(&client, &stock_pod(name, cpus)).await;
+        eventually(name, async || runs(name).await).await;
+    }
+    create(&client, &stock_pod("c", 6)).await;
+    let message = eventually("c", async || refusal(&client, "c").await).await;
+    let wanted = "1 cannot align container \"main\": cpu: requested 6, most in one zone 5 (zone 0)";
+    assert!(message.contains(wanted), "{message}");
+    // The pod of 6 CPUs has to go for 8 more.
+    let mut important = stock_pod("important", 8);
+    important.spec.as_mut().unwrap().priority_class_name = Some("important".to_owned());
+    create(&client, &important).await;
+    eventually("important", async || runs("important").await).await;
+    let is_gone = async || pods(&client).get_opt("b").await.unwrap().is_none().then_some(());
+    eventually("the victim", is_gone).await;
+    assert_eq!(phase(&client, "a").await.as_deref(), Some("Running"));
+    token.cancel();
+    extender.await.unwrap().unwrap();
+}
