@@ -4,7 +4,7 @@
 //! that depends on other nodes, other pods or the time; those are not asked for here.
 //!
 //! Pods of a class differ in nothing that filters look at. A bound pod changes one node, so the next pod of the class
-//! costs one verdict, and one look at each other node. Size: [`MAX_CLASSES`] x nodes x 80 bytes at most.
+//! costs one verdict, and one look at each other node. Size: [`MAX_CLASSES`] x nodes x 112 bytes at most.
 
 use super::search::Reasons;
 use crate::cycle::RawScore;

@@ -18,8 +18,8 @@ use crate::plugins::inter_pod_affinity::Domains;
 use crate::pod::PodView;
 use crate::reason::{Reason, Refusals};
 
-/// The reasons of one node.
-pub(super) type Reasons = SmallVec<[Reason; 2]>;
+/// The reasons of one node: one, but for several resources that are short or conflicts of volumes.
+pub(super) type Reasons = SmallVec<[Reason; 1]>;
 
 /// The reason for which there is no node.
 pub(super) enum NoNode {

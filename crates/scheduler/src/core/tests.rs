@@ -37,14 +37,8 @@ const LATER: u64 = 1_000_000;
 
 fn settings() -> Settings {
     let (strategy, weights) = (ZoneStrategy::LeastAllocated, Weights::default());
-    let numa = Numa {
-        strategy,
-        weights,
-        filters: true,
-        score_weight: 1,
-        accounting: Accounting::Exact,
-        unreported: Default::default(),
-    };
+    let (accounting, unreported) = (Accounting::Exact, api::schedulerconfig::NodesWithoutTopology::Accept);
+    let numa = Numa { strategy, weights, filters: true, score_weight: 1, accounting, unreported };
     // Messages without what kube-scheduler says of claims, but for the test of that.
     let plugins = Arc::new(Plugins { deallocates: false, ..Plugins::default() });
     Settings {

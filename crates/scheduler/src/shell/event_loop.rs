@@ -42,8 +42,11 @@ pub(super) enum Input {
     Wake,
 }
 
-/// A question to the core, with the time.
-pub(super) struct Ask(Box<dyn FnOnce(&mut Core, u64) + Send>);
+/// What is asked, with the time.
+type Question = dyn FnOnce(&mut Core, u64) + Send;
+
+/// A question to the core.
+pub(super) struct Ask(Box<Question>);
 
 impl<F: FnOnce(&mut Core, u64) + Send + 'static> From<Box<F>> for Ask {
     fn from(question: Box<F>) -> Self {

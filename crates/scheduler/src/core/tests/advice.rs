@@ -87,5 +87,5 @@ fn a_pod_is_counted_from_the_moment_it_is_to_be_bound() {
     assert_eq!(core.assume("uid-x", &node, LATER).unwrap_err(), "the pod is not known yet");
     core.handle(Event::BindFailed(p.id), LATER);
     assert!(core.assume("uid-r", &node, LATER).is_ok(), "the failed binding holds nothing");
-    recount(&mut core);
+    recount(&core);
 }
