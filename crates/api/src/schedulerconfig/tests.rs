@@ -240,6 +240,7 @@ fn numa_arguments_are_read() {
                 accounting: CacheAccounting::Exact,
             },
             preemption_mode: PreemptionMode::Enabled,
+            nodes_without_topology: NodesWithoutTopology::default(),
         }
     );
     let strategy = |text| numa(text).unwrap().scoring_strategy;

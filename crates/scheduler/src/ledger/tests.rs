@@ -14,6 +14,7 @@ use super::*;
 
 mod by_id;
 mod found;
+mod model_check;
 mod order;
 mod restart;
 mod search;
