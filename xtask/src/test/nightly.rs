@@ -47,6 +47,12 @@ const SHIPPED: &str = "PROGRAM";
 const LONG: &[Long] = &[
     long("bad-input", &[("BAD_INPUTS", "5000")], "-p tholepin --test it -- bad_input::", "bad_input: "),
     long("fuzz", &[("FUZZ_SECONDS", "600")], "-p sim --release --lib -- fuzz::", "fuzz: "),
+    long(
+        "ledger-states",
+        &[("MODEL_STATES", "5000000")],
+        "-p scheduler --release --lib -- ledger::tests::model_check --include-ignored",
+        "model_check: ",
+    ),
     long("model", &[("CASES", "20000")], "-p topology --lib -- kubelet::tests", "fits: "),
     long(
         "attack",
