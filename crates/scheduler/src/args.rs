@@ -45,6 +45,9 @@ pub struct Args {
     /// Time after which one node is held for a pod that could fit there once others leave; 0s: no node is ever held
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     pub hold_node_after: GoDuration,
+    /// Delete pods that kubelets reject, whoever placed them, if a controller makes others; their events stay
+    #[arg(long)]
+    pub delete_rejected_pods: bool,
     /// Verbosity as in klog: 2 is info, 4 is debug, 6 is trace
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
     pub verbosity: u8,
@@ -174,6 +177,7 @@ impl Args {
             settings.max_wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         }
         settings.hold_after_ms = self.hold_after_ms()?;
+        settings.deletes_rejected = self.delete_rejected_pods;
         Ok((file, settings))
     }
 

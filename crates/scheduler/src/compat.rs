@@ -130,6 +130,7 @@ fn args(parsed: &Parsed, variable: &dyn Fn(&str) -> Option<String>) -> Result<(A
         http_bind_address,
         health_probe_bind_address,
         seed: None,
+        delete_rejected_pods: false,
         hold_node_after: Duration::from_millis(HOLD_AFTER_MS).into(),
         verbosity: parsed.int("v").map_or(2, |level| u8::try_from(level.max(0)).unwrap_or(u8::MAX)),
         logging_format: format.to_owned(),

@@ -106,6 +106,7 @@ pub fn default_settings(seed: u64) -> Settings {
         seed,
         hold_after_ms: Some(HOLD_AFTER_MS),
         max_wait_ms: MAX_WAIT_MS,
+        deletes_rejected: false,
     }
 }
 
@@ -133,7 +134,14 @@ pub fn settings(config: &SchedulerConfig, seed: u64) -> Result<Settings, ConfigE
         initial_ms: config.pod_initial_backoff_seconds.saturating_mul(1_000),
         max_ms: config.pod_max_backoff_seconds.saturating_mul(1_000),
     };
-    Ok(Settings { profiles, backoff, seed, hold_after_ms: Some(HOLD_AFTER_MS), max_wait_ms: MAX_WAIT_MS })
+    Ok(Settings {
+        profiles,
+        backoff,
+        seed,
+        hold_after_ms: Some(HOLD_AFTER_MS),
+        max_wait_ms: MAX_WAIT_MS,
+        deletes_rejected: false,
+    })
 }
 
 /// Refuses arguments of unknown plugins, and those of known ones that would have no effect.

@@ -42,6 +42,7 @@ mod equivalence_cache;
 pub mod explain;
 mod extenders;
 mod gang;
+mod guard;
 mod hold;
 mod nodes;
 mod nomination;
@@ -60,6 +61,8 @@ pub use decision::{
 use equivalence_cache::EquivalenceCache;
 pub use gang::GroupCondition;
 use gang::Groups;
+use guard::Guard;
+pub use guard::RejectedPod;
 use hold::Hold;
 use nodes::Nodes;
 use nomination::Nominations;
@@ -94,6 +97,8 @@ pub struct Settings {
     pub hold_after_ms: Option<u64>,
     /// How long a pod that fits no node waits before it is tried again without a change.
     pub max_wait_ms: u64,
+    /// Whether pods that kubelets reject are deleted, if a controller makes others.
+    pub deletes_rejected: bool,
 }
 
 impl Settings {
@@ -258,6 +263,7 @@ pub struct Core {
     stopwatch: Stopwatch,
     equivalence: EquivalenceCache,
     hold: Hold,
+    guard: Guard,
     nominations: Nominations,
     /// Pods that are being evicted, each with the pod that needs its room.
     evicting: BTreeMap<PodId, PodId>,
@@ -317,6 +323,7 @@ impl Core {
             gated: BTreeSet::new(),
             stopwatch: Stopwatch::default(),
             hold: Hold::default(),
+            guard: Guard::default(),
             nominations: Nominations::default(),
             evicting: BTreeMap::new(),
             budgets: BTreeMap::new(),
@@ -342,7 +349,10 @@ impl Core {
     pub fn handle(&mut self, event: Event, now_ms: u64) {
         self.groups.renew();
         match event {
-            Event::Pod(view) => self.pod(view),
+            Event::Pod(view) => {
+                self.guard(&view, now_ms);
+                self.pod(view);
+            }
             Event::PodGone(view) => self.pod_gone(view, now_ms),
             Event::PodVanished(uid) => {
                 let entry = self.ids.get(&uid).and_then(|id| self.pods.get(id));
@@ -547,22 +557,6 @@ impl Core {
         if self.existing_terms.are_turned_by(&change) {
             self.changed.extend(&self.node_order);
             self.freed.extend(&self.node_order);
-        }
-    }
-
-    fn bind_failed(&mut self, id: PodId, now_ms: u64) {
-        match self.pods.get(&id).map(|entry| entry.lifecycle) {
-            Some(Lifecycle::Assumed { .. }) => {
-                self.unplace(id);
-                self.queue.back_off(id, now_ms, self.settings.backoff);
-                self.release_claims_of(id);
-                self.regroup_of(id);
-            }
-            Some(Lifecycle::Ended { assumed: true, .. }) => {
-                self.unplace(id);
-                self.drop_pod(id);
-            }
-            _ => {}
         }
     }
 }

@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use runtime::specimen;
 
-use crate::core::{Core, Lap};
+use crate::core::{Core, Lap, RejectedPod};
 use crate::queue::Incoming;
 
 /// Labels of an attempt.
@@ -56,6 +56,15 @@ struct PluginLabel {
     plugin: &'static str,
 }
 
+/// Labels of a pod that a kubelet has rejected.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RejectionLabels {
+    node: String,
+    reason: String,
+    /// `tholepin`, or `other`.
+    placed_by: &'static str,
+}
+
 /// The handles of all metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -71,6 +80,7 @@ pub struct Metrics {
     preemptions: Counter,
     victims: Histogram,
     unusable_reports: Counter,
+    kubelet_rejections: Family<RejectionLabels, Counter>,
     held: Gauge,
     worlds: Gauge,
     unexplained: Gauge,
@@ -95,6 +105,7 @@ impl Metrics {
             preemptions: Counter::default(),
             victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             unusable_reports: Counter::default(),
+            kubelet_rejections: Family::default(),
             held: Gauge::default(),
             worlds: Gauge::default(),
             unexplained: Gauge::default(),
@@ -125,6 +136,12 @@ impl Metrics {
             "tholepin_scheduler_unusable_reports",
             "Number of NodeResourceTopology objects that could not be used",
             m.unusable_reports.clone(),
+        );
+        registry.register(
+            "tholepin_scheduler_kubelet_rejections",
+            "Number of pods that a kubelet has rejected for what its resource managers would give them, by who has \
+             placed them: tholepin, or other",
+            m.kubelet_rejections.clone(),
         );
         registry.register(
             "tholepin_scheduler_held_nodes",
@@ -236,6 +253,14 @@ impl Metrics {
         self.unusable_reports.inc();
     }
 
+    /// Counts a pod that a kubelet has rejected.
+    pub fn rejected_by_kubelet(&self, rejected: &RejectedPod) {
+        let text = |text: &Option<Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
+        let placed_by = if rejected.is_ours { "tholepin" } else { "other" };
+        let (node, reason) = (text(&rejected.pod.node), text(&rejected.pod.rejection));
+        self.kubelet_rejections.get_or_create(&RejectionLabels { node, reason, placed_by }).inc();
+    }
+
     /// Sets the gauges from the core. Visits each node, so call this a few times a second at most.
     pub fn observe(&self, core: &Core) {
         let set = |queue, length: usize| {
@@ -307,6 +332,9 @@ pub fn specimen() -> Registry {
     metrics.tried_preemption();
     metrics.preempted(1);
     metrics.unusable_report();
+    let (node, reason) = ("worker-1".to_owned(), "TopologyAffinityError".to_owned());
+    let labels = RejectionLabels { node, reason, placed_by: "tholepin" };
+    drop(metrics.kubelet_rejections.get_or_create(&labels));
     drop(metrics.pending.get_or_create(&QueueLabel { queue: "active" }));
     specimen::watches(&mut registry);
     specimen::events(&mut registry);

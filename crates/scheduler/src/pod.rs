@@ -8,6 +8,7 @@ use std::sync::Arc;
 use api::keys::POD_ALIGNMENT;
 use k8s_openapi::api::core::v1 as wire;
 use topology::fingerprint::PodHash;
+use topology::kubelet::rejection::REASONS;
 use topology::request::{PodNeeds, PodRequest};
 
 use crate::affinity::{Labels, NodeAffinity, Toleration};
@@ -83,6 +84,17 @@ pub enum Unsupported {
     Unreadable(String),
 }
 
+/// The controller of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its uid.
+    pub uid: Arc<str>,
+    /// Its kind.
+    pub kind: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
 /// The progress of a pod, as its object shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -132,6 +144,10 @@ pub struct PodView {
     pub images: PodImages,
     /// Its controller, while it is on no node.
     pub controller: Option<Controller>,
+    /// Its controller by uid, of whatever kind, while it is on no node or rejected.
+    pub owner: Option<Owner>,
+    /// The kubelet's reason, if it has rejected the pod for what it would get.
+    pub rejection: Option<Arc<str>>,
     /// Its terms about other pods, which count for those while it is on a node.
     pub terms: Vec<PodTerm>,
     /// Whether it stays as long as its node: a pod of a DaemonSet, or a static one.
@@ -173,6 +189,9 @@ impl PodView {
         let status = pod.status.as_ref();
         let nominated = status.and_then(|s| s.nominated_node_name.as_deref()).filter(|n| !n.is_empty());
         let started = status.and_then(|status| status.start_time.as_ref());
+        let failed = status.filter(|status| status.phase.as_deref() == Some("Failed"));
+        let reason = failed.and_then(|status| status.reason.as_deref());
+        let rejection = reason.filter(|reason| REASONS.contains(reason));
         Self {
             uid: text(meta.uid.as_ref()),
             version: meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
@@ -182,6 +201,8 @@ impl PodView {
             labels: Arc::new(meta.labels.clone().unwrap_or_default()),
             images: spec.filter(|_| node.is_none()).map(PodImages::read).unwrap_or_default(),
             controller: Controller::of(pod).filter(|_| node.is_none()),
+            owner: Owner::of(pod).filter(|_| node.is_none() || rejection.is_some()),
+            rejection: rejection.map(Arc::from),
             terms: Term::read(pod),
             stays: meta.owner_references.iter().flatten().any(|owner| {
                 owner.controller == Some(true) && matches!(owner.kind.as_str(), "DaemonSet" | "Node")
@@ -295,6 +316,15 @@ impl Intent {
                 Err(format!("annotation {POD_ALIGNMENT} is {shown:?}: {allowed}"))
             }
         }
+    }
+}
+
+impl Owner {
+    fn of(pod: &wire::Pod) -> Option<Self> {
+        let mut owners = pod.metadata.owner_references.iter().flatten();
+        let owner = owners.find(|owner| owner.controller == Some(true))?;
+        let text = |text: &String| Arc::from(text.as_str());
+        Some(Self { uid: text(&owner.uid), kind: text(&owner.kind), name: text(&owner.name) })
     }
 }
 

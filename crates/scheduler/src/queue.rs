@@ -291,6 +291,12 @@ impl Queue {
         self.move_to(pod, QueueState::Backoff(until_ms));
     }
 
+    /// The pod is not tried before a time.
+    pub fn delay(&mut self, pod: PodId, until_ms: u64) {
+        self.incoming.count(Arrival::Failed);
+        self.move_to(pod, QueueState::Backoff(until_ms));
+    }
+
     /// The pod is scheduled or gone.
     pub fn forget(&mut self, pod: PodId) {
         self.remove(pod);

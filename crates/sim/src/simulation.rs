@@ -387,6 +387,7 @@ impl<'a> Simulation<'a> {
             }],
             backoff: BackoffLimits { initial_ms: 1_000, max_ms: 10_000 },
             seed: self.setup.seed,
+            deletes_rejected: false,
             hold_after_ms: self.holds_nodes().then_some(HOLD_AFTER_MS),
             max_wait_ms: MAX_WAIT_MS,
         });
@@ -451,6 +452,8 @@ impl<'a> Simulation<'a> {
             controller: None,
             stays: false,
             progress: Progress::default(),
+            owner: None,
+            rejection: None,
             unschedulable: None,
             nominated: None,
             started_s: None,

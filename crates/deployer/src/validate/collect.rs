@@ -62,7 +62,7 @@ const KINDS: [(&str, Area); 11] = [
     ("MachineConfigPool", Area::KubeletConfig),
 ];
 /// Reasons of rejections by kubelets; only events with these reasons are kept.
-pub const REJECTIONS: [&str; 3] = ["TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"];
+pub use topology::kubelet::rejection::REASONS as REJECTIONS;
 /// The greatest number of notes.
 const MAX_NOTES: usize = 50;
 

@@ -106,6 +106,23 @@ impl Core {
         self.freed.insert(slot);
     }
 
+    /// A pod is not bound after all.
+    pub(super) fn bind_failed(&mut self, id: PodId, now_ms: u64) {
+        match self.pods.get(&id).map(|entry| entry.lifecycle) {
+            Some(Lifecycle::Assumed { .. }) => {
+                self.unplace(id);
+                self.queue.back_off(id, now_ms, self.settings.backoff);
+                self.release_claims_of(id);
+                self.regroup_of(id);
+            }
+            Some(Lifecycle::Ended { assumed: true, .. }) => {
+                self.unplace(id);
+                self.drop_pod(id);
+            }
+            _ => {}
+        }
+    }
+
     /// Takes a pod off its node: the kubelet has released it.
     pub(super) fn release(&mut self, id: PodId) {
         let Some(entry) = self.pods.get_mut(&id) else { return };

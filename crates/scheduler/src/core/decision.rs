@@ -10,7 +10,7 @@ use super::claims::{Deallocation, ReleaseClaims, ReserveClaims};
 use super::gang::GroupCondition;
 use super::preemption::Outcome;
 use super::search::NoNode;
-use super::{Core, Lifecycle, Preemption, Profile, Timer};
+use super::{Core, Lifecycle, Preemption, Profile, RejectedPod, Timer};
 use crate::cycle::volumes::VolumeState;
 use crate::cycle::{self, PreFilterState};
 use crate::ledger::{PodId, Scratch};
@@ -41,6 +41,8 @@ pub enum Decision {
     Preempt(Preemption),
     /// Report whether a PodGroup is scheduled.
     SetGroupCondition(GroupCondition),
+    /// Count that a kubelet has rejected a pod, and delete the pod if that is wanted.
+    NoteRejection(RejectedPod),
 }
 
 /// A pod and the node chosen for it.
@@ -160,6 +162,9 @@ impl Core {
             self.queue.forget(id);
             return self.next(now_ms);
         };
+        if let Some(decision) = self.guarded(id, &pod, now_ms) {
+            return Some(decision);
+        }
         self.spread_by_default(id, &mut pod, &profile);
         let spec = Arc::clone(&pod.spec);
         let nodes = self.node_order.len();

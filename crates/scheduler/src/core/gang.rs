@@ -394,7 +394,8 @@ impl Core {
                 Decision::ReleaseClaims(_)
                 | Decision::FailVolumes(_)
                 | Decision::Preempt(_)
-                | Decision::SetGroupCondition(_) => continue,
+                | Decision::SetGroupCondition(_)
+                | Decision::NoteRejection(_) => continue,
             };
             if let Some(slot) = self.pods.get(&id).and_then(|entry| entry.lifecycle.slot()) {
                 plan.entry(slot).or_default().push(id);

@@ -23,6 +23,7 @@ mod default_spread;
 mod equivalence_cache;
 mod extended;
 mod gang;
+mod guard;
 mod hold;
 mod intent;
 mod knowledge;
@@ -50,6 +51,7 @@ fn settings() -> Settings {
         seed: 7,
         hold_after_ms: Some(60_000),
         max_wait_ms: crate::config::MAX_WAIT_MS,
+        deletes_rejected: false,
     }
 }
 
@@ -161,6 +163,7 @@ fn decide(core: &mut Core, now: u64) -> Vec<String> {
             | Decision::ReleaseClaims(_)
             | Decision::FailVolumes(_)) => panic!("{other:?}"),
             Decision::Preempt(it) => panic!("{} evicts pods on {}", it.refused.pod.name, it.node),
+            Decision::NoteRejection(it) => format!("{} rejected, {}", it.pod.name, it.times),
             Decision::SetGroupCondition(it) => format!("{}: {}", it.group.name, it.scheduled.reason),
         })
         .collect()

@@ -16,7 +16,7 @@ use super::intake::{Burst, Change, Intake};
 use super::outbox::{CallResult, MAX_OPEN};
 use super::pod_resources::{self, Query};
 use super::status_dump::Dumper;
-use crate::core::{Binding, Core, Decision, Event, Lap, Refused};
+use crate::core::{Binding, Core, Decision, Event, Lap, Refused, RejectedPod};
 use crate::ledger::PodId;
 use crate::metrics::{Metrics, Steps};
 
@@ -244,6 +244,22 @@ impl EventLoop {
                     tracing::info!(pod, node = %preemption.node, victims, "evicting less important pods");
                     self.carry_out(Decision::Preempt(preemption));
                 }
+                Decision::NoteRejection(rejected) => {
+                    self.metrics.rejected_by_kubelet(&rejected);
+                    let RejectedPod { pod, is_ours, times, .. } = &rejected;
+                    let (node, reason) = (pod.node.as_deref(), pod.rejection.as_deref());
+                    tracing::warn!(
+                        pod = pod.key(),
+                        node,
+                        reason,
+                        is_ours,
+                        times,
+                        "a kubelet has rejected a pod"
+                    );
+                    if rejected.is_discarded {
+                        self.carry_out(Decision::NoteRejection(rejected));
+                    }
+                }
                 Decision::SetGroupCondition(condition) => {
                     self.carry_out(Decision::SetGroupCondition(condition));
                 }
@@ -262,7 +278,10 @@ impl EventLoop {
             Decision::Refuse(refused) => &refused.pod.scheduler,
             Decision::Preempt(preemption) => &preemption.refused.pod.scheduler,
             // Not the end of a cycle.
-            Decision::ReserveClaims(_) | Decision::ReleaseClaims(_) | Decision::SetGroupCondition(_) => {
+            Decision::ReserveClaims(_)
+            | Decision::ReleaseClaims(_)
+            | Decision::SetGroupCondition(_)
+            | Decision::NoteRejection(_) => {
                 return;
             }
         };

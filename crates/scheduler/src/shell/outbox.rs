@@ -85,6 +85,7 @@ enum Completed {
     Status(Arc<str>),
     GroupCondition,
     Eviction(Evicted),
+    Discarded,
 }
 
 /// A status of a pod to write.
@@ -132,6 +133,10 @@ pub(super) struct Outbox {
     evictions: VecDeque<Preemption>,
     /// Number of decisions to preempt that are being carried out.
     evicting: usize,
+    /// Rejected pods to delete.
+    discards: VecDeque<PodView>,
+    /// Whether one is being deleted.
+    is_discarding: bool,
     /// Nothing is sent any more, but what is in flight.
     stopped: CancellationToken,
 }
@@ -154,6 +159,8 @@ impl Outbox {
             busy_pods: BTreeSet::new(),
             evictions: VecDeque::new(),
             evicting: 0,
+            discards: VecDeque::new(),
+            is_discarding: false,
             stopped: CancellationToken::new(),
         }
     }
@@ -205,6 +212,10 @@ impl Outbox {
             Decision::FailVolumes(failed) => self.fail(&failed.binding.pod, failed.message),
             Decision::Refuse(refused) => self.refuse(refused),
             Decision::Preempt(preemption) => self.preempt(preemption),
+            Decision::NoteRejection(rejected) => {
+                self.discards.push_back(rejected.pod);
+                self.start();
+            }
             Decision::SetGroupCondition(condition) => {
                 self.groups.push(condition);
                 self.start();
@@ -222,6 +233,7 @@ impl Outbox {
         self.statuses.clear();
         self.groups.clear();
         self.evictions.clear();
+        self.discards.clear();
         let ended = async { while self.binds.is_busy() && self.next_result().await.is_some() {} };
         tokio::time::timeout(limit, ended).await.is_ok()
     }
@@ -337,6 +349,10 @@ impl Outbox {
                 CallResult::Other
             }
             Completed::Eviction(evicted) => self.evicted(evicted),
+            Completed::Discarded => {
+                self.is_discarding = false;
+                CallResult::Other
+            }
         };
         self.start();
         Some(result)
@@ -373,6 +389,16 @@ impl Outbox {
         }
         if let Some(condition) = self.groups.next() {
             self.in_flight.push(Box::pin(pod_group::write(self.client.clone(), condition)));
+        }
+        if !self.is_discarding
+            && let Some(pod) = self.discards.pop_front()
+        {
+            self.is_discarding = true;
+            let discarded = eviction::discard(self.client.clone(), pod);
+            self.in_flight.push(Box::pin(async {
+                discarded.await;
+                Completed::Discarded
+            }));
         }
         while self.evicting < MAX_EVICTIONS {
             let Some(preemption) = self.evictions.pop_front() else { break };

@@ -7,6 +7,9 @@ use std::fmt;
 use crate::kubelet::cpu_manager::TakeError;
 use crate::resource::ResourceName;
 
+/// `status.reason` of pods that a kubelet rejects for what its resource managers would give them.
+pub const REASONS: [&str; 3] = ["TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"];
+
 /// The reason for which a kubelet rejects a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {

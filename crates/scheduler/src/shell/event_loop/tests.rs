@@ -24,6 +24,7 @@ fn settings() -> Settings {
         backoff: BackoffLimits { initial_ms: 1, max_ms: 1 },
         seed: 7,
         hold_after_ms: None,
+        deletes_rejected: false,
         max_wait_ms: crate::config::MAX_WAIT_MS,
     }
 }

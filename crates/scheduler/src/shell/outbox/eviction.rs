@@ -73,13 +73,25 @@ async fn evict_one<'a>(
     if let Answer::Gone = repeat(mark).await.map_err(|reason| format!("{}: {reason}", victim.key()))? {
         return Ok(None);
     }
-    let uid = Some(victim.uid.to_string());
-    let preconditions = Some(Preconditions { uid, resource_version: None });
-    let params = DeleteParams { preconditions, ..DeleteParams::default() };
-    let delete = || async { api.delete(&victim.name, &params).await.map(drop) };
-    match repeat(delete).await.map_err(|reason| format!("{}: {reason}", victim.key()))? {
+    match delete(&api, victim).await.map_err(|reason| format!("{}: {reason}", victim.key()))? {
         Answer::Done => Ok(Some(victim)),
         Answer::Gone => Ok(None),
+    }
+}
+
+/// Deletes this pod, and no later one of its name.
+async fn delete(api: &Api<Pod>, pod: &PodView) -> Result<Answer, String> {
+    let uid = Some(pod.uid.to_string());
+    let preconditions = Some(Preconditions { uid, resource_version: None });
+    let params = DeleteParams { preconditions, ..DeleteParams::default() };
+    repeat(|| async { api.delete(&pod.name, &params).await.map(drop) }).await
+}
+
+/// Deletes a pod that its kubelet has rejected.
+pub(super) async fn discard(client: Client, pod: PodView) {
+    match delete(&Api::namespaced(client, &pod.namespace), &pod).await {
+        Ok(_) => tracing::info!(pod = pod.key(), "a rejected pod is deleted"),
+        Err(reason) => tracing::warn!(pod = pod.key(), reason, "a rejected pod cannot be deleted"),
     }
 }
 

@@ -65,7 +65,8 @@ proptest! {
                             | Decision::ReserveClaims(_)
                             | Decision::ReleaseClaims(_)
                             | Decision::FailVolumes(_)
-                            | Decision::SetGroupCondition(_) => {}
+                            | Decision::SetGroupCondition(_)
+                            | Decision::NoteRejection(_) => {}
                         }
                     }
                 }

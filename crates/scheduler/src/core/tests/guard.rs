@@ -1,0 +1,71 @@
+//! Storms of rejections end.
+
+use super::*;
+
+/// A pod of a ReplicaSet, on no node.
+fn waiting(name: &str) -> PodView {
+    pod(name, 2, owned())
+}
+
+fn owned() -> Value {
+    let owner = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "uid-r", "controller": true});
+    json!({"metadata": {"ownerReferences": [owner], "creationTimestamp": "2026-01-01T00:00:00Z"}})
+}
+
+/// The same once a kubelet has rejected it.
+fn rejected(name: &str) -> PodView {
+    let mut object = owned();
+    merge(&mut object, on("n"));
+    merge(&mut object, json!({"status": {"phase": "Failed", "reason": "TopologyAffinityError"}}));
+    pod(name, 2, object)
+}
+
+#[test]
+fn pods_of_a_controller_wait_after_three_rejections() {
+    let mut core = core(&["n"]);
+    let mut now = LATER;
+    for (at, name) in ["a", "b", "c"].into_iter().enumerate() {
+        core.handle(Event::Pod(waiting(name)), now);
+        assert_eq!(decide(&mut core, now), [format!("{name} -> n")]);
+        core.handle(Event::Pod(rejected(name)), now);
+        // The object changes again: that is no other rejection.
+        core.handle(Event::Pod(rejected(name)), now);
+        assert_eq!(decide(&mut core, now), [format!("{name} rejected, {}", at + 1)]);
+        now += 1_000;
+    }
+    core.handle(Event::Pod(waiting("d")), now);
+    core.handle(Event::Pod(pod("alone", 2, json!({}))), now);
+    let text = "d: kubelets have rejected 3 pods of ReplicaSet r (TopologyAffinityError): the next one waits for 59 s";
+    assert_eq!(decide(&mut core, now), [text, "alone -> n"]);
+    assert_eq!(decide(&mut core, now + 58_000), [""; 0]);
+    now += 59_000;
+    assert_eq!(decide(&mut core, now), ["d -> n"]);
+    core.handle(Event::Pod(rejected("d")), now);
+    core.handle(Event::Pod(waiting("e")), now);
+    let text = "e: kubelets have rejected 4 pods of ReplicaSet r (TopologyAffinityError): the next one waits for 120 s";
+    assert_eq!(decide(&mut core, now), ["d rejected, 4", text]);
+    // A long time later nothing is left of it.
+    now += 30 * 60_000;
+    assert_eq!(decide(&mut core, now), ["e -> n"]);
+    core.handle(Event::Pod(rejected("e")), now);
+    assert_eq!(decide(&mut core, now), ["e rejected, 1"]);
+}
+
+#[test]
+fn rejected_pods_are_deleted_if_that_is_wanted_and_others_follow() {
+    let decided = |deletes_rejected, view: PodView| {
+        let mut core = Core::new(Settings { deletes_rejected, ..settings() });
+        core.handle(Event::Node(node("n")), LATER);
+        core.handle(Event::Pod(PodView { created_s: LATER / 1_000, ..view }), LATER);
+        match core.next(LATER) {
+            Some(Decision::NoteRejection(it)) => (it.is_ours, it.is_discarded, it.times),
+            other => panic!("{other:?}"),
+        }
+    };
+    let of_other = PodView { scheduler: "other".into(), ..rejected("a") };
+    assert_eq!(decided(false, rejected("a")), (true, false, 1));
+    assert_eq!(decided(true, rejected("a")), (true, true, 1));
+    assert_eq!(decided(true, of_other), (false, true, 0), "another scheduler's");
+    let alone = PodView { owner: None, ..rejected("a") };
+    assert_eq!(decided(true, alone), (true, false, 0), "no controller makes another one");
+}
