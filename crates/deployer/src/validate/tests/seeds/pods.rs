@@ -34,7 +34,7 @@ pub(super) const PODS: &[Seed] = &[
         "pod-rejected",
         Warning,
         "Pod shop/db-3",
-        "default-scheduler, which ignores zones, placed the pod; the pod would not fit even an empty node: cannot align container \"main\": cpu: requested 20, most in one zone 16 (zone 0)",
+        "default-scheduler, which ignores zones, placed the pod; the pod would not fit even an empty node: cannot align container \"main\": cpu: requested 20, most in one zone 16 (zone 1)",
         |w| {
             w.add(refused("db-3", "default-scheduler", "20"));
         },
@@ -53,7 +53,7 @@ pub(super) const PODS: &[Seed] = &[
         "pod-never-fits",
         Error,
         "Pod shop/big",
-        "the pod would not fit any node even when empty; node-0 comes nearest: cannot align container \"main\": cpu: requested 20, most in one zone 16 (zone 0)",
+        "the pod would not fit any node even when empty; node-0 comes nearest: cannot align container \"main\": cpu: requested 20, most in one zone 16 (zone 1)",
         |w| {
             w.add(pod("shop", "big", None, "topo-aware-scheduler", "20", "Pending"));
         },
