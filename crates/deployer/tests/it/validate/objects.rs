@@ -136,7 +136,7 @@ fn pods() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             ours("big", "20"),
             "pod-never-fits",
             "Pod tholepin/big",
-            "cpu: requested 20, most in one zone 16 (zone 0)",
+            "cpu: requested 20, most in one zone 16",
         ),
         (
             with("huge", equal(json!({ "cpu": "1", "memory": "1Gi", "hugepages-1Gi": "1Gi" }))),
@@ -190,7 +190,7 @@ fn strangers() -> Vec<(Value, &'static str, &'static str, &'static str)> {
             "pod-rejected",
             "Pod tholepin/refused",
             "kubelet node-0 rejected the pod with TopologyAffinityError, although numa placed the pod; the pod would not fit even an empty node: \
-             cannot align container \"main\": cpu: requested 20, most in one zone 16 (zone 0)",
+             cannot align container \"main\": cpu: requested 20, most in one zone 16",
         ),
         (other, "exporter-twice", "Node node-0", "more than one exporter runs here"),
     ]
