@@ -1,10 +1,12 @@
 //! The core's [`Settings`] from a `KubeSchedulerConfiguration`.
 //!
-//! In: the parsed file. Out: profiles, or an error for settings that this scheduler does not support. Never: a setting
+//! In: a file, or what it says. Out: profiles, or an error for settings that this scheduler does not support. Never: a setting
 //! that is accepted and has no effect, but for those that kube-scheduler accepts too, which are named in a warning.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use api::schedulerconfig::{
     CacheAccounting, ExtensionPoint, NUMA_PLUGIN, NodesWithoutTopology, PreemptionMode,
     Profile as WireProfile, SchedulerConfig, ScoringStrategyType,
@@ -17,6 +19,8 @@ mod plugins;
 
 pub(crate) use plugins::enable_gangs;
 pub use plugins::without_effect;
+
+use runtime::yaml;
 
 use crate::core::{Profile, Settings};
 use crate::cycle::{Accounting, Numa};
@@ -108,6 +112,18 @@ pub fn default_settings(seed: u64) -> Settings {
         max_wait_ms: MAX_WAIT_MS,
         deletes_rejected: false,
     }
+}
+
+/// Settings of the file at a path; without one the default ones.
+///
+/// # Errors
+/// When the file cannot be read or is invalid; it is named.
+pub fn read(path: Option<&Path>, seed: u64) -> anyhow::Result<Settings> {
+    let Some(path) = path else { return Ok(default_settings(seed)) };
+    let name = || path.display().to_string();
+    let text = yaml::read_text(path, yaml::CONFIG_LIMIT_BYTES)?;
+    let file = SchedulerConfig::parse(&text).with_context(name)?;
+    settings(&file, seed).with_context(name)
 }
 
 /// Settings of a file.

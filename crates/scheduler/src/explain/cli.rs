@@ -7,20 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use api::schedulerconfig::SchedulerConfig;
+use anyhow::bail;
 use runtime::client::{ClusterArgs, Connection};
 use runtime::output::{OutputArgs, TableFormat};
 use runtime::stderr;
 use runtime::stdout::print;
-use runtime::yaml::{self, dump};
+use runtime::yaml::dump;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::question::Question;
 use super::{Explanation, answer, print};
 use crate::config;
-use crate::core::Settings;
 use crate::shell::snapshot::Snapshot;
 
 /// The exit code for files that cannot be read and clusters that do not answer.
@@ -94,7 +92,7 @@ pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCod
 /// # Errors
 /// When a file or a cluster cannot be read, or does not have the pod.
 pub async fn explain(args: &Args) -> anyhow::Result<Explanation> {
-    let settings = settings(args.config.as_deref())?;
+    let settings = config::read(args.config.as_deref(), 0)?;
     let snapshot = match args.dumps.is_empty() {
         true => of_cluster(args).await?,
         false => of_dumps(&args.dumps)?,
@@ -123,14 +121,6 @@ pub async fn explain(args: &Args) -> anyhow::Result<Explanation> {
         explanation.nodes.retain(|row| args.node.iter().any(|name| **name == *row.node));
     }
     Ok(explanation)
-}
-
-fn settings(file: Option<&Path>) -> anyhow::Result<Settings> {
-    let Some(path) = file else { return Ok(config::default_settings(0)) };
-    let name = || path.display().to_string();
-    let text = yaml::read_text(path, yaml::CONFIG_LIMIT_BYTES)?;
-    let file = SchedulerConfig::parse(&text).with_context(name)?;
-    config::settings(&file, 0).with_context(name)
 }
 
 async fn of_cluster(args: &Args) -> anyhow::Result<Snapshot> {

@@ -6,9 +6,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
-use api::schedulerconfig::SchedulerConfig;
-use runtime::{log, tls, yaml};
+use anyhow::bail;
+use runtime::{log, tls};
 
 use crate::config;
 use crate::core::{Profile, Settings};
@@ -61,15 +60,7 @@ impl Args {
 
     /// The settings of the core: one profile, whose name no pod has.
     pub(super) fn settings(&self) -> anyhow::Result<Settings> {
-        let settings = match &self.config {
-            None => config::default_settings(0),
-            Some(path) => {
-                let name = || path.display().to_string();
-                let text = yaml::read_text(path, yaml::CONFIG_LIMIT_BYTES)?;
-                let file = SchedulerConfig::parse(&text).with_context(name)?;
-                config::settings(&file, 0).with_context(name)?
-            }
-        };
+        let settings = config::read(self.config.as_deref(), 0)?;
         let with_zones = |profile: &&Profile| profile.numa.is_some();
         let Some(profile) = settings.profiles.iter().find(with_zones).or(settings.profiles.first()) else {
             bail!("the configuration has no profile");
