@@ -3,7 +3,7 @@
 //! In: a pod of the core. Out: a [`NodeVerdict`] for each node, in the order of names. Never: a change of the core, a
 //! search that ends early, an extender's opinion.
 //!
-//! Cost: nodes x a filter; for each node that refuses, the trials of [`change`].
+//! Cost: nodes x a filter; for each node that refuses, the trials of [`change`], up to [`MAX_CHANGED`] nodes that have one.
 
 use std::sync::Arc;
 
@@ -23,6 +23,9 @@ use crate::reason::{Reason, Refusals};
 mod change;
 
 pub use change::{Change, Reduction};
+
+/// Most nodes for which changes are looked for. Each takes some hundred trials, and people need no more.
+const MAX_CHANGED: usize = 200;
 
 /// The code of a verdict, as plugins of kube-scheduler return it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,15 +111,17 @@ impl Core {
         let incoming = IncomingPod { id, rank: self.queue.rank(id), pod: &pod, profile: &profile, now_ms };
         let spanning = self.pre_filter(&pod, &profile, now_ms);
         let mut refusals = Refusals::default();
+        let mut changed = 0;
         let mut nodes = Vec::with_capacity(order.len());
         for slot in &order {
             let verdict = self.judge(incoming, *slot, &spanning, &mut scratch);
             let reasons = verdict.err().unwrap_or_default();
             reasons.iter().for_each(|reason| refusals.add(*reason));
-            let changes = match reasons.is_empty() {
+            let changes = match reasons.is_empty() || changed == MAX_CHANGED {
                 true => Vec::new(),
                 false => self.changes((incoming, request), *slot, &reasons, &mut scratch),
             };
+            changed += usize::from(!changes.is_empty());
             nodes.push(NodeVerdict {
                 node: Arc::clone(&self.nodes[*slot].name),
                 code: self.code(*slot, &pod, &reasons),
