@@ -3,7 +3,7 @@
 //! In: a pod of the core. Out: a [`NodeVerdict`] for each node, in the order of names. Never: a change of the core, a
 //! search that ends early, an extender's opinion.
 //!
-//! Cost: nodes x a filter; for each node that refuses, the trials of [`change`], up to [`MAX_CHANGED`] nodes that have one.
+//! Cost: nodes x a filter; for each node that refuses, the trials of `change`, up to 200 nodes that have one.
 
 use std::sync::Arc;
 
