@@ -91,6 +91,6 @@ pub const UPDATE_REACTIVE: &str = "reactive";
 /// CRD annotation that the API server requires for groups under `k8s.io`.
 pub const ANNOTATION_API_APPROVED: &str = "api-approved.kubernetes.io";
 
-/// Pod annotation: what the pod wants of zones beyond what kubelets enforce, `require`, `prefer` or `ignore`. Read by our
-/// scheduler.
+/// Pod annotation: what the pod wants of zones beyond what kubelets enforce, `require`, `prefer` or `ignore`. Read by
+/// our scheduler.
 pub const POD_ALIGNMENT: &str = "tholepin.dev/alignment";

@@ -45,7 +45,7 @@ pub struct Args {
     /// Time after which one node is held for a pod that could fit there once others leave; 0s: no node is ever held
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     pub hold_node_after: GoDuration,
-    /// Delete pods that kubelets reject, whoever placed them, if a controller makes others; their events stay
+    /// Delete pods that kubelets reject, those of other schedulers too, if a controller makes others; their events stay
     #[arg(long)]
     pub delete_rejected_pods: bool,
     /// Verbosity as in klog: 2 is info, 4 is debug, 6 is trace

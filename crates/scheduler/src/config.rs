@@ -1,7 +1,8 @@
 //! The core's [`Settings`] from a `KubeSchedulerConfiguration`.
 //!
-//! In: a file, or what it says. Out: profiles, or an error for settings that this scheduler does not support. Never: a setting
-//! that is accepted and has no effect, but for those that kube-scheduler accepts too, which are named in a warning.
+//! In: a file, or what it says. Out: profiles, or an error for settings that this scheduler does not support. Never: a
+//! setting that is accepted and has no effect, but for those that kube-scheduler accepts too, which are named in a
+//! warning.
 
 use std::path::Path;
 use std::sync::Arc;

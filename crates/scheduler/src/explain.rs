@@ -1,7 +1,7 @@
 //! What the scheduler would say of every node about one pod: `tholepin explain`.
 //!
-//! In: a cluster's objects, a pod, a configuration. Out: an [`Explanation`], as JSON, YAML or a table. Never: a binding,
-//! or a decision that the scheduler would not make: the same core decides.
+//! In: a cluster's objects, a pod, a configuration. Out: an [`Explanation`], as JSON, YAML or a table. Never: a
+//! binding, or a decision that the scheduler would not make: the same core decides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! What an extender says of nodes to another scheduler: zones alone, everything else is that one's own.
 //!
-//! In: a pod, as the other scheduler knows it; names of nodes. Out: verdicts, scores, victims; a pod that is counted on a
-//! node from the moment at which it is about to be bound. Never: a decision about a pod of the queue.
+//! In: a pod, as the other scheduler knows it; names of nodes. Out: verdicts, scores, victims; a pod that is counted on
+//! a node from the moment at which it is about to be bound. Never: a decision about a pod of the queue.
 //!
 //! Cost: a check of the ledger for each node that is asked about.
 

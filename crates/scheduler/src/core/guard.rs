@@ -4,8 +4,8 @@
 //! Never: a verdict about a node.
 //!
 //! A controller makes a new pod for each that fails. Where a prediction is wrong for good, that would go on as fast as
-//! pods can be placed. So after [`MAX_REJECTED`] rejections of one controller's pods within [`WINDOW_MS`], its pods wait
-//! a minute, and twice as long after each further one, up to half an hour. Pods without a controller come once.
+//! pods can be placed. So after [`MAX_REJECTED`] rejections of one controller's pods within [`WINDOW_MS`], its pods
+//! wait a minute, and twice as long after each further one, up to half an hour. Pods without a controller come once.
 //!
 //! Cost: nothing for pods that are not rejected but a look at a map of controllers in trouble, mostly empty.
 

@@ -1,7 +1,7 @@
 //! What the zones of a node say of a pod: filter, second choice, score.
 //!
-//! In: a node's ledger, or upstream's accounting; a pod. Out: the [`Reason`] against it, whether other nodes come before,
-//! a score. Never: a look at other nodes.
+//! In: a node's ledger, or upstream's accounting; a pod. Out: the [`Reason`] against it, whether other nodes come
+//! before, a score. Never: a look at other nodes.
 
 use api::schedulerconfig::NodesWithoutTopology;
 use topology::kubelet::alignment::Alignment;

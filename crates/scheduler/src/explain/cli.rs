@@ -28,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Most pods that an error names.
 const MAX_NAMED: usize = 5;
 
-/// Tell for every node whether a pod fits there, the first thing that keeps it away, its scores, and the smallest change
-/// with which it would fit. The scheduler's own code decides; nothing is changed.
+/// Tell for every node whether a pod fits there, the first thing that keeps it away, its scores, and the smallest
+/// change with which it would fit. The scheduler's own code decides; nothing is changed.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     tholepin explain pod default/trainer-0\n  \

@@ -187,7 +187,10 @@ async fn prioritize(State(server): State<Server>, Json(question): Json<Value>) -
     let answer = async {
         let (pod, names) = (pod(&question)?, nodes(&question)?.names);
         let scores = server.ask(move |core, _| core.score_zones(&pod, &names)).await?;
-        let item = |(host, score): (Arc<str>, i64)| json!({ "Host": host, "Score": score * MAX_SCORE / topology::score::MAX_SCORE });
+        let item = |(host, score): (Arc<str>, i64)| {
+            let score = score * MAX_SCORE / topology::score::MAX_SCORE;
+            json!({ "Host": host, "Score": score })
+        };
         Ok::<_, String>(Value::Array(scores.into_iter().map(item).collect()))
     };
     // The answer has no place for an error; kube-scheduler counts none as no scores.

@@ -132,12 +132,7 @@ fn pods() -> Vec<(Value, &'static str, &'static str, &'static str)> {
     };
     let equal = |amounts: Value| json!({ "requests": amounts, "limits": amounts });
     vec![
-        (
-            ours("big", "20"),
-            "pod-never-fits",
-            "Pod tholepin/big",
-            "cpu: requested 20, most in one zone 16",
-        ),
+        (ours("big", "20"), "pod-never-fits", "Pod tholepin/big", "cpu: requested 20, most in one zone 16"),
         (
             with("huge", equal(json!({ "cpu": "1", "memory": "1Gi", "hugepages-1Gi": "1Gi" }))),
             "pod-hugepages",

@@ -3,9 +3,9 @@
 //! In: a pod, its resources, a node. Out: changes that were tried and found to help, the smallest first. Never: one
 //! that was not tried.
 //!
-//! Tried are smaller requests of a container, another scope of the node's kubelet, and the departure of pods: of one, or
-//! where that is not enough of as few as it takes when the most important ones stay. Cost: a trial for each; of requests,
-//! containers x resources x (zones + [`STEPS`]); of pods, those there twice.
+//! Tried are smaller requests of a container, another scope of the node's kubelet, and the departure of pods: of one,
+//! or where that is not enough of as few as it takes when the most important ones stay. Cost: a trial for each; of
+//! requests, containers x resources x (zones + [`STEPS`]); of pods, those there twice.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -4,8 +4,9 @@
 //! ledgers are the production code. stateright visits every state that can be reached, and holds each against the
 //! invariants. Two states are one if the specification and the possible worlds of all ledgers are equal.
 //!
-//! `cargo test -p scheduler --lib -- --nocapture model_check` prints states and invariants. `--ignored` checks two nodes
-//! and three pods, of which there are too many states to visit all: as many as `MODEL_STATES` says, deep ones first.
+//! `cargo test -p scheduler --lib -- --nocapture model_check` prints states and invariants. `--ignored` checks two
+//! nodes and three pods, of which there are too many states to visit all: as many as `MODEL_STATES` says, deep ones
+//! first.
 
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
@@ -381,8 +382,11 @@ impl Model for Cluster {
             Step::Bind(pod, node) => {
                 let owner = OWNERS[pod];
                 let unseen = &state.log[state.schedulers[owner].next..];
-                let is_others = |entry: &Entry| matches!(entry, Entry::Bound(other, to) if OWNERS[*other] != owner && *to == node);
-                state.raced[pod] = unseen.iter().any(is_others);
+                let others = unseen.iter().filter_map(|entry| match entry {
+                    Entry::Bound(other, to) if *to == node => Some(OWNERS[*other]),
+                    _ => None,
+                });
+                state.raced[pod] = others.into_iter().any(|other| other != owner);
                 state.nodes[pod] = Some(node);
                 let ledgers = state.schedulers[owner].ledgers_mut();
                 State::tell(ledgers, &state.nodes, Entry::Bound(pod, node));
