@@ -159,9 +159,9 @@ pub(super) const DEFECTS: &[Defect] = &[
     Defect {
         name: "zones-not-filtered",
         program: Scheduler,
-        file: "crates/scheduler/src/cycle.rs",
-        find: "let Some(numa) = profile.numa.as_ref().filter(|numa| numa.filters) else {",
-        replace: "let Some(numa) = profile.numa.as_ref().filter(|numa| numa.filters && !DEFECT_IS_ON) else {",
+        file: "crates/scheduler/src/cycle/zones.rs",
+        find: "let Some(filter) = filter else { return Ok(()) };",
+        replace: "let Some(filter) = filter.filter(|_| !DEFECT_IS_ON) else { return Ok(()) };",
         specs: &["85007"],
     },
     Defect {
@@ -234,7 +234,8 @@ pub(super) const DEFECTS: &[Defect] = &[
         program: Scheduler,
         file: "crates/scheduler/src/cycle.rs",
         find: "if let Some(resource) = shortages(node, view, (spec, &spanning.delegated), plugins).next() {",
-        replace: "if DEFECT_IS_ON && spec.needs.qos == Qos::BestEffort {\nreturn Err(Reason::StaleTopology(Doubt::Unexplained));\n}\n\
+        replace: "if DEFECT_IS_ON && spec.needs.qos == topology::request::Qos::BestEffort {\n\
+                  return Err(Reason::StaleTopology(crate::ledger::Doubt::Unexplained));\n}\n\
                   if let Some(resource) = shortages(node, view, (spec, &spanning.delegated), plugins).next() {",
         specs: &["48598"],
     },
