@@ -107,6 +107,23 @@ pub struct Attribute {
     pub value: String,
 }
 
+impl NodeResourceTopology {
+    /// Reads an object of either version.
+    ///
+    /// # Errors
+    /// When a field is missing or has another type.
+    pub fn from_json(mut object: serde_json::Value) -> serde_json::Result<Self> {
+        if object.get("apiVersion").and_then(serde_json::Value::as_str) != Some(v1alpha1::API_VERSION) {
+            return serde_json::from_value(object);
+        }
+        // An object stored as the newer version may lack a field that the older version requires.
+        if let Some(fields) = object.as_object_mut() {
+            fields.entry("topologyPolicies").or_insert_with(|| Vec::<serde_json::Value>::new().into());
+        }
+        serde_json::from_value::<v1alpha1::NodeResourceTopology>(object).map(Self::from)
+    }
+}
+
 /// How much of a resource a zone has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

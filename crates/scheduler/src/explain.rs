@@ -20,11 +20,11 @@ use crate::shell::snapshot::Snapshot;
 
 pub mod cli;
 mod print;
-mod question;
+mod target_pod;
 #[cfg(test)]
 mod tests;
 
-use question::Question;
+use target_pod::TargetPod;
 
 /// What is said about one pod.
 #[derive(Clone, Debug, Serialize)]
@@ -74,11 +74,8 @@ pub struct ZoneRow {
     /// Its id.
     pub zone: u32,
     /// Its resources.
-    pub resources: BTreeMap<ResourceText, AmountRow>,
+    pub resources: BTreeMap<&'static str, AmountRow>,
 }
-
-/// The name of a resource.
-pub type ResourceText = &'static str;
 
 /// A resource of a zone.
 #[derive(Clone, Debug, Serialize)]
@@ -108,7 +105,7 @@ pub enum ChangeParts {
         /// The container.
         container: String,
         /// Resources with the amounts that are asked for, and that fit.
-        resources: BTreeMap<ResourceText, ReductionRow>,
+        resources: BTreeMap<&'static str, ReductionRow>,
         /// Pods that have to go as well.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pods: Vec<String>,
@@ -147,18 +144,18 @@ pub fn of_objects(
 ) -> anyhow::Result<Explanation> {
     let mut snapshot = Snapshot::default();
     objects.into_iter().for_each(|object| snapshot.take(object));
-    let question = Question::of_manifest(pod).map_err(anyhow::Error::msg)?;
-    answer(settings, snapshot, question, now_ms).map(|(explanation, _)| explanation)
+    let target = TargetPod::of_manifest(pod).map_err(anyhow::Error::msg)?;
+    answer(settings, snapshot, target, now_ms).map(|(explanation, _)| explanation)
 }
 
 /// The same, with notes for people.
 fn answer(
     settings: Settings,
     snapshot: Snapshot,
-    question: Question,
+    target: TargetPod,
     now_ms: u64,
 ) -> anyhow::Result<(Explanation, Vec<String>)> {
-    let Question { mut pod, is_new, mut notes } = question;
+    let TargetPod { mut pod, is_new, mut notes } = target;
     let spec = pod.spec.get_or_insert_default();
     let asked = spec.scheduler_name.clone().unwrap_or_default();
     let named = settings.profiles.iter().find(|profile| *profile.name == *asked);

@@ -25,7 +25,7 @@ use crate::machine::{Machine, cpu_milli};
 use crate::simulation;
 use crate::workload::Workload;
 
-use topology::kubelet::alignment::Holding;
+use topology::kubelet::alignment::HeldResources;
 
 pub use topology::kubelet::alignment::Alignment;
 
@@ -159,16 +159,16 @@ impl Kubelet {
         // Both are in the order of admission.
         let shown = allocation.containers.iter().zip(&pod.containers);
         let shown = shown.filter(|(_, asked)| asked.kind != ContainerKind::Init).map(|(held, _)| held);
-        let all = Holding::of(&self.model, &self.state, &allocation.containers);
-        let shown = Holding::of(&self.model, &self.state, shown);
+        let all = HeldResources::of(&self.model, &self.state, &allocation.containers);
+        let shown = HeldResources::of(&self.model, &self.state, shown);
         for (row, zone) in self.free.layout().zones().iter().enumerate() {
             for (column, name) in self.free.layout().resources().iter().enumerate() {
-                let amount = |holding: &Holding<'_>| match name.kind() {
+                let amount = |held: &HeldResources<'_>| match name.kind() {
                     ResourceKind::Memory => self.memory_taken(zone.0, *name, before),
                     _ if *name == ResourceName::CPU => {
-                        amount(holding.cpus_in(zone.0)).saturating_mul(ResourceName::CPU.base_units())
+                        amount(held.cpus_in(zone.0)).saturating_mul(ResourceName::CPU.base_units())
                     }
-                    _ => amount(holding.devices_in(zone.0, *name)),
+                    _ => amount(held.devices_in(zone.0, *name)),
                 };
                 let (held, visible) = (amount(&all), amount(&shown));
                 if let (Ok(cell), true) = (u32::try_from(self.free.index(row, column)), held > 0) {

@@ -296,18 +296,9 @@ impl Collector {
         self.evidence.definition = Some(Definition { versions, established });
     }
 
-    fn report(&mut self, mut object: Value) -> Result<(), String> {
+    fn report(&mut self, object: Value) -> Result<(), String> {
         let writers = writers(&object);
-        let is_old = text(&object, "/apiVersion") == nrt::v1alpha1::API_VERSION;
-        let mut object: NodeResourceTopology = if is_old {
-            // An object stored as the newer version may lack a field that the older version requires.
-            if let Some(fields) = object.as_object_mut() {
-                fields.entry("topologyPolicies").or_insert_with(|| Value::Array(Vec::new()));
-            }
-            typed::<nrt::v1alpha1::NodeResourceTopology>(object)?.into()
-        } else {
-            typed(object)?
-        };
+        let mut object = NodeResourceTopology::from_json(object).map_err(|error| error.to_string())?;
         object.metadata.managed_fields = None;
         let read = api::convert::node_topology(&object);
         let read = read.map(|(topology, warnings)| {

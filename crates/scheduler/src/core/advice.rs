@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::preemption::fewest_to_leave;
 use super::{Binding, Core, Lifecycle, Profile};
 use crate::cycle::{self, zones};
 use crate::extender::MetaVictims;
@@ -101,18 +102,7 @@ impl Core {
         if fits(&named) {
             return Some(victims);
         }
-        let mut more = others.clone();
-        let with = |more: &[PodId]| [&*named, more].concat();
-        if !fits(&with(&more)) {
-            return None;
-        }
-        // The most important ones stay if they can.
-        for id in others.iter().rev() {
-            let without: Vec<PodId> = more.iter().copied().filter(|other| other != id).collect();
-            if fits(&with(&without)) {
-                more = without;
-            }
-        }
+        let more = fewest_to_leave(&others, |more| fits(&[&*named, more].concat()))?;
         victims.pods.extend(more.iter().filter_map(|id| self.view(*id)).map(|view| Arc::clone(&view.uid)));
         Some(victims)
     }

@@ -22,6 +22,7 @@ use crate::reason::{Reason, Refusals};
 
 mod change;
 
+use change::ChangeSearch;
 pub use change::{Change, Reduction};
 
 /// Most nodes for which changes are looked for. Each takes some hundred trials, and people need no more.
@@ -119,7 +120,10 @@ impl Core {
             reasons.iter().for_each(|reason| refusals.add(*reason));
             let changes = match reasons.is_empty() || changed == MAX_CHANGED {
                 true => Vec::new(),
-                false => self.changes((incoming, request), *slot, &reasons, &mut scratch),
+                false => {
+                    let (core, slot, spanning, scratch) = (&*self, *slot, &spanning, &mut scratch);
+                    ChangeSearch { core, slot, incoming, request, spanning, scratch }.run(&reasons)
+                }
             };
             changed += usize::from(!changes.is_empty());
             nodes.push(NodeVerdict {

@@ -232,6 +232,22 @@ impl Core {
     }
 }
 
+/// The pods that have to leave when as many as can be stay, the most important ones first. `least_important_first`:
+/// those that may leave. `fits`: whether these are enough. `None`: all of them are not. Cost: a verdict for each pod.
+pub(super) fn fewest_to_leave(
+    least_important_first: &[PodId],
+    mut fits: impl FnMut(&[PodId]) -> bool,
+) -> Option<Vec<PodId>> {
+    let mut left = Some(least_important_first.to_vec()).filter(|all| fits(all))?;
+    for id in least_important_first.iter().rev() {
+        let without: Vec<PodId> = left.iter().copied().filter(|other| other != id).collect();
+        if fits(&without) {
+            left = without;
+        }
+    }
+    Some(left)
+}
+
 // === results ===
 
 impl Core {

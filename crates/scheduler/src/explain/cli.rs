@@ -16,7 +16,7 @@ use runtime::yaml::dump;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::question::Question;
+use super::target_pod::TargetPod;
 use super::{Explanation, answer, print};
 use crate::config;
 use crate::shell::snapshot::Snapshot;
@@ -93,22 +93,31 @@ pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCod
 /// When a file or a cluster cannot be read, or does not have the pod.
 pub async fn explain(args: &Args) -> anyhow::Result<Explanation> {
     let settings = config::read(args.config.as_deref(), 0)?;
-    let snapshot = match args.dumps.is_empty() {
-        true => of_cluster(args).await?,
-        false => of_dumps(&args.dumps)?,
+    let wanted = match args.pod {
+        Some(_) => None,
+        None => Some(subject(&args.subject, &args.namespace)?),
     };
+    let mut snapshot = Snapshot::new(wanted.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())));
+    if args.dumps.is_empty() {
+        let connection = Connection::open(&args.connection.options("explain")).await?;
+        let timeout = args.connection.request_timeout.unwrap_or(PATIENCE);
+        snapshot.take_cluster(&connection.client_with_timeout(timeout)?).await?;
+    }
+    for path in &args.dumps {
+        dump::objects(path, &mut |object| snapshot.take(object))?;
+    }
     for warning in &snapshot.warnings {
         stderr::line(format_args!("note: {warning}"));
     }
     if !snapshot.has_nodes() {
         bail!("there is no node; a dump needs nodes, pods and noderesourcetopologies");
     }
-    let question = match &args.pod {
-        Some(file) => of_file(file)?,
-        None => of_snapshot(args, &snapshot)?,
+    let target = match (&args.pod, wanted) {
+        (Some(file), _) => of_file(file)?,
+        (None, wanted) => of_snapshot(wanted.unwrap_or_default(), &mut snapshot)?,
     };
     let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
-    let (mut explanation, notes) = answer(settings, snapshot, question, now_ms)?;
+    let (mut explanation, notes) = answer(settings, snapshot, target, now_ms)?;
     for note in notes {
         stderr::line(format_args!("note: {note}"));
     }
@@ -123,21 +132,7 @@ pub async fn explain(args: &Args) -> anyhow::Result<Explanation> {
     Ok(explanation)
 }
 
-async fn of_cluster(args: &Args) -> anyhow::Result<Snapshot> {
-    let connection = Connection::open(&args.connection.options("explain")).await?;
-    let timeout = args.connection.request_timeout.unwrap_or(PATIENCE);
-    Snapshot::of_cluster(&connection.client_with_timeout(timeout)?).await
-}
-
-fn of_dumps(paths: &[PathBuf]) -> anyhow::Result<Snapshot> {
-    let mut snapshot = Snapshot::default();
-    for path in paths {
-        dump::objects(path, &mut |object| snapshot.take(object))?;
-    }
-    Ok(snapshot)
-}
-
-fn of_file(file: &Path) -> anyhow::Result<Question> {
+fn of_file(file: &Path) -> anyhow::Result<TargetPod> {
     let mut first = None;
     let has_pod = |object: &Value| object["kind"] == "Pod" || object["spec"]["template"].is_object();
     dump::objects(file, &mut |object| {
@@ -147,12 +142,11 @@ fn of_file(file: &Path) -> anyhow::Result<Question> {
     })?;
     let name = file.display();
     let Some(object) = first else { bail!("{name}: neither a Pod nor an object with spec.template") };
-    Question::of_manifest(object).map_err(|error| anyhow::anyhow!("{name}: {error}"))
+    TargetPod::of_manifest(object).map_err(|error| anyhow::anyhow!("{name}: {error}"))
 }
 
-fn of_snapshot(args: &Args, snapshot: &Snapshot) -> anyhow::Result<Question> {
-    let (namespace, name) = subject(&args.subject, &args.namespace)?;
-    let Some(object) = snapshot.pod(namespace, name) else {
+fn of_snapshot((namespace, name): (&str, &str), snapshot: &mut Snapshot) -> anyhow::Result<TargetPod> {
+    let Some(object) = snapshot.pod.take() else {
         let alike: Vec<String> = snapshot
             .pods()
             .filter(|(_, other)| *other == name || other.starts_with(name))
@@ -162,7 +156,7 @@ fn of_snapshot(args: &Args, snapshot: &Snapshot) -> anyhow::Result<Question> {
         let hint = if alike.is_empty() { String::new() } else { format!("; there is {}", alike.join(", ")) };
         bail!("there is no pod {namespace}/{name}{hint}");
     };
-    Question::of_cluster(object.clone()).map_err(|error| anyhow::anyhow!("pod {namespace}/{name}: {error}"))
+    TargetPod::of_cluster(object).map_err(|error| anyhow::anyhow!("pod {namespace}/{name}: {error}"))
 }
 
 /// Namespace and name from `pod NS/NAME`, `pod/NAME`, `NS/NAME` or `NAME`.

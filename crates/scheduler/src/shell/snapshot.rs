@@ -144,13 +144,20 @@ pub(crate) struct Snapshot {
     events: BTreeMap<usize, Vec<Event>>,
     /// Kind, namespace and name of what is known: a folder may have an object twice.
     known: BTreeSet<(String, String, String)>,
-    /// Pods by namespace and name.
-    pods: BTreeMap<(String, String), Value>,
+    /// Namespace and name of the pod whose object is kept.
+    wanted: Option<(String, String)>,
+    /// That object. Of all others only what counts is kept.
+    pub(crate) pod: Option<Value>,
     /// What cannot be read, for people.
     pub(crate) warnings: Vec<String>,
 }
 
 impl Snapshot {
+    /// Nothing yet. `wanted`: namespace and name of a pod whose object is needed as well.
+    pub(crate) fn new(wanted: Option<(String, String)>) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+
     /// Takes an object, unless its kind does not count or it is there already.
     pub(crate) fn take(&mut self, mut object: Value) {
         let text =
@@ -165,7 +172,10 @@ impl Snapshot {
             if text("/metadata/uid").is_empty() {
                 object["metadata"]["uid"] = format!("{namespace}/{name}").into();
             }
-            self.pods.insert((namespace.clone(), name.clone()), object.clone());
+            let is_wanted = |wanted: &(String, String)| wanted.0 == namespace && wanted.1 == name;
+            if self.wanted.as_ref().is_some_and(is_wanted) {
+                self.pod = Some(object.clone());
+            }
         }
         match (KINDS[at].read)(object) {
             Ok(event) => self.events.entry(at).or_default().push(event),
@@ -183,12 +193,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// When a list cannot be read, with its path.
-    pub(crate) async fn of_cluster(client: &Client) -> anyhow::Result<Self> {
-        let mut snapshot = Self::default();
+    pub(crate) async fn take_cluster(&mut self, client: &Client) -> anyhow::Result<()> {
         for kind in &KINDS {
-            let mut read = pages::each(client, kind.path, "", |object| snapshot.take(object)).await;
+            let mut read = pages::each(client, kind.path, "", |object| self.take(object)).await;
             if kind.name == nrt::KIND && read.as_ref().is_err_and(client::is_not_found) {
-                read = pages::each(client, OLD_REPORTS, "", |object| snapshot.take(object)).await;
+                read = pages::each(client, OLD_REPORTS, "", |object| self.take(object)).await;
             }
             match read {
                 Err(error) if !client::is_not_found(&error) => {
@@ -197,7 +206,7 @@ impl Snapshot {
                 Ok(()) | Err(_) => {}
             }
         }
-        Ok(snapshot)
+        Ok(())
     }
 
     /// Whether there is a node.
@@ -205,14 +214,10 @@ impl Snapshot {
         self.events.contains_key(&0)
     }
 
-    /// The object of a pod.
-    pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<&Value> {
-        self.pods.get(&(namespace.to_owned(), name.to_owned()))
-    }
-
     /// Namespaces and names of all pods.
     pub(crate) fn pods(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.pods.keys().map(|(namespace, name)| (namespace.as_str(), name.as_str()))
+        let pods = self.known.iter().filter(|(kind, ..)| kind == "Pod");
+        pods.map(|(_, namespace, name)| (namespace.as_str(), name.as_str()))
     }
 
     /// The events, in the order in which a core has to take them.
@@ -247,10 +252,7 @@ fn pod(object: Value) -> Result<Event, String> {
 }
 
 fn report(object: Value) -> Result<Event, String> {
-    let report: NodeResourceTopology = match object.get("apiVersion").and_then(Value::as_str) {
-        Some(nrt::v1alpha1::API_VERSION) => typed::<nrt::v1alpha1::NodeResourceTopology>(object)?.into(),
-        _ => typed(object)?,
-    };
+    let report = NodeResourceTopology::from_json(object).map_err(|error| error.to_string())?;
     let name = report.metadata.name.as_deref().unwrap_or_default().into();
     let (topology, _) = api::convert::node_topology(&report).map_err(|error| error.to_string())?;
     Ok(Event::Report(name, Arc::new(topology)))

@@ -233,10 +233,7 @@ impl Objects {
             }
             "Pod" => self.pod(&typed::<wire::Pod>(item)?),
             nrt::KIND => {
-                let object: NodeResourceTopology = match text("apiVersion").as_str() {
-                    nrt::v1alpha1::API_VERSION => typed::<nrt::v1alpha1::NodeResourceTopology>(item)?.into(),
-                    _ => typed(item)?,
-                };
+                let object = NodeResourceTopology::from_json(item).map_err(|error| error.to_string())?;
                 let name = object.metadata.name.clone().unwrap_or_default();
                 let (topology, warnings) =
                     api::convert::node_topology(&object).map_err(|error| error.to_string())?;

@@ -3,9 +3,9 @@
 //! In: what a pod got, and the machine. Out: whether it is spread over more zones than it needs. Never: what was free
 //! at the time: an empty machine is the measure.
 
-mod holding;
+mod held_resources;
 
-pub use holding::Holding;
+pub use held_resources::{HeldResources, fewest_zones_for};
 
 use crate::kubelet::{Allocation, ContainerAllocation, Kubelet, NodeState};
 use crate::policy::Scope;
@@ -25,8 +25,8 @@ impl Alignment {
     #[must_use]
     pub fn of(kubelet: &Kubelet, state: &NodeState, allocation: &Allocation) -> Self {
         let is_spread = |containers: &[ContainerAllocation]| {
-            let holding = Holding::of(kubelet, state, containers);
-            holding.zones().len() > holding.fewest_zones()
+            let held = HeldResources::of(kubelet, state, containers);
+            held.zones().len() > held.fewest_zones()
         };
         let misaligned = match kubelet.profile().scope {
             Scope::Pod => is_spread(&allocation.containers),

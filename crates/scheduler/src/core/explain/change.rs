@@ -18,9 +18,12 @@ use topology::reason::Amount;
 use topology::request::{Need, PodRequest};
 use topology::resource::{ResourceKind, ResourceName};
 
+use crate::core::preemption::fewest_to_leave;
 use crate::core::trial::{IncomingPod, Trial};
 use crate::core::{Core, Event};
+use crate::cycle::PreFilterState;
 use crate::ledger::{PodId, Scratch};
+use crate::node::Node;
 use crate::plugins::default_preemption::is_curable;
 use crate::pod::{PodView, Spec};
 use crate::reason::Reason;
@@ -66,29 +69,36 @@ const SCOPE: i64 = 75;
 /// Most pods whose departure is tried.
 const MAX_PODS: usize = 500;
 
-impl Core {
+/// The search for changes on one node. Each is tried on a copy.
+pub(super) struct ChangeSearch<'a, 'c> {
+    pub(super) core: &'c Core,
+    pub(super) slot: usize,
+    pub(super) incoming: IncomingPod<'a>,
+    /// The pod's resources.
+    pub(super) request: &'a PodRequest,
+    /// What the pod's constraints look at, the same for all changes.
+    pub(super) spanning: &'a PreFilterState<'c>,
+    pub(super) scratch: &'a mut Scratch,
+}
+
+impl ChangeSearch<'_, '_> {
     /// Changes that help, the smallest first. `reasons`: those for which the node refuses the pod.
-    pub(super) fn changes(
-        &self,
-        (incoming, request): (IncomingPod<'_>, &PodRequest),
-        slot: usize,
-        reasons: &[Reason],
-        scratch: &mut Scratch,
-    ) -> Vec<Change> {
-        let Some(view) = &self.nodes[slot].view else { return Vec::new() };
+    pub(super) fn run(&mut self, reasons: &[Reason]) -> Vec<Change> {
+        let Some(view) = &self.core.nodes[self.slot].view else { return Vec::new() };
         let is_about_room = |reason: &Reason| {
-            matches!(reason, Reason::Insufficient(_)) || is_curable(*reason, incoming.pod, view)
+            matches!(reason, Reason::Insufficient(_)) || is_curable(*reason, self.incoming.pod, view)
         };
         if !reasons.iter().all(is_about_room) {
             return Vec::new();
         }
-        let (less, size) = self.smaller_request((incoming, request), slot, &[], scratch).unzip();
-        let leave = self.departure(incoming, slot, &incoming.pod.spec, scratch);
+        let spec = Arc::clone(&self.incoming.pod.spec);
+        let (less, size) = self.smaller_request(&[]).unzip();
+        let leave = self.departure(&spec);
         if less.is_none() && leave.is_none() {
-            return self.smaller_and_departure((incoming, request), slot, scratch).into_iter().collect();
+            return self.smaller_and_departure().into_iter().collect();
         }
         let is_zones = reasons.iter().any(|reason| matches!(reason, Reason::Misaligned(_)));
-        let scope = if is_zones { self.other_scope(incoming, slot, scratch) } else { None };
+        let scope = if is_zones { self.other_scope() } else { None };
         let leave_size =
             leave.as_ref().map(|pods| LEAVE * i64::try_from(pods.len()).unwrap_or(i64::MAX / LEAVE));
         let leave = leave.map(|pods| Change::Leave { pods });
@@ -99,53 +109,35 @@ impl Core {
         sized.into_iter().map(|(_, change)| change).collect()
     }
 
-    /// Whether a pod with these constraints fits once these pods have left.
-    fn fits(
-        &self,
-        incoming: IncomingPod<'_>,
-        slot: usize,
-        spec: &Spec,
-        left: &[PodId],
-        scratch: &mut Scratch,
-    ) -> bool {
-        let pod = PodView {
-            spec: Arc::new(spec.clone()),
-            charged: Arc::clone(&spec.needs),
-            ..incoming.pod.clone()
-        };
-        let mut spanning = self.pre_filter(&pod, incoming.profile, incoming.now_ms);
-        let Some(mut trial) = Trial::new(self, slot) else { return false };
+    /// Whether a pod with these requests fits once these pods have left.
+    fn fits(&mut self, spec: &Arc<Spec>, left: &[PodId]) -> bool {
+        let pod =
+            PodView { spec: Arc::clone(spec), charged: Arc::clone(&spec.needs), ..self.incoming.pod.clone() };
+        let mut spanning = self.spanning.clone();
+        let Some(mut trial) = Trial::new(self.core, self.slot) else { return false };
         left.iter().for_each(|id| trial.remove(*id, &pod, &mut spanning));
-        trial.check(IncomingPod { pod: &pod, ..incoming }, &spanning, scratch).is_ok()
+        trial.check(IncomingPod { pod: &pod, ..self.incoming }, &spanning, self.scratch).is_ok()
     }
 
     /// The smallest reduction of one container's requests that helps, with its size in percent of the request.
-    fn smaller_request(
-        &self,
-        (incoming, request): (IncomingPod<'_>, &PodRequest),
-        slot: usize,
-        left: &[PodId],
-        scratch: &mut Scratch,
-    ) -> Option<(Change, i64)> {
-        let mut fits = |at: usize, reductions: &[Reduction]| {
-            let spec = with_less(&incoming.pod.spec, request, at, reductions);
-            self.fits(incoming, slot, &spec, left, scratch)
-        };
+    fn smaller_request(&mut self, left: &[PodId]) -> Option<(Change, i64)> {
+        let (core, spec) = (self.core, Arc::clone(&self.incoming.pod.spec));
         let mut best: Option<(i64, Change)> = None;
-        for (at, container) in incoming.pod.spec.needs.containers.iter().enumerate() {
-            let single = container.needs.iter().filter_map(|need| {
-                let smaller = self.amounts_below(slot, *need).into_iter();
-                let reductions =
-                    smaller.map(|Reverse(to)| Reduction { resource: need.name, from: need.amount, to });
-                reductions.map(|it| vec![it]).find(|it| fits(at, it))
-            });
-            let single: Vec<_> = single.collect();
-            let together = || self.zone_sized(slot, &container.needs);
-            let found = if single.is_empty() {
-                together().into_iter().find(|it| fits(at, it)).into_iter().collect()
-            } else {
-                single
+        for (at, container) in spec.needs.containers.iter().enumerate() {
+            let node = &core.nodes[self.slot];
+            let mut fits = |reductions: &Vec<Reduction>| {
+                let less = self.with_less(at, reductions);
+                self.fits(&less, left)
             };
+            let single = container.needs.iter().filter_map(|need| {
+                let reduction = |Reverse(to)| Reduction { resource: need.name, from: need.amount, to };
+                let mut smaller = amounts_below(node, *need).into_iter().map(|to| vec![reduction(to)]);
+                smaller.find(&mut fits)
+            });
+            let mut found: Vec<Vec<Reduction>> = single.collect();
+            if found.is_empty() {
+                found.extend(zone_sized(node, &container.needs).into_iter().find(&mut fits));
+            }
             for reductions in found {
                 let size = reductions.iter().map(Reduction::percent).max().unwrap_or(100);
                 if best.as_ref().is_none_or(|(smallest, _)| size < *smallest) {
@@ -158,104 +150,49 @@ impl Core {
     }
 
     /// Smaller requests of a container that would fit an empty node, and the pods that have to go even then.
-    fn smaller_and_departure(
-        &self,
-        (incoming, request): (IncomingPod<'_>, &PodRequest),
-        slot: usize,
-        scratch: &mut Scratch,
-    ) -> Option<Change> {
-        let all = self.may_go(incoming, slot);
-        let (change, _) = self.smaller_request((incoming, request), slot, &all, scratch)?;
+    fn smaller_and_departure(&mut self) -> Option<Change> {
+        let (change, _) = self.smaller_request(&self.may_go())?;
         let Change::Request { container, reductions, .. } = change else { return None };
-        let mut names = incoming.pod.spec.needs.containers.iter().map(|it| &it.name);
+        let mut names = self.incoming.pod.spec.needs.containers.iter().map(|it| &it.name);
         let at = names.position(|name| *name == container)?;
-        let spec = with_less(&incoming.pod.spec, request, at, &reductions);
-        let without = self.departure(incoming, slot, &spec, scratch)?;
+        let without = self.departure(&self.with_less(at, &reductions))?;
         Some(Change::Request { container, reductions, without })
     }
 
-    /// Smaller amounts that may fit, the largest first: what zones and the node have left, and a few units less.
-    fn amounts_below(&self, slot: usize, need: Need) -> BTreeSet<Reverse<i64>> {
-        let node = &self.nodes[slot];
-        let unit = step(need.name);
-        let mut amounts = BTreeSet::new();
-        let mut add = |amount: i64| {
-            let whole = amount / unit * unit;
-            if 0 < whole && whole < need.amount {
-                amounts.insert(Reverse(whole));
-            }
-        };
-        if let Some(free) = node.ledger.free()
-            && let Some(column) = free.layout().column(need.name)
-        {
-            (0..free.layout().zones().len()).for_each(|row| add(free.get(row, column)));
+    /// The constraints of the pod if this container asks for less.
+    fn with_less(&self, at: usize, reductions: &[Reduction]) -> Arc<Spec> {
+        let mut request = self.request.clone();
+        for Reduction { resource, to, .. } in reductions {
+            let containers = request.containers.get_mut(at).into_iter();
+            let amounts = containers.flat_map(|it| it.requests.iter_mut().chain(&mut it.limits));
+            let to = quantity(*resource, *to);
+            amounts.filter(|(name, _)| name == resource).for_each(|(_, amount)| *amount = to);
         }
-        if let Some(view) = &node.view {
-            add(view.allocatable(need.name) - crate::node::amount(&node.used, need.name));
-        }
-        (1..=STEPS).for_each(|steps| add(need.amount - steps * unit));
-        add(need.amount / 2);
-        add(unit);
-        amounts
-    }
-
-    /// For each zone the reductions to what it has left; none for a zone that lacks something altogether.
-    fn zone_sized(&self, slot: usize, needs: &[Need]) -> Vec<Vec<Reduction>> {
-        let Some(free) = self.nodes[slot].ledger.free() else { return Vec::new() };
-        let rows = 0..free.layout().zones().len();
-        let of_zone = |row: usize| {
-            let mut reductions = Vec::new();
-            for need in needs {
-                let Some(column) = free.layout().column(need.name) else { continue };
-                let (left, unit) = (free.get(row, column), step(need.name));
-                let to = left.min(need.amount) / unit * unit;
-                if to <= 0 {
-                    return None;
-                }
-                if to < need.amount {
-                    reductions.push(Reduction { resource: need.name, from: need.amount, to });
-                }
-            }
-            Some(reductions).filter(|reductions| !reductions.is_empty())
-        };
-        rows.filter_map(of_zone).collect()
+        Arc::new(Spec { needs: Arc::new(request.needs()), ..Spec::clone(&self.incoming.pod.spec) })
     }
 
     /// The least important pod whose departure helps; else as few pods as it takes, the most important ones left there.
-    fn departure(
-        &self,
-        incoming: IncomingPod<'_>,
-        slot: usize,
-        spec: &Spec,
-        scratch: &mut Scratch,
-    ) -> Option<Vec<String>> {
-        let may_go = self.may_go(incoming, slot);
-        let mut fits = |left: &[PodId]| self.fits(incoming, slot, spec, left, scratch);
-        let single = may_go.iter().find(|id| fits(&[**id])).map(|id| vec![*id]);
-        let left = single.or_else(|| {
-            let mut left = Some(may_go.clone()).filter(|all| fits(all))?;
-            for id in may_go.iter().rev() {
-                let without: Vec<PodId> = left.iter().copied().filter(|other| other != id).collect();
-                if fits(&without) {
-                    left = without;
-                }
-            }
-            Some(left)
-        })?;
-        Some(left.into_iter().filter_map(|id| self.key(id)).collect())
+    fn departure(&mut self, spec: &Arc<Spec>) -> Option<Vec<String>> {
+        let may_go = self.may_go();
+        let single = may_go.iter().copied().find(|id| self.fits(spec, &[*id]));
+        let left = match single {
+            Some(id) => vec![id],
+            None => fewest_to_leave(&may_go, |left| self.fits(spec, left))?,
+        };
+        Some(left.into_iter().filter_map(|id| self.core.key(id)).collect())
     }
 
-    /// Pods of a node that may go, the least important first.
-    fn may_go(&self, incoming: IncomingPod<'_>, slot: usize) -> Vec<PodId> {
-        let residents = self.nodes[slot].residents.iter().map(|(_, id)| *id);
-        let may_go =
-            residents.filter(|id| *id != incoming.id && self.view(*id).is_some_and(|view| !view.stays));
-        may_go.take(MAX_PODS).collect()
+    /// Pods of the node that may go, the least important first.
+    fn may_go(&self) -> Vec<PodId> {
+        let stays = |id: &PodId| self.core.view(*id).is_none_or(|view| view.stays);
+        let residents = self.core.nodes[self.slot].residents.iter().map(|(_, id)| *id);
+        residents.filter(|id| *id != self.incoming.id && !stays(id)).take(MAX_PODS).collect()
     }
 
     /// The scope under which the kubelet would take the pod, if the other one does.
-    fn other_scope(&self, incoming: IncomingPod<'_>, slot: usize, scratch: &mut Scratch) -> Option<Scope> {
-        let node = &self.nodes[slot];
+    fn other_scope(&mut self) -> Option<Scope> {
+        let (core, incoming) = (self.core, self.incoming);
+        let node = &core.nodes[self.slot];
         let mut topology = node.ledger.topology()?.clone();
         let scope = match topology.rules.scope {
             Scope::Pod => Scope::Container,
@@ -268,15 +205,64 @@ impl Core {
         {
             return None;
         }
-        let mut alone = Self::new(self.settings.clone());
+        let mut alone = Core::new(core.settings.clone());
         let mut take = |event| alone.handle(event, incoming.now_ms);
         take(Event::Node(node.view.clone()?));
-        let residents = node.residents.iter().filter_map(|(_, id)| self.view(*id));
+        let residents = node.residents.iter().filter_map(|(_, id)| core.view(*id));
         residents.filter(|pod| pod.node.is_some()).for_each(|pod| take(Event::Pod(pod.clone())));
         take(Event::Report(Arc::clone(&node.name), Arc::new(topology)));
         let slot = *alone.slots.get(&node.name)?;
-        alone.fits(incoming, slot, &incoming.pod.spec, &[], scratch).then_some(scope)
+        let spanning = alone.pre_filter(incoming.pod, incoming.profile, incoming.now_ms);
+        let (request, scratch) = (self.request, &mut *self.scratch);
+        let mut search = ChangeSearch { core: &alone, slot, incoming, request, spanning: &spanning, scratch };
+        search.fits(&incoming.pod.spec, &[]).then_some(scope)
     }
+}
+
+/// Smaller amounts that may fit, the largest first: what zones and the node have left, and a few units less.
+fn amounts_below(node: &Node, need: Need) -> BTreeSet<Reverse<i64>> {
+    let unit = step(need.name);
+    let mut amounts = BTreeSet::new();
+    let mut add = |amount: i64| {
+        let whole = amount / unit * unit;
+        if 0 < whole && whole < need.amount {
+            amounts.insert(Reverse(whole));
+        }
+    };
+    if let Some(free) = node.ledger.free()
+        && let Some(column) = free.layout().column(need.name)
+    {
+        (0..free.layout().zones().len()).for_each(|row| add(free.get(row, column)));
+    }
+    if let Some(view) = &node.view {
+        add(view.allocatable(need.name) - crate::node::amount(&node.used, need.name));
+    }
+    (1..=STEPS).for_each(|steps| add(need.amount - steps * unit));
+    add(need.amount / 2);
+    add(unit);
+    amounts
+}
+
+/// For each zone the reductions to what it has left; none for a zone that lacks something altogether.
+fn zone_sized(node: &Node, needs: &[Need]) -> Vec<Vec<Reduction>> {
+    let Some(free) = node.ledger.free() else { return Vec::new() };
+    let rows = 0..free.layout().zones().len();
+    let of_zone = |row: usize| {
+        let mut reductions = Vec::new();
+        for need in needs {
+            let Some(column) = free.layout().column(need.name) else { continue };
+            let (left, unit) = (free.get(row, column), step(need.name));
+            let to = left.min(need.amount) / unit * unit;
+            if to <= 0 {
+                return None;
+            }
+            if to < need.amount {
+                reductions.push(Reduction { resource: need.name, from: need.amount, to });
+            }
+        }
+        Some(reductions).filter(|reductions| !reductions.is_empty())
+    };
+    rows.filter_map(of_zone).collect()
 }
 
 impl Reduction {
@@ -285,18 +271,6 @@ impl Reduction {
         let lost = i128::from(self.from - self.to) * 100;
         i64::try_from(lost / i128::from(self.from.max(1))).unwrap_or(100)
     }
-}
-
-/// The constraints of a pod of which this container asks for less.
-fn with_less(spec: &Spec, request: &PodRequest, at: usize, reductions: &[Reduction]) -> Spec {
-    let mut request = request.clone();
-    for Reduction { resource, to, .. } in reductions {
-        let containers = request.containers.get_mut(at).into_iter();
-        let amounts = containers.flat_map(|it| it.requests.iter_mut().chain(&mut it.limits));
-        let to = quantity(*resource, *to);
-        amounts.filter(|(name, _)| name == resource).for_each(|(_, amount)| *amount = to);
-    }
-    Spec { needs: Arc::new(request.needs()), ..spec.clone() }
 }
 
 /// The smallest step of an amount that people would state.

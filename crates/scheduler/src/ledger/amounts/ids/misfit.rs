@@ -8,6 +8,7 @@
 use std::cmp::Reverse;
 
 use topology::admit;
+use topology::kubelet::alignment::fewest_zones_for;
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::pod::Pod;
 use topology::kubelet::rejection::Rejection;
@@ -97,23 +98,13 @@ impl Ids {
         let allocatable = &self.vacant.allocatable;
         let zones = allocatable.layout().zones();
         let machine = self.vacant.start.kubelet.machine();
-        let mut amounts: Vec<i64> = (0..zones.len())
-            .map(|row| {
-                // Reserved CPUs count here (kubelet cpumanager `generateCPUTopologyHints`).
-                let cpus = || super::amount(machine.cpus_of(ZoneMask::of(zones[row].0)).len());
-                if name == ResourceName::CPU {
-                    cpus() * name.base_units()
-                } else {
-                    allocatable.get(row, column)
-                }
-            })
-            .collect();
-        amounts.sort_unstable_by(|one, other| other.cmp(one));
-        let mut sum = 0_i64;
-        let enough = amounts.iter().position(|amount| {
-            sum = sum.saturating_add(*amount);
-            sum >= requested
+        let rooms = (0..zones.len()).map(|row| {
+            // Reserved CPUs count here (kubelet cpumanager `generateCPUTopologyHints`).
+            let cpus = || super::amount(machine.cpus_of(ZoneMask::of(zones[row].0)).len());
+            let is_cpu = name == ResourceName::CPU;
+            let room = if is_cpu { cpus() * name.base_units() } else { allocatable.get(row, column) };
+            u64::try_from(room).unwrap_or(0)
         });
-        enough.map_or(zones.len(), |last| last + 1)
+        fewest_zones_for(u64::try_from(requested).unwrap_or(0), rooms.collect()) as usize
     }
 }

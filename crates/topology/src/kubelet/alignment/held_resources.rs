@@ -13,7 +13,7 @@ use crate::resource::ResourceName;
 
 /// What some containers hold together.
 #[derive(Debug)]
-pub struct Holding<'a> {
+pub struct HeldResources<'a> {
     kubelet: &'a Kubelet,
     state: &'a NodeState,
     cpus: CpuSet,
@@ -23,7 +23,7 @@ pub struct Holding<'a> {
     devices: BTreeMap<ResourceName, DeviceIds>,
 }
 
-impl<'a> Holding<'a> {
+impl<'a> HeldResources<'a> {
     /// The sum of these allocations. Cost: CPUs and devices.
     #[must_use]
     pub fn of(
@@ -31,7 +31,7 @@ impl<'a> Holding<'a> {
         state: &'a NodeState,
         containers: impl IntoIterator<Item = &'a ContainerAllocation>,
     ) -> Self {
-        let mut holding = Self {
+        let mut held = Self {
             kubelet,
             state,
             cpus: CpuSet::new(),
@@ -40,16 +40,16 @@ impl<'a> Holding<'a> {
             devices: BTreeMap::new(),
         };
         for container in containers {
-            holding.cpus.insert_all(&container.cpus);
+            held.cpus.insert_all(&container.cpus);
             for block in container.memory.iter().filter(|block| block.bytes > 0) {
-                *holding.memory.entry(block.name).or_default() += block.bytes;
-                holding.memory_zones = holding.memory_zones.union(block.zones);
+                *held.memory.entry(block.name).or_default() += block.bytes;
+                held.memory_zones = held.memory_zones.union(block.zones);
             }
             for (name, ids) in &container.devices {
-                holding.devices.entry(*name).or_default().extend(ids.iter().cloned());
+                held.devices.entry(*name).or_default().extend(ids.iter().cloned());
             }
         }
-        holding
+        held
     }
 
     /// CPUs of a zone.
@@ -80,10 +80,10 @@ impl<'a> Holding<'a> {
         let reserved = self.kubelet.reserved_cpus();
         let groups = self.kubelet.machine().cpu_zones().iter();
         let cpus = groups.map(|group| group.cpus.difference(&reserved).len() as u64).collect();
-        let of_cpus = fewest(self.cpus.len() as u64, cpus);
+        let of_cpus = fewest_zones_for(self.cpus.len() as u64, cpus);
         let of_memory = self.memory.iter().map(|(name, bytes)| {
             let tables = self.state.memory.counts.zones.iter().flat_map(|zone| &zone.tables);
-            fewest(
+            fewest_zones_for(
                 *bytes,
                 tables.filter(|table| table.name == *name).map(|table| table.allocatable).collect(),
             )
@@ -93,7 +93,7 @@ impl<'a> Holding<'a> {
             for device in self.listed(*name).into_iter().flat_map(BTreeMap::values) {
                 *by_zone.entry(device.zones.unwrap_or(ZoneMask::EMPTY)).or_default() += 1;
             }
-            fewest(ids.len() as u64, by_zone.into_values().collect())
+            fewest_zones_for(ids.len() as u64, by_zone.into_values().collect())
         });
         of_memory.chain(of_devices).fold(of_cpus, u32::max)
     }
@@ -112,7 +112,8 @@ impl<'a> Holding<'a> {
 }
 
 /// How many of these rooms hold an amount; all if they do not.
-fn fewest(amount: u64, mut rooms: Vec<u64>) -> u32 {
+#[must_use]
+pub fn fewest_zones_for(amount: u64, mut rooms: Vec<u64>) -> u32 {
     rooms.sort_unstable_by_key(|room| std::cmp::Reverse(*room));
     let mut left = amount;
     let mut used = 0;

@@ -1,4 +1,4 @@
-//! The pod that is asked about, as the core takes it.
+//! The pod to explain, as the core takes it.
 //!
 //! In: the object of a pod, or of a controller with a template of pods. Out: a pod on no node that a profile schedules,
 //! and notes about what was changed for that. Never: a pod of the cluster under its own uid twice.
@@ -6,9 +6,9 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-/// A pod to ask about.
+/// A pod to explain.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct TargetPod {
     /// The pod.
     pub(super) pod: Pod,
     /// Whether the core has to be told of it: it is not in the cluster, or is there on a node.
@@ -17,7 +17,7 @@ pub(super) struct Question {
     pub(super) notes: Vec<String>,
 }
 
-impl Question {
+impl TargetPod {
     /// A pod of the cluster.
     ///
     /// # Errors
