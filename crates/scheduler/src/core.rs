@@ -42,12 +42,12 @@ mod equivalence_cache;
 pub mod explain;
 mod extenders;
 mod gang;
-mod guard;
 mod hold;
 mod nodes;
 mod nomination;
 mod preemption;
 mod refused;
+mod rejection_backoff;
 mod resync;
 mod search;
 mod stopwatch;
@@ -61,12 +61,12 @@ pub use decision::{
 use equivalence_cache::EquivalenceCache;
 pub use gang::GroupCondition;
 use gang::Groups;
-use guard::Guard;
-pub use guard::RejectedPod;
 use hold::Hold;
 use nodes::Nodes;
 use nomination::Nominations;
 pub use preemption::Preemption;
+pub use rejection_backoff::RejectedPod;
+use rejection_backoff::RejectionBackoff;
 pub use stopwatch::Lap;
 use stopwatch::Stopwatch;
 use volumes::Waits;
@@ -263,7 +263,7 @@ pub struct Core {
     stopwatch: Stopwatch,
     equivalence: EquivalenceCache,
     hold: Hold,
-    guard: Guard,
+    rejections: RejectionBackoff,
     nominations: Nominations,
     /// Pods that are being evicted, each with the pod that needs its room.
     evicting: BTreeMap<PodId, PodId>,
@@ -323,7 +323,7 @@ impl Core {
             gated: BTreeSet::new(),
             stopwatch: Stopwatch::default(),
             hold: Hold::default(),
-            guard: Guard::default(),
+            rejections: RejectionBackoff::default(),
             nominations: Nominations::default(),
             evicting: BTreeMap::new(),
             budgets: BTreeMap::new(),
@@ -350,7 +350,7 @@ impl Core {
         self.groups.renew();
         match event {
             Event::Pod(view) => {
-                self.guard(&view, now_ms);
+                self.look_for_rejection(&view, now_ms);
                 self.pod(view);
             }
             Event::PodGone(view) => self.pod_gone(view, now_ms),

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as wire;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    LabelSelector, LabelSelectorRequirement, OwnerReference,
+};
 use kube::core::Selector;
 
 use crate::affinity::Labels;
@@ -73,12 +75,17 @@ impl SelectingView {
     }
 }
 
+/// The reference of a pod to its controller.
+#[must_use]
+pub fn controller_of(pod: &wire::Pod) -> Option<&OwnerReference> {
+    pod.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true))
+}
+
 impl Controller {
     /// The controller of a pod, if it is of a kind whose selector counts.
     #[must_use]
     pub fn of(pod: &wire::Pod) -> Option<Self> {
-        let mut owners = pod.metadata.owner_references.iter().flatten();
-        let owner = owners.find(|owner| owner.controller == Some(true))?;
+        let owner = controller_of(pod)?;
         let kind = match (owner.api_version.as_str(), owner.kind.as_str()) {
             ("v1", "ReplicationController") => SelectingKind::ReplicationController,
             ("apps/v1", "ReplicaSet") => SelectingKind::ReplicaSet,

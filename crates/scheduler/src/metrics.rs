@@ -255,9 +255,9 @@ impl Metrics {
 
     /// Counts a pod that a kubelet has rejected.
     pub fn rejected_by_kubelet(&self, rejected: &RejectedPod) {
-        let text = |text: &Option<Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
         let placed_by = if rejected.is_ours { "tholepin" } else { "other" };
-        let (node, reason) = (text(&rejected.pod.node), text(&rejected.pod.rejection));
+        let node = rejected.pod.node.as_deref().unwrap_or_default().to_owned();
+        let reason = rejected.reason.to_string();
         self.kubelet_rejections.get_or_create(&RejectionLabels { node, reason, placed_by }).inc();
     }
 

@@ -12,7 +12,7 @@ use topology::kubelet::rejection::REASONS;
 use topology::request::{PodNeeds, PodRequest};
 
 use crate::affinity::{Labels, NodeAffinity, Toleration};
-use crate::default_selector::Controller;
+use crate::default_selector::{Controller, controller_of};
 use crate::devices::reference::ClaimRef;
 use crate::plugins::image_locality::PodImages;
 use crate::plugins::inter_pod_affinity::{PodAffinity, PodTerm, Term};
@@ -84,6 +84,15 @@ pub enum Unsupported {
     Unreadable(String),
 }
 
+/// The rejection of a pod by its kubelet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// The kubelet's reason.
+    pub reason: Arc<str>,
+    /// The controller of the pod.
+    pub owner: Option<Owner>,
+}
+
 /// The controller of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
@@ -144,10 +153,10 @@ pub struct PodView {
     pub images: PodImages,
     /// Its controller, while it is on no node.
     pub controller: Option<Controller>,
-    /// Its controller by uid, of whatever kind, while it is on no node or rejected.
-    pub owner: Option<Owner>,
-    /// The kubelet's reason, if it has rejected the pod for what it would get.
-    pub rejection: Option<Arc<str>>,
+    /// The uid of its controller, of whatever kind, while it is on no node.
+    pub owner: Option<Arc<str>>,
+    /// Why its kubelet has rejected it, if that was for what it would get.
+    pub rejection: Option<Arc<Rejection>>,
     /// Its terms about other pods, which count for those while it is on a node.
     pub terms: Vec<PodTerm>,
     /// Whether it stays as long as its node: a pod of a DaemonSet, or a static one.
@@ -201,12 +210,11 @@ impl PodView {
             labels: Arc::new(meta.labels.clone().unwrap_or_default()),
             images: spec.filter(|_| node.is_none()).map(PodImages::read).unwrap_or_default(),
             controller: Controller::of(pod).filter(|_| node.is_none()),
-            owner: Owner::of(pod).filter(|_| node.is_none() || rejection.is_some()),
-            rejection: rejection.map(Arc::from),
+            owner: controller_of(pod).filter(|_| node.is_none()).map(|owner| owner.uid.as_str().into()),
+            rejection: rejection.map(|reason| Arc::new(Rejection::read(reason, pod))),
             terms: Term::read(pod),
-            stays: meta.owner_references.iter().flatten().any(|owner| {
-                owner.controller == Some(true) && matches!(owner.kind.as_str(), "DaemonSet" | "Node")
-            }),
+            stays: controller_of(pod)
+                .is_some_and(|owner| matches!(owner.kind.as_str(), "DaemonSet" | "Node")),
             node,
             hash: PodHash::of(&namespace, &name),
             charged,
@@ -319,12 +327,14 @@ impl Intent {
     }
 }
 
-impl Owner {
-    fn of(pod: &wire::Pod) -> Option<Self> {
-        let mut owners = pod.metadata.owner_references.iter().flatten();
-        let owner = owners.find(|owner| owner.controller == Some(true))?;
-        let text = |text: &String| Arc::from(text.as_str());
-        Some(Self { uid: text(&owner.uid), kind: text(&owner.kind), name: text(&owner.name) })
+impl Rejection {
+    fn read(reason: &str, pod: &wire::Pod) -> Self {
+        let owner = controller_of(pod).map(|owner| Owner {
+            uid: owner.uid.as_str().into(),
+            kind: owner.kind.as_str().into(),
+            name: owner.name.as_str().into(),
+        });
+        Self { reason: reason.into(), owner }
     }
 }
 

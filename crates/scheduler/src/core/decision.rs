@@ -145,7 +145,7 @@ impl Core {
         self.run_timers(now_ms);
         self.queue.tick(now_ms);
         self.run_hold(now_ms);
-        if let Some(decision) = self.waits.next() {
+        if let Some(decision) = self.rejections.next().or_else(|| self.waits.next()) {
             return Some(decision);
         }
         self.wake(now_ms);
@@ -162,7 +162,7 @@ impl Core {
             self.queue.forget(id);
             return self.next(now_ms);
         };
-        if let Some(decision) = self.guarded(id, &pod, now_ms) {
+        if let Some(decision) = self.back_off_rejected(id, &pod, now_ms) {
             return Some(decision);
         }
         self.spread_by_default(id, &mut pod, &profile);
@@ -328,7 +328,7 @@ impl Core {
     #[must_use]
     pub fn due(&self) -> Option<u64> {
         let timer = self.timers.first().map(|(due, _)| *due);
-        let ended = self.waits.has_decided().then_some(0);
+        let ended = (self.waits.has_decided() || self.rejections.has_notes()).then_some(0);
         timer.into_iter().chain(ended).chain(self.queue.due()).chain(self.hold_due()).min()
     }
 

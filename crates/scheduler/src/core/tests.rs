@@ -23,12 +23,12 @@ mod default_spread;
 mod equivalence_cache;
 mod extended;
 mod gang;
-mod guard;
 mod hold;
 mod intent;
 mod knowledge;
 mod plugins;
 mod preemption;
+mod rejection_backoff;
 mod spanning;
 mod volumes;
 

@@ -246,16 +246,9 @@ impl EventLoop {
                 }
                 Decision::NoteRejection(rejected) => {
                     self.metrics.rejected_by_kubelet(&rejected);
-                    let RejectedPod { pod, is_ours, times, .. } = &rejected;
-                    let (node, reason) = (pod.node.as_deref(), pod.rejection.as_deref());
-                    tracing::warn!(
-                        pod = pod.key(),
-                        node,
-                        reason,
-                        is_ours,
-                        times,
-                        "a kubelet has rejected a pod"
-                    );
+                    let RejectedPod { pod, reason, is_ours, times, .. } = &rejected;
+                    let (pod, node) = (pod.key(), pod.node.as_deref());
+                    tracing::warn!(pod, node, %reason, is_ours, times, "a kubelet has rejected a pod");
                     if rejected.is_discarded {
                         self.carry_out(Decision::NoteRejection(rejected));
                     }

@@ -1,4 +1,4 @@
-//! Storms of rejections end.
+//! Controllers whose pods are rejected back off.
 
 use super::*;
 
@@ -66,6 +66,44 @@ fn rejected_pods_are_deleted_if_that_is_wanted_and_others_follow() {
     assert_eq!(decided(false, rejected("a")), (true, false, 1));
     assert_eq!(decided(true, rejected("a")), (true, true, 1));
     assert_eq!(decided(true, of_other), (false, true, 0), "another scheduler's");
-    let alone = PodView { owner: None, ..rejected("a") };
+    let mut alone = rejected("a");
+    Arc::make_mut(alone.rejection.as_mut().unwrap()).owner = None;
     assert_eq!(decided(true, alone), (true, false, 0), "no controller makes another one");
+}
+
+/// A pod of a gang that waited would make the others fail.
+#[test]
+fn gangs_are_not_held_back() {
+    let mut all = settings();
+    Arc::make_mut(&mut all.profiles[0].plugins).gang_scheduling = true;
+    let mut core = Core::new(all);
+    core.handle(Event::Node(node("n")), LATER);
+    core.handle(Event::Report("n".into(), report([8, 8], &[])), LATER);
+    let (namespace, name, uid) = ("ns".into(), "g".into(), "g".into());
+    let group = PodGroupView { namespace, name, uid, generation: 1, min_count: Some(1), scheduled: None };
+    core.handle(Event::PodGroup(group), LATER);
+    let member = |name: &str| {
+        let mut object = owned();
+        merge(&mut object, json!({"spec": {"schedulingGroup": {"podGroupName": "g"}}}));
+        pod(name, 2, object)
+    };
+    for name in ["a", "b", "c"] {
+        core.handle(Event::Pod(waiting(name)), LATER);
+        decide(&mut core, LATER);
+        core.handle(Event::Pod(rejected(name)), LATER);
+        decide(&mut core, LATER);
+    }
+    core.handle(Event::Pod(member("m")), LATER);
+    assert_eq!(decide(&mut core, LATER), ["m -> n", "g: Scheduled"]);
+}
+
+/// A process that does not lead keeps a bounded number.
+#[test]
+fn rejections_that_are_not_noted_are_bounded() {
+    let mut core = core(&["n"]);
+    for at in 0..1_100 {
+        let view = PodView { uid: format!("u{at}").into(), created_s: LATER / 1_000, ..rejected("a") };
+        core.handle(Event::Pod(view), LATER);
+    }
+    assert_eq!(decide(&mut core, LATER).len(), 1_024);
 }

@@ -1,7 +1,7 @@
-//! A guard against storms of rejections: pods of one controller that kubelets reject again and again.
+//! The backoff of controllers whose pods kubelets reject again and again.
 //!
-//! In: pods that a kubelet has rejected, the time. Out: until when the next pods of their controllers wait, and why.
-//! Never: a verdict about a node.
+//! In: pods that a kubelet has rejected, the time. Out: a note of each; until when the next pods of their controllers
+//! wait, and why. Never: a verdict about a node, or a wait of a gang.
 //!
 //! A controller makes a new pod for each that fails. Where a prediction is wrong for good, that would go on as fast as
 //! pods can be placed. So after [`MAX_REJECTED`] rejections of one controller's pods within [`WINDOW_MS`], its pods
@@ -9,12 +9,12 @@
 //!
 //! Cost: nothing for pods that are not rejected but a look at a map of controllers in trouble, mostly empty.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::{Core, Decision, Refused};
 use crate::ledger::PodId;
-use crate::pod::{Owner, PodView};
+use crate::pod::{Owner, PodView, Rejection};
 use crate::reason::Refusals;
 
 /// Rejections of one controller's pods after which the next one waits.
@@ -27,18 +27,23 @@ const FIRST_WAIT_MS: u64 = 60 * 1_000;
 const LONGEST_WAIT_MS: u64 = 30 * 60 * 1_000;
 /// Most pods of one controller that are remembered, to count each once.
 const MAX_REMEMBERED: usize = 32;
+/// Most rejections that are not noted yet; a process that does not lead notes none, and forgets the oldest.
+const MAX_NOTES: usize = 1_024;
 
-/// Controllers whose pods are rejected, by uid.
+/// Rejections of pods.
 #[derive(Debug, Default)]
-pub(super) struct Guard {
-    storms: BTreeMap<Arc<str>, Storm>,
+pub(super) struct RejectionBackoff {
+    /// By the uid of the controller.
+    controllers: BTreeMap<Arc<str>, ControllerRejections>,
+    notes: VecDeque<RejectedPod>,
 }
 
+/// Rejected pods of one controller.
 #[derive(Debug)]
-struct Storm {
-    owner: Owner,
+struct ControllerRejections {
     /// The kubelet's reason, of the last one.
     reason: Arc<str>,
+    owner: Owner,
     /// Rejected pods by uid, the last ones.
     pods: Vec<Arc<str>>,
     times: usize,
@@ -51,6 +56,8 @@ struct Storm {
 pub struct RejectedPod {
     /// The pod as last seen.
     pub pod: PodView,
+    /// The kubelet's reason.
+    pub reason: Arc<str>,
     /// Whether one of our profiles has placed it.
     pub is_ours: bool,
     /// How many pods of its controller were rejected lately; 0 where that is not counted.
@@ -59,11 +66,11 @@ pub struct RejectedPod {
     pub is_discarded: bool,
 }
 
-impl Guard {
+impl RejectionBackoff {
     /// Counts a rejection, once for each pod. Returns how many there were lately.
     fn count(&mut self, owner: &Owner, (uid, reason): (&Arc<str>, &Arc<str>), now_ms: u64) -> Option<usize> {
-        self.storms.retain(|_, storm| now_ms < storm.last_ms.max(storm.until_ms).saturating_add(WINDOW_MS));
-        let storm = self.storms.entry(Arc::clone(&owner.uid)).or_insert_with(|| Storm {
+        self.controllers.retain(|_, of| now_ms < of.last_ms.max(of.until_ms).saturating_add(WINDOW_MS));
+        let of = self.controllers.entry(Arc::clone(&owner.uid)).or_insert_with(|| ControllerRejections {
             owner: owner.clone(),
             reason: Arc::clone(reason),
             pods: Vec::new(),
@@ -71,29 +78,29 @@ impl Guard {
             last_ms: now_ms,
             until_ms: 0,
         });
-        if storm.pods.contains(uid) {
+        if of.pods.contains(uid) {
             return None;
         }
-        if storm.pods.len() == MAX_REMEMBERED {
-            storm.pods.remove(0);
+        if of.pods.len() == MAX_REMEMBERED {
+            of.pods.remove(0);
         }
-        storm.pods.push(Arc::clone(uid));
-        storm.times += 1;
-        storm.reason = Arc::clone(reason);
-        storm.last_ms = now_ms;
-        if let Some(further) = storm.times.checked_sub(MAX_REJECTED) {
+        of.pods.push(Arc::clone(uid));
+        of.times += 1;
+        of.reason = Arc::clone(reason);
+        of.last_ms = now_ms;
+        if let Some(further) = of.times.checked_sub(MAX_REJECTED) {
             let doubled =
                 u32::try_from(further).ok().and_then(|times| FIRST_WAIT_MS.checked_shl(times.min(16)));
             let wait_ms = doubled.unwrap_or(LONGEST_WAIT_MS).min(LONGEST_WAIT_MS);
-            storm.until_ms = now_ms.saturating_add(wait_ms);
+            of.until_ms = now_ms.saturating_add(wait_ms);
         }
-        Some(storm.times)
+        Some(of.times)
     }
 
     /// Until when pods of a controller wait, and why.
-    fn wait(&self, owner: &Owner, now_ms: u64) -> Option<(u64, String)> {
-        let storm = self.storms.get(&owner.uid).filter(|storm| now_ms < storm.until_ms)?;
-        let Storm { owner, reason, times, until_ms, .. } = storm;
+    fn wait(&self, owner: &str, now_ms: u64) -> Option<(u64, String)> {
+        let of = self.controllers.get(owner).filter(|of| now_ms < of.until_ms)?;
+        let ControllerRejections { owner, reason, times, until_ms, .. } = of;
         let seconds = (until_ms - now_ms).div_ceil(1_000);
         let text = format!(
             "kubelets have rejected {times} pods of {} {} ({reason}): the next one waits for {seconds} s",
@@ -101,11 +108,28 @@ impl Guard {
         );
         Some((*until_ms, text))
     }
+
+    fn note(&mut self, rejected: RejectedPod) {
+        if self.notes.len() == MAX_NOTES {
+            self.notes.pop_front();
+        }
+        self.notes.push_back(rejected);
+    }
+
+    /// The next rejection to note.
+    pub(super) fn next(&mut self) -> Option<Decision> {
+        self.notes.pop_front().map(Decision::NoteRejection)
+    }
+
+    /// Whether there is one.
+    pub(super) fn has_notes(&self) -> bool {
+        !self.notes.is_empty()
+    }
 }
 
 impl Core {
     /// Looks whether a pod has been rejected by its kubelet just now.
-    pub(super) fn guard(&mut self, pod: &PodView, now_ms: u64) {
+    pub(super) fn look_for_rejection(&mut self, pod: &PodView, now_ms: u64) {
         let Some(rejection) = &pod.rejection else { return };
         let known = self.ids.get(&pod.uid).and_then(|id| self.pods.get(id));
         let is_old = match known {
@@ -116,25 +140,28 @@ impl Core {
         if is_old {
             return;
         }
+        let Rejection { reason, owner } = &**rejection;
         let is_ours = self.settings.profiles.iter().any(|profile| profile.name == pod.scheduler);
-        let counted = match &pod.owner {
-            Some(owner) if is_ours => self.guard.count(owner, (&pod.uid, rejection), now_ms),
+        let counted = match owner {
+            Some(owner) if is_ours => self.rejections.count(owner, (&pod.uid, reason), now_ms),
             _ => Some(0),
         };
         if let Some(times) = counted {
-            self.waits.decide(Decision::NoteRejection(RejectedPod {
+            self.rejections.note(RejectedPod {
                 pod: pod.clone(),
+                reason: Arc::clone(reason),
                 is_ours,
                 times,
-                is_discarded: self.settings.deletes_rejected && pod.owner.is_some(),
-            }));
+                is_discarded: self.settings.deletes_rejected && owner.is_some(),
+            });
         }
     }
 
-    /// The decision about a pod whose controller's pods were rejected too often.
-    pub(super) fn guarded(&mut self, id: PodId, pod: &PodView, now_ms: u64) -> Option<Decision> {
-        let owner = pod.owner.as_ref()?;
-        let (until_ms, message) = self.guard.wait(owner, now_ms)?;
+    /// The decision about a pod whose controller's pods were rejected too often. Of a gang each pod would make all
+    /// others fail.
+    pub(super) fn back_off_rejected(&mut self, id: PodId, pod: &PodView, now_ms: u64) -> Option<Decision> {
+        let owner = pod.owner.as_ref().filter(|_| !self.is_in_gang(id))?;
+        let (until_ms, message) = self.rejections.wait(owner, now_ms)?;
         self.queue.delay(id, until_ms);
         Some(Decision::Refuse(Refused::new((pod.clone(), message, Refusals::default()))))
     }
