@@ -34,12 +34,12 @@ use crate::selection::Selections;
 use crate::volumes::{Change, Volumes};
 
 mod accounting;
-pub mod advice;
 mod claims;
 mod decision;
 mod default_spread;
 mod equivalence_cache;
 pub mod explain;
+pub mod extender_verbs;
 mod extenders;
 mod gang;
 mod hold;

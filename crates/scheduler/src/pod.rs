@@ -52,14 +52,14 @@ pub struct Spec {
     /// Whether less important pods may be evicted for it (`preemptionPolicy` other than `Never`).
     pub preempts: bool,
     /// What the pod wants of zones.
-    pub intent: Intent,
+    pub intent: AlignmentIntent,
     /// Whether it belongs to a PodGroup. Such pods wait apart from others: what wakes them may be another.
     pub in_group: bool,
 }
 
 /// What a pod wants of zones beyond what its node's kubelet enforces (annotation `tholepin.dev/alignment`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Intent {
+pub enum AlignmentIntent {
     /// The pod does not say. Of nodes that fit, those that are known not to align it come last.
     #[default]
     Unstated,
@@ -270,7 +270,7 @@ impl Spec {
         let mut unsupported: Vec<Unsupported> = problem.into_iter().map(Unsupported::Resources).collect();
         let spread = SpreadConstraint::read(pod).map_err(Unsupported::TopologySpread);
         let pod_affinity = PodAffinity::read(pod).map_err(Unsupported::PodAffinity);
-        let intent = Intent::read(pod).map_err(Unsupported::Unreadable);
+        let intent = AlignmentIntent::read(pod).map_err(Unsupported::Unreadable);
         unsupported.extend(intent.as_ref().err().cloned());
         unsupported.extend(spread.as_ref().err().into_iter().chain(pod_affinity.as_ref().err()).cloned());
         Self {
@@ -310,7 +310,7 @@ impl Spec {
     }
 }
 
-impl Intent {
+impl AlignmentIntent {
     fn read(pod: &wire::Pod) -> Result<Self, String> {
         let stated = pod.metadata.annotations.as_ref().and_then(|all| all.get(POD_ALIGNMENT));
         match stated.map(String::as_str) {

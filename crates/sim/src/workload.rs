@@ -16,7 +16,7 @@ use runtime::yaml::{self, Mode};
 use scheduler::affinity::NodeAffinity;
 use scheduler::plugins::inter_pod_affinity::PodAffinity;
 use scheduler::plugins::node_declared_features::Features;
-use scheduler::pod::{Intent, Spec};
+use scheduler::pod::{AlignmentIntent, Spec};
 use serde::{Deserialize, Serialize};
 use topology::quantity::{Format, Quantity};
 use topology::request::{ContainerKind, ContainerRequest, PodRequest};
@@ -291,7 +291,7 @@ impl Arrival {
             unsupported: Vec::new(),
             finishes: self.end == End::Finished,
             preempts: true,
-            intent: Intent::Unstated,
+            intent: AlignmentIntent::Unstated,
             in_group: false,
         }
     }

@@ -15,13 +15,13 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 use super::*;
 use crate::cycle::UNREPORTED_GRACE_MS;
 
-mod advice;
 mod anti_affinity;
 mod charged;
 mod claims;
 mod default_spread;
 mod equivalence_cache;
 mod extended;
+mod extender_verbs;
 mod gang;
 mod hold;
 mod intent;

@@ -12,7 +12,7 @@ use crate::core::Profile;
 use crate::ledger::{Doubt, Ledger, Scratch};
 use crate::node::Node;
 use crate::over_reserve::OverReserve;
-use crate::pod::{Intent, Spec};
+use crate::pod::{AlignmentIntent, Spec};
 use crate::reason::Reason;
 
 /// Zone filter and zone score of a profile.
@@ -117,16 +117,18 @@ fn filter_by_intent(
     scratch: &mut Scratch,
 ) -> Result<(), Reason> {
     match spec.intent {
-        Intent::Require => match ledger.alignment(&spec.needs, scratch) {
+        AlignmentIntent::Require => match ledger.alignment(&spec.needs, scratch) {
             Some(Alignment::Aligned) => Ok(()),
             Some(Alignment::Misaligned) => Err(Reason::WouldSpread),
             None => Err(Reason::AlignmentUnknown),
         },
-        Intent::Unstated | Intent::Prefer if filter.unreported == NodesWithoutTopology::Reject => {
+        AlignmentIntent::Unstated | AlignmentIntent::Prefer
+            if filter.unreported == NodesWithoutTopology::Reject =>
+        {
             let is_fine = ledger.has_report() || !spec.needs.may_align();
             if is_fine { Ok(()) } else { Err(Reason::NoTopology) }
         }
-        Intent::Unstated | Intent::Prefer | Intent::Ignore => Ok(()),
+        AlignmentIntent::Unstated | AlignmentIntent::Prefer | AlignmentIntent::Ignore => Ok(()),
     }
 }
 
@@ -139,9 +141,9 @@ pub(super) fn is_second_choice(
     scratch: &mut Scratch,
 ) -> bool {
     let prefers = match spec.intent {
-        Intent::Require | Intent::Ignore => return false,
-        Intent::Prefer => true,
-        Intent::Unstated => false,
+        AlignmentIntent::Require | AlignmentIntent::Ignore => return false,
+        AlignmentIntent::Prefer => true,
+        AlignmentIntent::Unstated => false,
     };
     if !spec.needs.may_align() {
         return false;

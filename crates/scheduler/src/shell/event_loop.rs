@@ -36,27 +36,27 @@ pub(super) enum Input {
     Result(CallResult),
     /// A question about the resources of pods.
     Pods(Query),
-    /// A question to the core, once it knows what came before.
-    Ask(Ask),
+    /// A call of the core, once it knows what came before.
+    Call(CoreCall),
     /// The leadership has changed, or the process ends.
     Wake,
 }
 
-/// What is asked, with the time.
-type Question = dyn FnOnce(&mut Core, u64) + Send;
+/// What is called, with the time.
+type Callback = dyn FnOnce(&mut Core, u64) + Send;
 
-/// A question to the core.
-pub(super) struct Ask(Box<Question>);
+/// A call of the core by another thread.
+pub(super) struct CoreCall(Box<Callback>);
 
-impl<F: FnOnce(&mut Core, u64) + Send + 'static> From<Box<F>> for Ask {
-    fn from(question: Box<F>) -> Self {
-        Self(question)
+impl<F: FnOnce(&mut Core, u64) + Send + 'static> From<Box<F>> for CoreCall {
+    fn from(call: Box<F>) -> Self {
+        Self(call)
     }
 }
 
-impl std::fmt::Debug for Ask {
+impl std::fmt::Debug for CoreCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ask")
+        f.write_str("CoreCall")
     }
 }
 
@@ -140,14 +140,14 @@ impl EventLoop {
     /// Takes inputs, at most [`MAX_INPUTS`].
     fn take_all(&mut self, inputs: impl Iterator<Item = Input>) {
         let mut burst = Burst::default();
-        let mut questions = Vec::new();
+        let mut calls = Vec::new();
         for input in inputs.take(MAX_INPUTS) {
             match input {
                 Input::Change(change) => burst.extend(self.intake.take(change)),
                 Input::Result(result) => self.complete(result),
                 // The asker may be gone.
                 Input::Pods(answer) => drop(answer.send(pod_resources::rows(&self.core))),
-                Input::Ask(question) => questions.push(question),
+                Input::Call(call) => calls.push(call),
                 Input::Wake => {}
             }
         }
@@ -158,7 +158,7 @@ impl EventLoop {
             }
             self.core.handle(event, now);
         }
-        questions.into_iter().for_each(|Ask(question)| question(&mut self.core, now));
+        calls.into_iter().for_each(|CoreCall(call)| call(&mut self.core, now));
     }
 
     /// Hands an output over. At the end of the process none is taken any more.

@@ -35,12 +35,12 @@ use crate::metrics::Metrics;
 use crate::pod::PodView;
 
 mod args;
-mod question;
+mod request;
 
 pub use args::Args;
-use question::{candidates, field, nodes, pod};
+use request::{candidates, field, nodes, pod};
 
-/// The greatest size of a question: whole nodes of a large cluster.
+/// The greatest size of a request: whole nodes of a large cluster.
 const MAX_BODY: usize = 64 << 20;
 /// The highest score of an extender (`MaxExtenderPriority`).
 const MAX_SCORE: i64 = 10;
@@ -127,9 +127,9 @@ impl Server {
     ) -> Result<T, String> {
         self.synced.check()?;
         let (sender, answer) = oneshot::channel();
-        let ask = move |core: &mut Core, now_ms| drop(sender.send(question(core, now_ms)));
+        let call = move |core: &mut Core, now_ms| drop(sender.send(question(core, now_ms)));
         let gone = |_| "the extender is ending".to_owned();
-        self.inputs.send(Input::Ask(Box::new(ask).into())).map_err(|_| gone(()))?;
+        self.inputs.send(Input::Call(Box::new(call).into())).map_err(|_| gone(()))?;
         answer.await.map_err(|_| gone(()))
     }
 
@@ -160,9 +160,9 @@ fn refused(reason: &str) -> Value {
     json!({ "Error": reason })
 }
 
-async fn filter(State(server): State<Server>, Json(question): Json<Value>) -> Json<Value> {
+async fn filter(State(server): State<Server>, Json(request): Json<Value>) -> Json<Value> {
     let answer = async {
-        let (pod, asked) = (pod(&question)?, nodes(&question)?);
+        let (pod, asked) = (pod(&request)?, nodes(&request)?);
         let names = asked.names.clone();
         let verdicts = server.ask(move |core, now_ms| core.filter_zones(&pod, &names, now_ms)).await?;
         let (mut fits, mut failed, mut unresolvable) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
@@ -183,9 +183,9 @@ async fn filter(State(server): State<Server>, Json(question): Json<Value>) -> Js
     Json(answer.await.unwrap_or_else(|reason| refused(&reason)))
 }
 
-async fn prioritize(State(server): State<Server>, Json(question): Json<Value>) -> Response {
+async fn prioritize(State(server): State<Server>, Json(request): Json<Value>) -> Response {
     let answer = async {
-        let (pod, names) = (pod(&question)?, nodes(&question)?.names);
+        let (pod, names) = (pod(&request)?, nodes(&request)?.names);
         let scores = server.ask(move |core, _| core.score_zones(&pod, &names)).await?;
         let item = |(host, score): (Arc<str>, i64)| {
             let score = score * MAX_SCORE / topology::score::MAX_SCORE;
@@ -200,9 +200,9 @@ async fn prioritize(State(server): State<Server>, Json(question): Json<Value>) -
     }
 }
 
-async fn preempt(State(server): State<Server>, Json(question): Json<Value>) -> Response {
+async fn preempt(State(server): State<Server>, Json(request): Json<Value>) -> Response {
     let answer = async {
-        let (pod, candidates) = (pod(&question)?, candidates(&question));
+        let (pod, candidates) = (pod(&request)?, candidates(&request));
         let kept = server.ask(move |core, now_ms| core.victims_by_zones(&pod, candidates, now_ms)).await?;
         let victims = |MetaVictims { pods, violations }: MetaVictims| {
             let pods: Vec<Value> = pods.into_iter().map(|uid| json!({ "UID": uid })).collect();
@@ -217,8 +217,8 @@ async fn preempt(State(server): State<Server>, Json(question): Json<Value>) -> R
     }
 }
 
-async fn bind(State(server): State<Server>, Json(question): Json<Value>) -> Json<Value> {
-    let text = |name: &str| field(&question, name).as_str().unwrap_or_default().to_owned();
+async fn bind(State(server): State<Server>, Json(request): Json<Value>) -> Json<Value> {
+    let text = |name: &str| field(&request, name).as_str().unwrap_or_default().to_owned();
     let (uid, node, name) = (text("PodUID"), text("Node"), text("PodName"));
     let bound = match uid.is_empty() || node.is_empty() {
         true => Err("PodUID or Node is missing".to_owned()),

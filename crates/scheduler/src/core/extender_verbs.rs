@@ -1,4 +1,5 @@
-//! What an extender says of nodes to another scheduler: zones alone, everything else is that one's own.
+//! The verbs of an extender for another scheduler: filter, prioritize, preempt, bind. Zones alone count; everything else
+//! is that scheduler's own.
 //!
 //! In: a pod, as the other scheduler knows it; names of nodes. Out: verdicts, scores, victims; a pod that is counted on
 //! a node from the moment at which it is about to be bound. Never: a decision about a pod of the queue.
@@ -18,7 +19,7 @@ use crate::pod::PodView;
 
 /// A node that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct FailedNode {
     /// The reason, for people.
     pub reason: String,
     /// Whether the departure of pods may help.
@@ -32,13 +33,13 @@ impl Core {
         pod: &PodView,
         nodes: &[Arc<str>],
         now_ms: u64,
-    ) -> Vec<(Arc<str>, Result<(), Refusal>)> {
+    ) -> Vec<(Arc<str>, Result<(), FailedNode>)> {
         let verdict = |name: &Arc<str>| (Arc::clone(name), self.zone_verdict(pod, name, now_ms));
         nodes.iter().map(verdict).collect()
     }
 
-    fn zone_verdict(&mut self, pod: &PodView, node: &str, now_ms: u64) -> Result<(), Refusal> {
-        let unknown = || Refusal { reason: "the node is not known".to_owned(), is_curable: false };
+    fn zone_verdict(&mut self, pod: &PodView, node: &str, now_ms: u64) -> Result<(), FailedNode> {
+        let unknown = || FailedNode { reason: "the node is not known".to_owned(), is_curable: false };
         let slot = *self.slots.get(node).ok_or_else(unknown)?;
         let view = self.nodes[slot].view.as_ref().ok_or_else(unknown)?;
         let profile = self.settings.profiles.first().ok_or_else(unknown)?;
@@ -46,7 +47,7 @@ impl Core {
         let zones = (&node.ledger, &node.over_reserve);
         let asked = (&*pod.spec, pod.created_s);
         let judged = cycle::filter_zones(zones, asked, profile.zone_filter(), now_ms, &mut self.scratch);
-        judged.map_err(|reason| Refusal {
+        judged.map_err(|reason| FailedNode {
             reason: reason.text(&pod.spec.needs),
             is_curable: is_curable(reason, pod, view),
         })

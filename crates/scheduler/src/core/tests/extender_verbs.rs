@@ -1,4 +1,4 @@
-//! What an extender says to another scheduler.
+//! The verbs of an extender for another scheduler.
 
 use super::*;
 use crate::extender::MetaVictims;
