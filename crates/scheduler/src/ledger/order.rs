@@ -1,8 +1,8 @@
 //! The orders in which the kubelet may admit pods that are on their way.
 //!
 //! In: pods that it may not have seen yet, in the order of their binding. Out: the worlds that follow from other
-//! orders, and whether a pod can be added without a rejection in any. Never: an order among equal pods, which takes the
-//! same amounts from the same zones.
+//! orders, and whether a pod can be added without a rejection in any. Never: two orders that differ only in pods alike
+//! side by side, which take the same amounts from the same zones.
 //!
 //! A watch delivers pods in the order of their binding. After a restart of the kubelet or a broken watch a list does:
 //! of its pods the unknown ones are admitted by age (1.36 `HandlePodAdditions`), those of one second in any order. No
@@ -41,9 +41,9 @@ pub(super) struct Overtaking {
 impl Ledger {
     /// The pods that this one, which is bound last, may precede; `None`: it is admitted after all others.
     pub(super) fn overtaking(&self, pod: Candidate<'_>) -> Option<Overtaking> {
-        let is_overtaken = |row: &Row| may_precede(pod, row);
-        let from = self.rows.iter().position(is_overtaken)?;
-        let rows: Vec<usize> = (from..self.rows.len()).filter(|at| self.rows[*at].is_unseen()).collect();
+        let from = self.rows.iter().position(|row| may_precede(pod, row))?;
+        let rows = (from..self.rows.len()).filter(|at| self.rows[*at].is_unseen());
+        let rows: Vec<usize> = rows.filter(|at| self.takes_zones(*at)).collect();
         let fixed = rows.len().saturating_sub(MAX_MOVED);
         let is_complete = (0..fixed).all(|at| {
             let later = rows[at + 1..].iter().map(|later| self.rows[*later].candidate());
@@ -52,9 +52,8 @@ impl Ledger {
         let orders = (rows.len() <= MAX_OVERTAKEN && is_complete).then(|| {
             let all = self.orders(&rows);
             let after_pod = |order: &Vec<usize>| {
-                let overtaken = order.iter().rev().take_while(|at| is_overtaken(&self.rows[**at])).count();
-                let starts = order.len() - overtaken..order.len();
-                starts.map(|start| order[start..].to_vec()).collect::<Vec<_>>()
+                let places = self.places(pod, order).into_iter().filter(|place| *place < order.len());
+                places.map(|place| order[place..].to_vec()).collect::<Vec<_>>()
             };
             let mut orders: Vec<Vec<usize>> = all.iter().flat_map(after_pod).collect();
             orders.sort_unstable();
@@ -66,27 +65,41 @@ impl Ledger {
     }
 
     /// All orders in which the kubelet may admit these rows, given in the order of their binding: that one, and those
-    /// in which some of the last precede others.
+    /// in which some of the last precede others. Rows that take nothing from zones are in none.
     pub(super) fn orders(&self, rows: &[usize]) -> Vec<Vec<usize>> {
+        let rows: Vec<usize> = rows.iter().copied().filter(|at| self.takes_zones(*at)).collect();
         let (fixed, moved) = rows.split_at(rows.len().saturating_sub(MAX_MOVED));
         let mut orders = vec![fixed.to_vec()];
         for row in moved {
             let pod = &self.rows[*row];
             let with_row = |order: &Vec<usize>| {
-                let movable = order[fixed.len()..].iter().rev();
-                let overtaken = movable
-                    .take_while(|at| pod.is_unseen() && may_precede(pod.candidate(), &self.rows[**at]))
-                    .count();
-                let places = (order.len() - overtaken..=order.len()).rev();
+                let movable = &order[fixed.len()..];
+                let places = match pod.is_unseen() {
+                    true => self.places(pod.candidate(), movable),
+                    false => vec![movable.len()],
+                };
                 let insert = |place: usize| {
-                    let (before, after) = order.split_at(place);
+                    let (before, after) = order.split_at(fixed.len() + place);
                     [before, &[*row], after].concat()
                 };
-                places.map(insert).collect::<Vec<_>>()
+                places.into_iter().map(insert).collect::<Vec<_>>()
             };
             orders = orders.iter().flat_map(with_row).collect();
         }
         orders
+    }
+
+    fn takes_zones(&self, at: usize) -> bool {
+        self.rows[at].needs.may_align()
+    }
+
+    /// The places in an order of rows that a pod may take which is bound after them, the last place first. The one
+    /// before a pod alike is left out: it is as the one after it.
+    fn places(&self, pod: Candidate<'_>, order: &[usize]) -> Vec<usize> {
+        let passed = order.iter().rev().take_while(|at| may_pass(pod, &self.rows[**at])).count();
+        let is_other =
+            |place: &usize| order.get(*place).is_none_or(|at| !are_alike(pod.0, &self.rows[*at].needs));
+        (order.len() - passed..=order.len()).rev().filter(is_other).collect()
     }
 
     /// Whether the kubelet would admit the pod and those that it may precede in every order, if `free` are the amounts
@@ -245,12 +258,13 @@ impl Row {
 }
 
 /// Whether the kubelet may admit a pod before one that was bound earlier, with another result.
-fn may_precede((needs, created_s): Candidate<'_>, earlier: &Row) -> bool {
-    earlier.is_unseen()
-        && created_s <= earlier.created_s
-        && needs.may_align()
-        && earlier.needs.may_align()
-        && !are_alike(needs, &earlier.needs)
+fn may_precede(pod: Candidate<'_>, earlier: &Row) -> bool {
+    may_pass(pod, earlier) && !are_alike(pod.0, &earlier.needs)
+}
+
+/// Whether the kubelet may admit a pod before one that was bound earlier.
+fn may_pass((needs, created_s): Candidate<'_>, earlier: &Row) -> bool {
+    earlier.is_unseen() && created_s <= earlier.created_s && needs.may_align() && earlier.needs.may_align()
 }
 
 /// Whether the kubelet treats two pods alike.

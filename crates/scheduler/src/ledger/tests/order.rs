@@ -81,3 +81,38 @@ fn many_pods_on_their_way_close_the_node_to_older_ones() {
     rig.drain();
     assert!(rig.rejected.is_empty());
 }
+
+/// The oldest pod may come before all others, although the last of them is alike. In that order the last one, which is
+/// not the one that is placed now, would be rejected.
+#[test]
+fn an_older_pod_may_precede_those_before_one_alike() {
+    for messages in [1, 5] {
+        let mut rig = Rig::new(Scope::Container, true);
+        for op in [bind(6, 5), bind(2, 6), bind(1, 7), bind(3, 8)] {
+            rig.apply(&op);
+        }
+        rig.apply(&bind(3, 4));
+        assert_eq!(rig.own.len(), 4);
+        rig.apply(&Op::Relist { messages, backwards: false });
+        rig.drain();
+        rig.apply(&bind(3, 4));
+        rig.drain();
+        assert_eq!((rig.own.len(), rig.rejected.len()), (5, 0), "{:#?}", rig.ledger);
+    }
+}
+
+/// Zones with 5 and 2 free CPUs, a pod of 5 on its way, and one that takes nothing from zones. One of 2 may precede
+/// both.
+#[test]
+fn an_older_pod_may_precede_those_before_one_without_zones() {
+    let mut rig = Rig::new(Scope::Container, true);
+    for op in [bind(3, 1), bind(6, 2), Op::Kubelet, Op::Kubelet, Op::PodEvent, Op::PodEvent, bind(5, 10)] {
+        rig.apply(&op);
+    }
+    let burstable = PodNeeds { qos: Qos::Burstable, ..(*needs(1, 1, 1)).clone() };
+    assert!(!burstable.may_align());
+    let id = rig.pod(Arc::new(burstable), false, 1);
+    rig.ledger.bound(&rig.pods[&id], &mut rig.scratch);
+    rig.apply(&bind(2, 9));
+    assert_eq!(rig.own.len(), 3);
+}
