@@ -65,8 +65,6 @@ pub struct PreScoreState<'a> {
     devices: &'a Devices,
 }
 
-impl Profile {}
-
 /// The pods and nodes that constraints of one pod look at, made ready (kube-scheduler's PreFilter).
 #[derive(Clone, Debug, Default)]
 pub struct PreFilterState<'a> {

@@ -33,20 +33,15 @@ pub fn cluster() -> Vec<PolicyRule> {
     ]
 }
 
-/// Rules of the ClusterRole of `tholepin extender`: to watch objects, and to bind pods
+/// Rules of the ClusterRole of `tholepin extender`: to watch what decides about zones, and to bind pods
 /// ([`crate::shell::extender_server`]).
 #[must_use]
 pub fn extender() -> Vec<PolicyRule> {
-    let watch = ["get", "list", "watch"];
+    let watch = ["list", "watch"];
     vec![
-        rule("", &["nodes", "pods"], &watch),
+        rule("", &["nodes"], &watch),
+        rule("", &["pods"], &["get", "list", "watch"]),
         rule(nrt::GROUP, &[nrt::PLURAL], &watch),
-        rule("", &["namespaces", "services", "replicationcontrollers"], &["list", "watch"]),
-        rule("apps", &["replicasets", "statefulsets"], &["list", "watch"]),
-        rule("policy", &["poddisruptionbudgets"], &["list", "watch"]),
-        rule("", &["persistentvolumeclaims", "persistentvolumes"], &["list", "watch"]),
-        rule("storage.k8s.io", &STORAGE, &["list", "watch"]),
-        rule(DEVICES, &["deviceclasses", "resourceclaims", "resourceslices"], &["list", "watch"]),
         rule("", &["pods/binding"], &["create"]),
     ]
 }

@@ -42,6 +42,7 @@ mod wire_pod;
 mod wire_selecting;
 
 use event_loop::{EventLoop, Input};
+use intake::Intake;
 use outbox::Outbox;
 use watches::Watches;
 
@@ -89,9 +90,14 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
 
     let mut tasks = Tasks::new(token.clone());
     let (inputs, receiver) = std::sync::mpsc::channel();
-    let watches =
-        Watches { tasks: &mut tasks, connection: &connection, metrics: &watch_metrics, inputs: &inputs };
-    watches.spawn(&metrics, settings.places_gangs())?;
+    let watches = Watches {
+        tasks: &mut tasks,
+        connection: &connection,
+        metrics: &watch_metrics,
+        inputs: &inputs,
+        started: 0,
+    };
+    let watches = watches.spawn(&metrics, settings.places_gangs())?;
     let release = CancellationToken::new();
     let leadership = join_election(&mut tasks, &file, &connection, &mut registry, &release)?;
     let (dumper, writer) = status_dump::channel(args.pods_fingerprint_status_dir.as_deref()).unzip();
@@ -105,7 +111,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let (outputs, decisions) = mpsc::unbounded_channel();
     let mut core = Core::new(settings);
     core.extend(extenders.iter().map(|extender| extender.extender()).collect());
-    let event_loop = EventLoop::new(core, outputs, metrics, dumper);
+    let event_loop = EventLoop::new(core, Intake::new(watches), outputs, metrics, dumper);
     let health = leadership.clone();
     let gates = readiness.clone();
     let endpoints = Endpoints::new(registry)

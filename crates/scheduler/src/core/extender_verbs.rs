@@ -1,5 +1,5 @@
-//! The verbs of an extender for another scheduler: filter, prioritize, preempt, bind. Zones alone count; everything else
-//! is that scheduler's own.
+//! The verbs of an extender for another scheduler: filter, prioritize, preempt, bind. Zones alone count; everything
+//! else is that scheduler's own.
 //!
 //! In: a pod, as the other scheduler knows it; names of nodes. Out: verdicts, scores, victims; a pod that is counted on
 //! a node from the moment at which it is about to be bound. Never: a decision about a pod of the queue.

@@ -89,12 +89,13 @@ pub(super) struct EventLoop {
 impl EventLoop {
     pub(super) fn new(
         mut core: Core,
+        intake: Intake,
         outputs: UnboundedSender<Output>,
         metrics: Metrics,
         dumper: Option<Dumper>,
     ) -> Self {
         let started_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
-        let (intake, started) = (Intake::default(), Instant::now());
+        let started = Instant::now();
         core.measure(Instant::now);
         let steps = Steps::new(&metrics);
         let (decided, held) = (BTreeMap::new(), None);

@@ -26,6 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::event_loop::{EventLoop, Input};
+use super::intake::Intake;
 use super::outbox::binding;
 use super::watches::Watches;
 use super::{GRACE, WRITE_TIMEOUT};
@@ -75,12 +76,17 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let synced = readiness.gate("watches");
     let mut tasks = Tasks::new(token.clone());
     let (inputs, receiver) = std::sync::mpsc::channel();
-    let watches =
-        Watches { tasks: &mut tasks, connection: &connection, metrics: &watch_metrics, inputs: &inputs };
-    watches.spawn(&metrics, false)?;
+    let watches = Watches {
+        tasks: &mut tasks,
+        connection: &connection,
+        metrics: &watch_metrics,
+        inputs: &inputs,
+        started: 0,
+    };
+    let watches = watches.spawn_for_zones(&metrics)?;
     // Nothing is decided here: no pod names the scheduler of the profile.
     let (outputs, _) = mpsc::unbounded_channel();
-    let event_loop = EventLoop::new(Core::new(settings), outputs, metrics, None);
+    let event_loop = EventLoop::new(Core::new(settings), Intake::new(watches), outputs, metrics, None);
     let gates = readiness.clone();
     let endpoints =
         Endpoints::new(registry).log_level(level).check(Probe::Ready, "informer-sync", move || gates.check());

@@ -47,8 +47,10 @@ pub(super) enum Source {
 pub(super) type Change = (Source, Vec<Event>);
 
 /// Holds events back until all first lists are complete.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Intake {
+    /// How many watches there are.
+    watches: usize,
     /// First lists, and the changes that followed them.
     waiting: BTreeMap<Source, Vec<Event>>,
     synced: bool,
@@ -72,10 +74,12 @@ pub(super) struct ReportReader {
     warnings_given: BTreeMap<String, String>,
 }
 
-/// The number of watches.
-const SOURCES: usize = 20;
-
 impl Intake {
+    /// Waits for the first lists of so many watches.
+    pub(super) fn new(watches: usize) -> Self {
+        Self { watches, waiting: BTreeMap::new(), synced: false }
+    }
+
     /// Whether all first lists have been delivered.
     pub(super) fn is_synced(&self) -> bool {
         self.synced
@@ -87,7 +91,7 @@ impl Intake {
             return events;
         }
         self.waiting.entry(source).or_default().extend(events);
-        if self.waiting.len() < SOURCES {
+        if self.waiting.len() < self.watches {
             return vec![];
         }
         self.synced = true;

@@ -45,34 +45,46 @@ pub(super) struct Watches<'a> {
     pub(super) connection: &'a Connection,
     pub(super) metrics: &'a watch::Metrics,
     pub(super) inputs: &'a Sender<Input>,
+    /// How many have been started.
+    pub(super) started: usize,
 }
 
 impl Watches<'_> {
-    /// Starts the watches of all kinds; of PodGroups if gangs are placed whole.
-    pub(super) fn spawn(mut self, metrics: &Metrics, places_gangs: bool) -> anyhow::Result<()> {
+    /// Starts the watches of all kinds; of PodGroups if gangs are placed whole. Returns their number.
+    pub(super) fn spawn(mut self, metrics: &Metrics, places_gangs: bool) -> anyhow::Result<usize> {
         if places_gangs {
             self.guarded::<PodGroup>(("watch podgroups", Source::PodGroups), intake::pod_group)?;
-        } else {
-            drop(self.inputs.send(Input::Change((Source::PodGroups, vec![]))));
         }
-        // All pods, finished ones too, although those hold nothing. With a selection of unfinished pods the server
-        // announces an end as a deletion that shows the state *before*, which looks like a forced deletion.
-        let mut warnings = Warnings::default();
-        let view = move |pod: WirePod| Ok(warnings.view(pod));
-        self.mapped(("watch pods", Source::Pods), view, intake::pod)?;
-        self.plain::<Node>(("watch nodes", Source::Nodes), intake::node)?;
+        self.zones(metrics)?;
         self.plain::<Namespace>(("watch namespaces", Source::Namespaces), intake::namespace)?;
         self.guarded::<PodDisruptionBudget>(("watch poddisruptionbudgets", Source::Budgets), intake::budget)?;
-        let mut reader = ReportReader::new(metrics.clone());
-        let reports = ("watch noderesourcetopologies", Source::Reports);
-        self.guarded::<NodeResourceTopology>(reports, move |event| reader.take(event))?;
         self.selecting::<Service>(("watch services", Source::Services))?;
         let controllers = ("watch replicationcontrollers", Source::ReplicationControllers);
         self.selecting::<ReplicationController>(controllers)?;
         self.selecting::<ReplicaSet>(("watch replicasets", Source::ReplicaSets))?;
         self.selecting::<StatefulSet>(("watch statefulsets", Source::StatefulSets))?;
         self.devices()?;
-        self.storage()
+        self.storage()?;
+        Ok(self.started)
+    }
+
+    /// Starts the watches of what decides about zones alone. Returns their number.
+    pub(super) fn spawn_for_zones(mut self, metrics: &Metrics) -> anyhow::Result<usize> {
+        self.zones(metrics)?;
+        Ok(self.started)
+    }
+
+    /// Pods, nodes and reports.
+    fn zones(&mut self, metrics: &Metrics) -> anyhow::Result<()> {
+        // All pods, finished ones too, although those hold nothing. With a selection of unfinished pods the server
+        // announces an end as a deletion that shows the state *before*, which looks like a forced deletion.
+        let mut warnings = Warnings::default();
+        let view = move |pod: WirePod| Ok(warnings.view(pod));
+        self.mapped(("watch pods", Source::Pods), view, intake::pod)?;
+        self.plain::<Node>(("watch nodes", Source::Nodes), intake::node)?;
+        let mut reader = ReportReader::new(metrics.clone());
+        let reports = ("watch noderesourcetopologies", Source::Reports);
+        self.guarded::<NodeResourceTopology>(reports, move |event| reader.take(event))
     }
 
     /// Claims for devices, slices and classes; none where the server does not have the kinds.
@@ -232,11 +244,12 @@ impl Watches<'_> {
         Ok(())
     }
 
-    /// Where the events of a watch go.
-    fn sink<E, T>(&self, source: Source, mut translate: T) -> impl FnMut(E) + use<E, T>
+    /// Where the events of a watch go, which is started next.
+    fn sink<E, T>(&mut self, source: Source, mut translate: T) -> impl FnMut(E) + use<E, T>
     where
         T: FnMut(E) -> Vec<Event>,
     {
+        self.started += 1;
         let inputs = self.inputs.clone();
         move |event| drop(inputs.send(Input::Change((source, translate(event)))))
     }

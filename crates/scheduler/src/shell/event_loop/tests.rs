@@ -8,7 +8,7 @@ use serde_json::json;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::super::intake::Source;
+use super::super::intake::{Intake, Source};
 use super::*;
 use crate::core::{Profile, Settings};
 use crate::node::NodeView;
@@ -56,7 +56,7 @@ fn turns(pods: usize, room: &str) -> Turns {
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
     let (sender, outputs) = unbounded_channel();
-    let mut event_loop = EventLoop::new(Core::new(settings()), sender, metrics, None);
+    let mut event_loop = EventLoop::new(Core::new(settings()), Intake::new(20), sender, metrics, None);
     let empty = [
         Source::Namespaces,
         Source::Services,
