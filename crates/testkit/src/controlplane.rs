@@ -252,15 +252,24 @@ impl ControlPlane {
     /// # Errors
     /// When the file cannot be written.
     pub fn scheduler_config(&self) -> anyhow::Result<PathBuf> {
-        let config = self.process_group.dir().join("control/scheduler.json");
-        let text = json!({
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "clientConnection": { "kubeconfig": self.identity(Program::Scheduler)?, "qps": 5000, "burst": 5000 },
-            "leaderElection": { "leaderElect": false },
+        let defaults = json!({
+            "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
         });
-        pki::write(&config, &text.to_string())?;
-        Ok(config)
+        self.scheduler_config_of("scheduler", defaults)
+    }
+
+    /// Writes a configuration file for a scheduler with its own profiles, but with this cluster's client and without
+    /// leader election, as [`ControlPlane::scheduler_config`] has them.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn scheduler_config_of(&self, name: &str, mut config: serde_json::Value) -> anyhow::Result<PathBuf> {
+        config["clientConnection"] =
+            json!({ "kubeconfig": self.identity(Program::Scheduler)?, "qps": 5000, "burst": 5000 });
+        config["leaderElection"] = json!({ "leaderElect": false });
+        let path = self.process_group.dir().join(format!("control/{name}.json"));
+        pki::write(&path, &config.to_string())?;
+        Ok(path)
     }
 
     /// Starts the stock kube-scheduler with [`ControlPlane::scheduler_config`] and waits until it schedules.
@@ -278,6 +287,15 @@ impl ControlPlane {
     pub async fn start_scheduler_with(&self, flags: &[String]) -> anyhow::Result<Process> {
         let flags = [&["--config".to_owned(), text_of(&self.scheduler_config()?)], flags].concat();
         self.start_component(Program::Scheduler, &flags, "readyz").await
+    }
+
+    /// Starts another scheduler that is built on kube-scheduler, and waits until it schedules.
+    ///
+    /// # Errors
+    /// When it cannot be started or is not ready in time.
+    pub async fn start_scheduler_program(&self, program: &Path, config: &Path) -> anyhow::Result<Process> {
+        let spec = Spec::new("other-scheduler", program).args(["--config".to_owned(), text_of(config)]);
+        self.start_serving(spec, "healthz").await
     }
 
     /// Starts the stock kube-controller-manager (Deployments, DaemonSets, garbage collection, node taints, ...).
@@ -326,12 +344,16 @@ impl ControlPlane {
         flags: &[String],
         health: &str,
     ) -> anyhow::Result<Process> {
+        let spec = Spec::new(program.name(), self.binaries.path(program)).args(flags.iter().cloned());
+        self.start_serving(spec, health).await
+    }
+
+    /// Starts a program with the flags of a secure port, and waits until that port says that it is healthy.
+    async fn start_serving(&self, spec: Spec, health: &str) -> anyhow::Result<Process> {
         let port = port::free()?;
-        let dir = self.process_group.dir().join("control");
-        let spec = Spec::new(program.name(), self.binaries.path(program))
-            .args(flags.iter().cloned())
+        let spec = spec
             .args(["--bind-address=127.0.0.1".to_owned(), format!("--secure-port={port}")])
-            .args(serving_flags(&dir));
+            .args(serving_flags(&self.process_group.dir().join("control")));
         let process = self.process_group.spawn(spec)?;
         let client = client_of(&format!("https://127.0.0.1:{port}"), &self.kubeconfig).await?;
         process.wait_until("ready", PATIENCE, async || healthy(&client, health).await).await?;

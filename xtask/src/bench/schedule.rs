@@ -4,10 +4,13 @@
 //! pods are created, and time runs from the moment it goes on: else the rate at which pods can be created would be
 //! measured. Then pods arrive at a steady rate, for latencies.
 //!
-//! With `--numa` the nodes are hollow ones (`tholepin hollow`) with two zones, which publish reports and run or reject
-//! pods, and the pods are Guaranteed. Hollow nodes use the same processors as all else.
+//! With `--numa` the nodes are hollow ones (`tholepin hollow`): zones are reported, kubelets run or reject pods. The pods
+//! are Guaranteed. tholepin is measured twice, the first time without a look at zones. Hollow nodes use the same
+//! processors as all else.
 
-use std::path::PathBuf;
+mod contender;
+
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -22,8 +25,9 @@ use serde_json::json;
 use sim::record::percentile;
 use testkit::process_group::{Process, Spec};
 
+use self::contender::{Contender, Running};
 use super::bound_pods::BoundPods;
-use super::rig::{Shape, TOPO_AWARE, TestBed, build_dist};
+use super::rig::{Shape, TestBed, build_dist};
 use super::scheduler_perf;
 
 /// Pods a second, on a real API server without kubelets.
@@ -32,7 +36,8 @@ use super::scheduler_perf;
     cargo xtask bench schedule --nodes 5000 --pods 10000 --schedulers tholepin\n  \
     cargo xtask bench schedule --scheduler-perf SchedulingBasic,TopologySpreading --json\n  \
     cargo xtask bench schedule --scheduler-perf all --scale 0.1\n  \
-    cargo xtask bench schedule --nodes 1000 --pods 3000 --numa")]
+    cargo xtask bench schedule --nodes 1000 --pods 3000 --numa --zones 8 --rounds 3\n  \
+    cargo xtask bench schedule --numa --peer bin/kube-scheduler --peer-config scheduler.yaml")]
 pub(crate) struct Args {
     /// Number of nodes
     #[arg(long, default_value_t = 1000)]
@@ -46,9 +51,21 @@ pub(crate) struct Args {
     /// Arrivals a second
     #[arg(long, default_value_t = 100)]
     rate: u32,
-    /// Nodes with two zones that report what they have left, and pods whose CPUs must be in one zone
+    /// Nodes with zones that report what they have left, and pods whose CPUs must be in one zone
     #[arg(long)]
     numa: bool,
+    /// Zones of each node, which share its 32 CPUs
+    #[arg(long, requires = "numa", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
+    zones: u32,
+    /// Another scheduler that takes kube-scheduler's flags
+    #[arg(long, value_name = "FILE", requires = "peer_config")]
+    peer: Option<PathBuf>,
+    /// Its KubeSchedulerConfiguration; client and leader election are replaced
+    #[arg(long, value_name = "FILE", requires = "peer")]
+    peer_config: Option<PathBuf>,
+    /// How often to measure each scheduler, by turns; the row is the one with the median rate
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
     /// Which schedulers
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = SchedulerChoice::ALL)]
     schedulers: Vec<SchedulerChoice>,
@@ -83,8 +100,10 @@ impl SchedulerChoice {
 /// One line of the result.
 #[derive(Debug, Serialize)]
 struct Row {
-    scheduler: &'static str,
+    scheduler: String,
+    /// Whether nodes have zones and the scheduler looks at them.
     numa: bool,
+    zones: u32,
     nodes: usize,
     pods: u64,
     pods_per_s: f64,
@@ -93,12 +112,14 @@ struct Row {
     rss_mib: u64,
     cpu_s_per_1000_pods: f64,
     raw_binds_per_s: f64,
+    /// Pods that kubelets rejected; `None` without kubelets.
+    rejected: Option<usize>,
 }
 
 /// Calls to the API server at a time.
 const CALLS: usize = 64;
-/// Zones and CPUs of hollow nodes: as many CPUs as the nodes have otherwise.
-const HOLLOW: &str = "2x16";
+/// CPUs of a node.
+const CPUS: u32 = 32;
 /// How long hollow nodes may take to report.
 const REPORTED_WITHIN: Duration = Duration::from_secs(600);
 
@@ -110,72 +131,93 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !args.scheduler_perf.scheduler_perf.is_empty() {
         return scheduler_perf::run(&args.scheduler_perf, &args.schedulers, args.json, &binary);
     }
+    let peer = match (&args.peer, &args.peer_config) {
+        (Some(program), Some(config)) => Some(Contender::peer(program, config)?),
+        _ => None,
+    };
+    let contenders = Contender::all(&args.schedulers, args.numa, peer);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if !args.json {
         println!(
-            "{:<15} {:>6} {:>6} {:>9} {:>8} {:>8} {:>8} {:>12} {:>10}",
-            "SCHEDULER", "NODES", "PODS", "PODS/S", "P50", "P99", "RSS", "CPU/1000", "RAW/S"
+            "{:<15} {:<5} {:>6} {:>6} {:>9} {:>8} {:>8} {:>8} {:>12} {:>10} {:>9}",
+            "SCHEDULER",
+            "ZONES",
+            "NODES",
+            "PODS",
+            "PODS/S",
+            "P50",
+            "P99",
+            "RSS",
+            "CPU/1000",
+            "RAW/S",
+            "REJECTED"
         );
     }
-    for choice in &args.schedulers {
-        let row = runtime.block_on(measure(args, *choice, binary.clone()))?;
-        if args.json {
-            println!("{}", serde_json::to_string(&row)?);
-            continue;
+    let mut rows: Vec<Vec<Row>> = contenders.iter().map(|_| Vec::new()).collect();
+    for round in 1..=args.rounds {
+        for (contender, rows) in contenders.iter().zip(&mut rows) {
+            rows.push(runtime.block_on(measure(args, contender, &binary))?);
+            if round == args.rounds {
+                rows.sort_by(|left, right| left.pods_per_s.total_cmp(&right.pods_per_s));
+                print(&rows[rows.len() / 2], args.json)?;
+            }
         }
-        let ms = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
-        println!(
-            "{:<15} {:>6} {:>6} {:>9.0} {:>8} {:>8} {:>4} MiB {:>10.2} s {:>10.0}",
-            row.scheduler,
-            row.nodes,
-            row.pods,
-            row.pods_per_s,
-            ms(row.p50_ms),
-            ms(row.p99_ms),
-            row.rss_mib,
-            row.cpu_s_per_1000_pods,
-            row.raw_binds_per_s
-        );
     }
     Ok(())
 }
 
-async fn measure(args: &Args, choice: SchedulerChoice, binary: PathBuf) -> anyhow::Result<Row> {
-    let stock = choice == SchedulerChoice::KubeScheduler;
+fn print(row: &Row, as_json: bool) -> anyhow::Result<()> {
+    if as_json {
+        println!("{}", serde_json::to_string(row)?);
+        return Ok(());
+    }
+    let ms = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
+    println!(
+        "{:<15} {:<5} {:>6} {:>6} {:>9.0} {:>8} {:>8} {:>4} MiB {:>10.2} s {:>10.0} {:>9}",
+        row.scheduler,
+        if row.numa { row.zones.to_string() } else { "-".to_owned() },
+        row.nodes,
+        row.pods,
+        row.pods_per_s,
+        ms(row.p50_ms),
+        ms(row.p99_ms),
+        row.rss_mib,
+        row.cpu_s_per_1000_pods,
+        row.raw_binds_per_s,
+        row.rejected.map_or_else(|| "-".to_owned(), |rejected| rejected.to_string()),
+    );
+    Ok(())
+}
+
+async fn measure(args: &Args, contender: &Contender, binary: &Path) -> anyhow::Result<Row> {
     let shape = Shape { nodes: 0, zones: 1, cpus_per_zone: 1, mixed: false };
-    let mut bed = TestBed::start(shape, false, binary).await?;
+    let mut bed = TestBed::start(shape, false, binary.to_owned()).await?;
     let client = bed.cluster.client().await?;
     let raw_binds_per_s = raw_binds(&client, args.pods).await?;
     let _hollow = if args.numa {
-        Some(hollow_nodes(&bed, &client, args.nodes).await?)
+        Some(hollow_nodes(&bed, &client, args).await?)
     } else {
         create_nodes(&client, args.nodes, 110).await?;
         None
     };
-    let own = if stock {
-        Some(bed.cluster.control().start_scheduler().await?)
-    } else {
-        bed.start_scheduler().await?;
-        None
-    };
-    let process = own.as_ref().or(bed.scheduler.as_ref()).context("no scheduler")?;
-    let name = if stock { "default-scheduler" } else { TOPO_AWARE };
+    let Running { process, profile } = contender.start(&mut bed).await?;
 
     let bound = BoundPods::watch(&client);
     process.pause()?;
-    create_pods(&client, "bench", (name, args.numa), args.pods).await?;
-    let (began, cpu) = (Instant::now(), cpu_s(process)?);
+    create_pods(&client, "bench", (&profile, args.numa), args.pods).await?;
+    let (began, cpu) = (Instant::now(), cpu_s(&process)?);
     process.resume()?;
     let took = bound.all(args.pods).await? - began;
-    let spent = cpu_s(process)? - cpu;
+    let spent = cpu_s(&process)? - cpu;
 
-    let mut waits = arrive(&client, name, args, &bound).await?;
+    let mut waits = arrive(&client, &profile, args, &bound).await?;
     waits.sort_unstable();
     let percentile_ms = |percent| (!waits.is_empty()).then(|| percentile(&waits, percent));
     let pods = args.pods as f64;
     Ok(Row {
-        scheduler: choice.name(),
-        numa: args.numa,
+        scheduler: contender.name(),
+        numa: args.numa && contender.sees_zones(),
+        zones: if args.numa { args.zones } else { 1 },
         nodes: args.nodes,
         pods: args.pods,
         pods_per_s: round(pods / took.as_secs_f64()),
@@ -184,7 +226,14 @@ async fn measure(args: &Args, choice: SchedulerChoice, binary: PathBuf) -> anyho
         rss_mib: process.memory()?.peak_kib / 1024,
         cpu_s_per_1000_pods: round(spent * 1000.0 / pods),
         raw_binds_per_s: round(raw_binds_per_s),
+        rejected: if args.numa { Some(rejected(&client).await?) } else { None },
     })
+}
+
+/// Pods that kubelets rejected.
+async fn rejected(client: &Client) -> anyhow::Result<usize> {
+    let failed = ListParams::default().fields("status.phase=Failed");
+    Ok(Api::<Pod>::default_namespaced(client.clone()).list_metadata(&failed).await?.items.len())
 }
 
 pub(super) fn round(figure: f64) -> f64 {
@@ -230,10 +279,13 @@ pub(super) async fn create_nodes(client: &Client, count: usize, room: u32) -> an
 }
 
 /// Starts hollow nodes, and waits until each has reported.
-async fn hollow_nodes(bed: &TestBed, client: &Client, count: usize) -> anyhow::Result<Process> {
+async fn hollow_nodes(bed: &TestBed, client: &Client, args: &Args) -> anyhow::Result<Process> {
+    let count = args.nodes;
+    let machine = format!("--machine={}x{}", args.zones, CPUS / args.zones);
     let kubeconfig = bed.cluster.control().kubeconfig().display().to_string();
     let spec = Spec::new("tholepin-hollow", bed.binary())
-        .args(["hollow", "--machine", HOLLOW, "--untainted", "--name-prefix=node", "--http-bind-address=0"])
+        .args(["hollow", "--untainted", "--name-prefix=node", "--http-bind-address=0"])
+        .arg(machine)
         .args(["--qps=5000".to_owned(), format!("--nodes={count}"), format!("--kubeconfig={kubeconfig}")]);
     let process = bed.cluster.spawn(spec)?;
     let reports = Api::<NodeResourceTopology>::all(client.clone());
