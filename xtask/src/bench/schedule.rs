@@ -4,7 +4,7 @@
 //! pods are created, and time runs from the moment it goes on: else the rate at which pods can be created would be
 //! measured. Then pods arrive at a steady rate, for latencies.
 //!
-//! With `--numa` the nodes are hollow ones (`tholepin hollow`): zones are reported, kubelets run or reject pods. The pods
+//! With `--numa` the nodes are hollow ones (`tholepin hollow`): zones are reported, kubelets run or reject pods, which
 //! are Guaranteed. tholepin is measured twice, the first time without a look at zones. Hollow nodes use the same
 //! processors as all else.
 
