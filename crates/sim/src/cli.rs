@@ -21,6 +21,7 @@ use crate::latency::{Faults, Latency, PluginPeriods};
 use crate::machine::dump::{Dump, DumpOptions};
 use crate::machine::{Machine, Shape, open_cpus};
 use crate::plural::count;
+use crate::preset::{Numbers, Preset};
 use crate::record::Summary;
 use crate::spread::Spread;
 use crate::workload::{Arrival, MAX_TIME_MS, NamedPod, OpenArrivals, Workload};
@@ -37,12 +38,18 @@ const MAX_SEEDS: u64 = 1_000;
 /// are the code that runs in a cluster. The same flags give the same bytes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
+    /// Cluster and pods by name: small, ci-inference (jobs of 1 to 8 GPUs), telco or hpc; the flags below replace its
+    /// numbers one by one
+    #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
+    #[arg(conflicts_with = "pending")]
+    pub preset: Preset,
     /// Shape of the nodes: ZONESxCPUS of each zone, with devices as +NAME or +NAMECOUNT, such as 2x16, 8x16, 2x64+gpu4
-    #[arg(long, value_name = "SHAPE", default_value = "2x16", conflicts_with = "from")]
-    pub machine: Shape,
-    /// Number of nodes
-    #[arg(long, value_name = "N", default_value_t = 4, conflicts_with = "from")]
-    pub nodes: usize,
+    /// [default: 2x16, or as in the preset]
+    #[arg(long, value_name = "SHAPE", conflicts_with = "from")]
+    pub machine: Option<Shape>,
+    /// Number of nodes [default: 4, or as in the preset]
+    #[arg(long, value_name = "N", conflicts_with = "from")]
+    pub nodes: Option<usize>,
     /// Zones of each node, instead of --machine's; with --from, of nodes without a NodeResourceTopology object
     #[arg(long, value_name = "N")]
     pub zones: Option<u32>,
@@ -60,7 +67,7 @@ pub struct Args {
     #[arg(long, requires = "from", conflicts_with_all = ["workload", "pods", "rate", "load", "max_pending", "save_workload"])]
     pub pending: bool,
     /// Topology manager policy of the kubelets: none, best-effort, restricted or single-numa-node [default:
-    /// single-numa-node, with --from as in the file]
+    /// single-numa-node, or as in the preset; with --from as in the file]
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub policy: Option<Policy>,
     /// Topology manager scope of the kubelets: container or pod [default: container, with --from as in the file]
@@ -78,15 +85,16 @@ pub struct Args {
     /// File with the pods (YAML or JSON), instead of the four flags below
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pods", "rate", "load", "max_pending"])]
     pub workload: Option<PathBuf>,
-    /// Number of pods; each requests 2 to 12 CPUs
-    #[arg(long, value_name = "N", default_value_t = 120)]
-    pub pods: usize,
-    /// Pods created per second
-    #[arg(long, value_name = "RATE", default_value_t = 3.0)]
-    pub rate: f64,
-    /// Average share of the CPUs in use if no pod ever waited; determines how long pods live
-    #[arg(long, value_name = "SHARE", default_value_t = 0.65)]
-    pub load: f64,
+    /// Number of pods; each requests 2 to 12 CPUs, or resources as in the preset [default: 120, or as in the preset]
+    #[arg(long, value_name = "N")]
+    pub pods: Option<usize>,
+    /// Pods created per second [default: 3, or as in the preset]
+    #[arg(long, value_name = "RATE")]
+    pub rate: Option<f64>,
+    /// Average share of the CPUs in use if no pod ever waited; determines how long pods live [default: 0.65, or as in
+    /// the preset]
+    #[arg(long, value_name = "SHARE")]
+    pub load: Option<f64>,
     /// Hold arrivals back while this many pods are pending
     #[arg(long, value_name = "N")]
     pub max_pending: Option<usize>,
@@ -273,18 +281,22 @@ fn machines(args: &Args) -> anyhow::Result<Machines> {
         let pending = args.pending.then_some(dump.pending);
         return Ok(Machines { machines: dump.machines, is_guessed: dump.is_guessed, pending });
     }
-    let mut shape = args.machine.clone();
+    let Numbers { machine, nodes, policy, .. } = args.preset.numbers();
+    let mut shape = match &args.machine {
+        Some(shape) => shape.clone(),
+        None => machine.parse()?,
+    };
     let zones = args.zones.unwrap_or(u32::try_from(shape.zones.len()).unwrap_or(u32::MAX));
     let cpus = args.cpus_per_zone.or(shape.zones.first().map(|zone| zone.cpus)).unwrap_or_default();
     let devices = shape.zones.first().map(|zone| zone.devices.clone()).unwrap_or_default();
     shape.zones = Shape::even(zones, cpus)?.zones;
     shape.zones.iter_mut().for_each(|zone| zone.devices.clone_from(&devices));
     shape.reserved_cpus = args.reserved_cpus;
-    shape.rules.policy = args.policy.unwrap_or(shape.rules.policy);
+    shape.rules.policy = args.policy.unwrap_or(policy);
     shape.rules.scope = args.scope.unwrap_or(shape.rules.scope);
     shape.options = options(args);
     shape.threads_per_core = args.threads_per_core.unwrap_or(shape.threads_per_core);
-    Ok(Machines { machines: shape.machines(args.nodes)?, is_guessed: false, pending: None })
+    Ok(Machines { machines: shape.machines(args.nodes.unwrap_or(nodes))?, is_guessed: false, pending: None })
 }
 
 fn options(args: &Args) -> PolicyOptions {
@@ -303,14 +315,15 @@ fn workload(args: &Args, found: &Machines, seed: u64) -> anyhow::Result<Workload
     if let Some(file) = &args.workload {
         return Ok(Workload::read(file)?);
     }
+    let Numbers { pods, rate, load, kinds, .. } = args.preset.numbers();
     let open = OpenArrivals {
-        pods: args.pods,
-        rate: args.rate,
-        load: args.load,
+        pods: args.pods.unwrap_or(pods),
+        rate: args.rate.unwrap_or(rate),
+        load: args.load.unwrap_or(load),
         cpus: open_cpus(&found.machines),
         max_pending: args.max_pending,
+        kinds,
         seed,
-        ..OpenArrivals::default()
     };
     Ok(open.workload()?)
 }

@@ -14,6 +14,7 @@ pub mod kubelet;
 pub mod latency;
 pub mod machine;
 mod plural;
+pub mod preset;
 pub mod record;
 pub mod simulation;
 pub mod spread;

@@ -39,6 +39,14 @@ pub struct ContainerResources {
     pub devices: BTreeMap<String, u32>,
 }
 
+impl ContainerResources {
+    /// So many CPUs, and little memory.
+    #[must_use]
+    pub fn of_cpus(cpus: u32) -> Self {
+        Self { cpus, memory_mib: DEFAULT_MEMORY_MIB, devices: BTreeMap::new() }
+    }
+}
+
 /// How a pod ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

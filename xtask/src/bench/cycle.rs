@@ -1,7 +1,7 @@
 //! `cargo xtask bench cycle`: what a scheduling cycle costs, and how that grows.
 //!
-//! The figures come from `crates/scheduler/benches/cycle.rs`, optimised, but not across crates as what is shipped,
-//! which takes long to build and changes no growth. Each is the median of many cycles.
+//! The figures come from `crates/scheduler/benches/cycle.rs` and `crates/hollow/benches/numa.rs`, optimised, but not
+//! across crates as what is shipped, which takes long to build and changes no growth. Each is the median of many cycles.
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -36,13 +36,14 @@ struct Row {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let rows: Vec<Row> = cargo_bench("scheduler", "cycle", CLIENT)?;
+    let mut rows: Vec<Row> = cargo_bench("scheduler", "cycle", CLIENT)?;
+    rows.extend(cargo_bench::<Row>("hollow", "numa", CLIENT)?);
     for row in &rows {
         if args.json {
             println!("{}", serde_json::to_string(row)?);
         } else {
             let Row { what, unit, size, ns } = row;
-            println!("{what:45} {size:6} {unit:16} {:>9}", time(*ns));
+            println!("{what:50} {size:6} {unit:16} {:>9}", time(*ns));
         }
     }
     if args.chart {

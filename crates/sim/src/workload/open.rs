@@ -1,6 +1,6 @@
 //! Open arrivals: pods arrive at a fixed rate, independent of the fate of earlier pods.
 
-use super::{Arrival, MAX_ARRIVALS, MAX_TIME_MS, Workload, WorkloadError};
+use super::{Arrival, ContainerResources, MAX_ARRIVALS, MAX_TIME_MS, Workload, WorkloadError};
 use runtime::random::Random;
 
 /// Pod sizes of the benchmark, in CPUs: mostly small, some that fill most of a zone of 16.
@@ -20,8 +20,8 @@ pub struct OpenArrivals {
     pub cpus: u32,
     /// See [`Workload::max_pending`].
     pub max_pending: Option<usize>,
-    /// Pod sizes in CPUs, each as likely as the others.
-    pub sizes: Vec<u32>,
+    /// Resources of the pods, each as likely as the others.
+    pub kinds: Vec<ContainerResources>,
     /// Seed of sizes and lifetimes; the same seed gives the same workload.
     pub seed: u64,
 }
@@ -34,13 +34,15 @@ impl OpenArrivals {
     pub fn workload(&self) -> Result<Workload, WorkloadError> {
         self.check()?;
         let mut random = Random::seeded(self.seed);
-        let mean_size = self.sizes.iter().map(|size| f64::from(*size)).sum::<f64>() / self.sizes.len() as f64;
+        let cpus = self.kinds.iter().map(|kind| f64::from(kind.cpus)).sum::<f64>();
+        let mean_size = cpus / self.kinds.len() as f64;
         let mean_life_ms = 1000.0 * self.load * f64::from(self.cpus) / (self.rate * mean_size);
         let arrival = |number: usize| {
-            let at = random.below(self.sizes.len() as u64);
-            let cpus = usize::try_from(at).ok().and_then(|at| self.sizes.get(at)).copied().unwrap_or(1);
+            let kind = random.below(self.kinds.len() as u64) as usize;
+            let ContainerResources { cpus, memory_mib, devices } = self.kinds[kind].clone();
             let life_ms = mean_life_ms * (2.0 + 2.0 * random.fraction()) / 3.0;
-            Arrival::new(whole(number as f64 * 1000.0 / self.rate), cpus, whole(life_ms))
+            let at_ms = whole(number as f64 * 1000.0 / self.rate);
+            Arrival { memory_mib, devices, ..Arrival::new(at_ms, cpus, whole(life_ms)) }
         };
         let arrivals = (0..self.pods).map(arrival).collect();
         let workload = Workload { max_pending: self.max_pending, arrivals };
@@ -61,8 +63,8 @@ impl OpenArrivals {
         if self.pods > MAX_ARRIVALS {
             return range("pods", self.pods.to_string(), &format!("0 to {MAX_ARRIVALS}"));
         }
-        if self.sizes.is_empty() || self.sizes.contains(&0) {
-            return range("sizes", format!("{:?}", self.sizes), "one or more sizes of at least 1 CPU");
+        if self.kinds.is_empty() || self.kinds.iter().any(|kind| kind.cpus == 0) {
+            return range("kinds", format!("{:?}", self.kinds), "one or more kinds of at least 1 CPU");
         }
         if self.cpus == 0 {
             return range("cpus", "0".to_owned(), "1 and more: no CPU is free for the pods");
@@ -85,7 +87,7 @@ impl Default for OpenArrivals {
             load: 0.65,
             cpus: 4 * 31,
             max_pending: None,
-            sizes: SIZES.to_vec(),
+            kinds: SIZES.map(ContainerResources::of_cpus).to_vec(),
             seed: 1,
         }
     }

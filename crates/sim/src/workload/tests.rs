@@ -110,7 +110,8 @@ proptest! {
         pods in 0_usize..300, rate in proptest::num::f64::ANY, load in proptest::num::f64::ANY,
         cpus in proptest::num::u32::ANY, size in proptest::num::u32::ANY, seed in proptest::num::u64::ANY,
     ) {
-        let open = OpenArrivals { pods, rate, load, cpus, sizes: vec![size, 1], seed, max_pending: None };
+        let kinds = [size, 1].map(ContainerResources::of_cpus).to_vec();
+        let open = OpenArrivals { pods, rate, load, cpus, kinds, seed, max_pending: None };
         if let Ok(workload) = open.workload() {
             prop_assert_eq!(workload.arrivals.len(), pods);
         }

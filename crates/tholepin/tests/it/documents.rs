@@ -1,6 +1,6 @@
 //! Pages for people: what they show is what the program prints.
 //!
-//! `UPDATE_DOCS=1 cargo test -p tholepin --test it -- documents` draws the picture anew.
+//! `UPDATE_DOCS=1 cargo test -p tholepin --test it -- documents` draws the pictures anew.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,9 @@ pub(super) struct Block {
 
 /// The pages that show outputs of commands which need no cluster.
 const PAGES: [&str; 2] = ["README.md", "docs/simulate.md"];
-const PICTURE: &str = "docs/simulate.svg";
+/// Pictures, each with the preset it shows.
+const PICTURES: [(&str, &str); 2] =
+    [("small", "docs/simulate.svg"), ("ci-inference", "docs/simulate-ci-inference.svg")];
 
 #[test]
 fn outputs_of_simulate_are_those_of_the_program() {
@@ -37,16 +39,19 @@ fn outputs_of_simulate_are_those_of_the_program() {
 }
 
 #[test]
-fn the_picture_is_that_of_the_program() {
+fn the_pictures_are_those_of_the_program() {
     let installed = Installed::under("tholepin");
-    let drawn = installed.program.with_file_name("drawn.svg");
-    let (code, _, stderr) = run_in(&installed.program, &format!("simulate --chart {}", drawn.display()), &[]);
-    assert_eq!(code, 0, "{stderr}");
-    let drawn = std::fs::read_to_string(drawn).unwrap();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path(PICTURE), &drawn).unwrap();
+    for (preset, picture) in PICTURES {
+        let drawn = installed.program.with_file_name("drawn.svg");
+        let words = format!("simulate --preset {preset} --chart {}", drawn.display());
+        let (code, _, stderr) = run_in(&installed.program, &words, &[]);
+        assert_eq!(code, 0, "{stderr}");
+        let drawn = std::fs::read_to_string(drawn).unwrap();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path(picture), &drawn).unwrap();
+        }
+        assert!(read(picture) == drawn, "{picture} is stale");
     }
-    assert!(read(PICTURE) == drawn, "{PICTURE} is stale");
 }
 
 #[test]

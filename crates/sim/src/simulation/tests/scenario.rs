@@ -339,7 +339,7 @@ fn workload(random: &mut Random, machines: &[Machine], domain: Domain) -> Worklo
         load,
         cpus,
         max_pending,
-        sizes: SIZES.to_vec(),
+        kinds: SIZES.map(ContainerResources::of_cpus).to_vec(),
         seed: random.bits(),
     };
     let mut workload = open.workload().unwrap();
