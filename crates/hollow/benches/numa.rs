@@ -260,7 +260,7 @@ fn zones_of_a_cycle(zones: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Important pods of two GPUs come to nodes that are full of pods of so many GPUs; the time of the core for all of them.
+/// Important pods of two GPUs come to nodes that are full of pods of so many GPUs; the time of the core for all.
 fn preemption(gpus: usize) -> anyhow::Result<()> {
     let group = NodeGroup {
         machine: "2x32+gpu4".to_owned(),

@@ -1,7 +1,8 @@
 //! `cargo xtask bench cycle`: what a scheduling cycle costs, and how that grows.
 //!
 //! The figures come from `crates/scheduler/benches/cycle.rs` and `crates/hollow/benches/numa.rs`, optimised, but not
-//! across crates as what is shipped, which takes long to build and changes no growth. Each is the median of many cycles.
+//! across crates as what is shipped, which takes long to build and changes no growth. Each is the median of many
+//! cycles.
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
