@@ -25,6 +25,13 @@ pub(crate) struct GoTool {
 /// Helm, for the chart.
 pub(crate) const HELM: GoTool = GoTool { name: "helm", package: "helm.sh/helm/v4/cmd/helm", tags: "" };
 
+/// resource-topology-exporter, whose reports our scheduler understands as well.
+pub(crate) const RTE: GoTool = GoTool {
+    name: "resource-topology-exporter",
+    package: "github.com/k8stopologyawareschedwg/resource-topology-exporter/cmd/resource-topology-exporter",
+    tags: "",
+};
+
 /// Promtool, for alerts and queries.
 #[cfg(test)]
 pub(crate) const PROMTOOL: GoTool = GoTool {

@@ -362,12 +362,20 @@ fn progress_bar(pods: usize) -> ProgressBar {
     }
 }
 
-fn policy(text: &str) -> Result<Policy, String> {
+/// A topology manager policy, as a flag has it.
+///
+/// # Errors
+/// The names that are allowed.
+pub fn policy(text: &str) -> Result<Policy, String> {
     Policy::parse(text)
         .ok_or_else(|| "allowed are none, best-effort, restricted, single-numa-node".to_owned())
 }
 
-fn scope(text: &str) -> Result<Scope, String> {
+/// A topology manager scope, as a flag has it.
+///
+/// # Errors
+/// The names that are allowed.
+pub fn scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| "allowed are container, pod".to_owned())
 }
 

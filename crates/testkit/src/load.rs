@@ -27,6 +27,9 @@ pub struct Arrival {
     /// Exclusive CPUs of an init container; none: there is none.
     #[serde(default)]
     pub init_cpus: u32,
+    /// Exclusive CPUs of a sidecar: an init container that is restarted always; none: there is none.
+    #[serde(default)]
+    pub sidecar_cpus: u32,
     /// Huge pages of 2 MiB.
     #[serde(default)]
     pub huge_pages: u32,
@@ -42,6 +45,8 @@ pub struct Arrival {
 pub struct Record {
     /// Name of the pod.
     pub name: String,
+    /// Its `schedulerName`.
+    pub scheduler: String,
     /// Exclusive CPUs it asked for.
     pub cpus: u32,
     /// When its creation was requested.
@@ -127,13 +132,23 @@ impl Arrival {
         resources.extend((self.huge_pages > 0).then_some(("hugepages-2Mi", &*huge_pages)));
         resources.extend((self.devices > 0).then_some((DEVICE, &*devices)));
         let mut pod = guaranteed_pod(name, scheduler, resources);
-        if let Some(spec) = pod.spec.as_mut().filter(|_| self.init_cpus > 0) {
-            let cpus = self.init_cpus.to_string();
-            let init = guaranteed_pod(name, scheduler, [("cpu", &*cpus), ("memory", memory)]);
-            let containers = init.spec.map(|spec| spec.containers).unwrap_or_default();
-            let init =
-                |it| Container { name: "init".to_owned(), command: Some(vec!["true".to_owned()]), ..it };
-            spec.init_containers = Some(containers.into_iter().map(init).collect());
+        let before = |kind: &str, cpus: u32| -> Vec<Container> {
+            let cpus = cpus.to_string();
+            let other = guaranteed_pod(name, scheduler, [("cpu", &*cpus), ("memory", memory)]);
+            let containers = other.spec.map(|spec| spec.containers).unwrap_or_default();
+            containers.into_iter().map(|it| Container { name: kind.to_owned(), ..it }).collect()
+        };
+        let mut init = Vec::new();
+        if self.init_cpus > 0 {
+            let ends = |it| Container { command: Some(vec!["true".to_owned()]), ..it };
+            init.extend(before("init", self.init_cpus).into_iter().map(ends));
+        }
+        if self.sidecar_cpus > 0 {
+            let stays = |it| Container { restart_policy: Some("Always".to_owned()), ..it };
+            init.extend(before("sidecar", self.sidecar_cpus).into_iter().map(stays));
+        }
+        if let Some(spec) = pod.spec.as_mut().filter(|_| !init.is_empty()) {
+            spec.init_containers = Some(init);
         }
         pod
     }

@@ -93,8 +93,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 async fn measure(args: &Args, binary: PathBuf) -> anyhow::Result<Row> {
-    let shape = Shape { nodes: 0, zones: 1, cpus_per_zone: 1, mixed: false };
-    let bed = TestBed::start(shape, false, binary.clone()).await?;
+    let bed = TestBed::start(Shape::NONE, false, binary.clone()).await?;
     let client = bed.cluster.client().await?;
     let count = args.seconds * args.rate;
     let room = (count * 11 / 10).div_ceil(args.nodes);

@@ -17,7 +17,7 @@ use testkit::kubelet::KubeletOptions;
 use testkit::load::DEVICE;
 use testkit::machine::Machine;
 use testkit::process_group::{Process, Spec};
-use topology::policy::{CpuOption, Policy};
+use topology::policy::{CpuOption, Policy, Scope};
 
 use crate::cargo::{self, CLIENT, DIST};
 
@@ -36,9 +36,21 @@ pub(crate) struct Shape {
     pub(crate) nodes: usize,
     pub(crate) zones: u32,
     pub(crate) cpus_per_zone: u32,
-    /// Kubelets with the policies restricted and best-effort by turns, cores of two threads that are handed out as a
-    /// whole, huge pages, and devices.
+    /// Cores of two threads that are handed out as a whole, huge pages, and devices.
     pub(crate) mixed: bool,
+    /// The policy of the kubelets; without one single-numa-node, of mixed ones restricted and best-effort by turns.
+    pub(crate) policy: Option<Policy>,
+    /// The scope of the kubelets.
+    pub(crate) scope: Scope,
+}
+
+/// The program that reports nodes.
+#[derive(Clone, Debug)]
+pub(crate) enum Exporter {
+    /// Ours, which reacts to the kubelet.
+    Tholepin,
+    /// resource-topology-exporter, which looks once in an interval.
+    Rte { program: PathBuf, interval: Duration },
 }
 
 /// A running cluster and our processes in it. Everything ends when it is dropped.
@@ -52,6 +64,10 @@ pub(crate) struct TestBed {
 }
 
 impl Shape {
+    /// No node at all: a control plane for nodes that a benchmark makes itself.
+    pub(crate) const NONE: Self =
+        Self { nodes: 0, zones: 1, cpus_per_zone: 1, mixed: false, policy: None, scope: Scope::Container };
+
     /// CPUs pods can have, together: one of each node is reserved, or a core.
     pub(crate) fn allocatable_cpus(self) -> u32 {
         let nodes = u32::try_from(self.nodes).unwrap_or(u32::MAX);
@@ -64,13 +80,14 @@ impl Shape {
     }
 
     fn kubelet(self, node: usize) -> KubeletOptions {
+        let options = KubeletOptions { scope: self.scope, ..KubeletOptions::default() };
         if !self.mixed {
-            return KubeletOptions::default();
+            return KubeletOptions { policy: self.policy.unwrap_or(options.policy), ..options };
         }
-        let policy = if node.is_multiple_of(2) { Policy::Restricted } else { Policy::BestEffort };
-        let options = json!({ CpuOption::FullPcpusOnly.as_str(): "true" });
-        let config = Map::from_iter([("cpuManagerPolicyOptions".to_owned(), options)]);
-        KubeletOptions { policy, config, ..KubeletOptions::default() }
+        let by_turns = if node.is_multiple_of(2) { Policy::Restricted } else { Policy::BestEffort };
+        let whole_cores = json!({ CpuOption::FullPcpusOnly.as_str(): "true" });
+        let config = Map::from_iter([("cpuManagerPolicyOptions".to_owned(), whole_cores)]);
+        KubeletOptions { policy: self.policy.unwrap_or(by_turns), config, ..options }
     }
 }
 
@@ -93,16 +110,20 @@ impl TestBed {
     }
 
     /// Starts an exporter on each node and waits for their reports.
-    pub(crate) async fn start_exporters(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn start_exporters(&mut self, exporter: &Exporter) -> anyhow::Result<()> {
         for node in self.cluster.nodes() {
-            let process = self.cluster.spawn(self.exporter(node))?;
+            let process = self.cluster.spawn(self.exporter(node, exporter))?;
             self.exporters.push(process);
         }
+        let within = match exporter {
+            Exporter::Tholepin => READY_WITHIN,
+            Exporter::Rte { interval, .. } => READY_WITHIN + *interval,
+        };
         let reports: Api<NodeResourceTopology> = Api::all(self.cluster.client().await?);
         for (node, exporter) in self.cluster.nodes().iter().zip(&self.exporters) {
             let (reports, name) = (reports.clone(), node.name().to_owned());
             exporter
-                .wait_until("publishing", READY_WITHIN, async || {
+                .wait_until("publishing", within, async || {
                     reports.get_opt(&name).await.ok().flatten().is_some()
                 })
                 .await?;
@@ -144,12 +165,17 @@ impl TestBed {
         &self.binary
     }
 
-    fn exporter(&self, node: &ClusterNode) -> Spec {
-        let state = format!("--kubelet-state-dir={}", node.kubelet().root_dir().display());
-        Spec::new(format!("exporter-{}", node.name()), &self.binary)
-            .args(["exporter", "-v4", "--metrics-port=0"])
-            .arg(state)
-            .args(places(&self.cluster, node))
+    fn exporter(&self, node: &ClusterNode, exporter: &Exporter) -> Spec {
+        let name = format!("exporter-{}", node.name());
+        let spec = match exporter {
+            Exporter::Tholepin => Spec::new(name, &self.binary)
+                .args(["exporter", "-v4", "--metrics-port=0"])
+                .arg(format!("--kubelet-state-dir={}", node.kubelet().root_dir().display())),
+            Exporter::Rte { program, interval } => Spec::new(name, program)
+                .args(["--podreadiness=false", "--metrics-mode=disabled"])
+                .arg(format!("--sleep-interval={}ms", interval.as_millis())),
+        };
+        spec.args(places(&self.cluster, node))
     }
 }
 

@@ -190,8 +190,7 @@ fn print(row: &Row, as_json: bool) -> anyhow::Result<()> {
 }
 
 async fn measure(args: &Args, contender: &Contender, binary: &Path) -> anyhow::Result<Row> {
-    let shape = Shape { nodes: 0, zones: 1, cpus_per_zone: 1, mixed: false };
-    let mut bed = TestBed::start(shape, false, binary.to_owned()).await?;
+    let mut bed = TestBed::start(Shape::NONE, false, binary.to_owned()).await?;
     let client = bed.cluster.client().await?;
     let raw_binds_per_s = raw_binds(&client, args.pods).await?;
     let _hollow = if args.numa {

@@ -1,7 +1,8 @@
 //! `cargo xtask bench tae`: open arrivals on real kubelets, one scheduler after the other on fresh clusters.
 //!
 //! A pod lost to `TopologyAffinityError` counts as lost, not as served. `ideal` is the same arrivals under
-//! perfect knowledge and without latency, calculated by the simulator.
+//! perfect knowledge and without latency, calculated by the simulator. `--matrix` goes through policies, scopes and
+//! exporters, each with several seeds.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,13 +13,16 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::PostParams;
 use serde::Serialize;
+use sim::cli::{policy, scope};
 use sim::machine::Shape as SimShape;
 use sim::record::{Summary, percentile};
 use sim::workload::{OpenArrivals, Workload};
 use testkit::load::{self, Arrival, Record, Run};
 use testkit::process_group::Process;
+use topology::policy::{Policy, Scope};
 
-use super::rig::{Shape, TOPO_AWARE, TestBed, build_dist};
+use super::rig::{Exporter, Shape, TOPO_AWARE, TestBed, build_dist};
+use crate::gotool::RTE;
 
 /// Open arrivals on real kubelets.
 #[derive(Debug, Clone, clap::Args)]
@@ -28,6 +32,8 @@ use super::rig::{Shape, TOPO_AWARE, TestBed, build_dist};
     cargo xtask bench tae --cold-nodes\n  \
     cargo xtask bench tae --mixed --schedulers kube-scheduler,tholepin --kill-scheduler-at 15\n  \
     cargo xtask bench tae --schedulers tholepin --kill-scheduler-at 15\n  \
+    cargo xtask bench tae --policy restricted --scope pod --exporter rte --stock-third\n  \
+    cargo xtask bench tae --mixed --matrix --seeds 5 --pods 240 --json\n  \
     cargo xtask bench tae --schedulers tholepin --pods 300 --stop-exporters-at 20 --stop-exporters-for 60"
 )]
 pub(crate) struct Args {
@@ -59,9 +65,31 @@ pub(crate) struct Args {
     #[arg(long)]
     cold_nodes: bool,
     /// Kubelets with the policies restricted and best-effort, whole cores of two threads; pods with init containers,
-    /// huge pages, devices, and more CPUs than a zone has
+    /// sidecars, huge pages, devices, and more CPUs than a zone has
     #[arg(long)]
     mixed: bool,
+    /// Topology manager policy of the kubelets [default: single-numa-node, of mixed ones restricted and best-effort by
+    /// turns]
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    policy: Option<Policy>,
+    /// Topology manager scope of the kubelets
+    #[arg(long, value_name = "SCOPE", value_parser = scope, default_value = "container")]
+    scope: Scope,
+    /// Who reports nodes to our scheduler: tholepin, or rte: resource-topology-exporter, built from its Go module
+    #[arg(long, value_enum, default_value_t)]
+    exporter: ExporterChoice,
+    /// Seconds between two looks of --exporter rte
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    exporter_interval: u64,
+    /// Let kube-scheduler place every third pod beside our scheduler, on the same nodes
+    #[arg(long)]
+    stock_third: bool,
+    /// Each of three policies, both scopes, and three exporters: ours, and rte each 10 and 60 seconds
+    #[arg(long, conflicts_with_all = ["policy", "scope", "exporter", "exporter_interval"])]
+    matrix: bool,
+    /// Measure with so many seeds, --seed and those that follow
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
     /// Which schedulers
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = SchedulerChoice::ALL)]
     schedulers: Vec<SchedulerChoice>,
@@ -97,14 +125,31 @@ impl SchedulerChoice {
     const ALL: [Self; 3] = [Self::KubeScheduler, Self::Tholepin, Self::Ideal];
 }
 
+/// An exporter to report nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum ExporterChoice {
+    #[default]
+    Tholepin,
+    Rte,
+}
+
 /// One line of the result.
 #[derive(Debug, Serialize)]
 struct Row {
     scheduler: &'static str,
+    /// Of the kubelets; mixed ones have two by turns.
+    policy: &'static str,
+    scope: &'static str,
+    /// Who reported, and how many seconds lie between two looks. Of schedulers that look at reports.
+    exporter: Option<String>,
     seed: u64,
     pods: usize,
     running: usize,
     tae: usize,
+    /// Those of `tae` beside which another scheduler bound a pod to the node within a second.
+    tae_same_second: usize,
+    /// Pods of the other scheduler, and those of them that were lost. The other counts leave them out.
+    other_scheduler: [usize; 2],
     /// `SMTAlignmentError`.
     smt: usize,
     /// Lost for another reason.
@@ -115,6 +160,14 @@ struct Row {
     scheduler_rss_mib: Option<f64>,
 }
 
+/// The kubelet's reason when it cannot align a pod.
+const TAE: &str = "TopologyAffinityError";
+/// The scheduler name of kube-scheduler's pods.
+const STOCK: &str = "default-scheduler";
+/// What a scheduler has to have bound so near before, in seconds, that ours cannot have known.
+const SAME_SECOND: f64 = 1.0;
+/// Each so many pods are kube-scheduler's with `--stock-third`.
+const THIRD: usize = 3;
 /// Kinds of pods with `--mixed`.
 const MIX: usize = 8;
 /// Number of waves with `--cold-nodes`.
@@ -130,8 +183,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if !args.json {
         println!(
-            "{:<15} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>8} {:>8} {:>13} {:>14}",
+            "{:<15} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>8} {:>8} {:>13} {:>14}",
             "SCHEDULER",
+            "POLICY",
+            "SCOPE",
+            "EXPORTER",
             "SEED",
             "PODS",
             "RUNNING",
@@ -144,27 +200,65 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             "SCHEDULER-RSS"
         );
     }
-    for scheduler in &args.schedulers {
-        let row = match scheduler {
-            SchedulerChoice::Ideal => ideal(&args)?,
-            _ => runtime.block_on(measure(&args, *scheduler, binary.clone()))?,
-        };
-        print(&row, args.json)?;
+    for cell in cells(&args) {
+        for scheduler in &cell.schedulers {
+            let row = match scheduler {
+                SchedulerChoice::Ideal => ideal(&cell)?,
+                _ => runtime.block_on(measure(&cell, *scheduler, binary.clone()))?,
+            };
+            print(&row, args.json)?;
+        }
     }
     Ok(())
 }
 
+/// What is measured, one after the other. Schedulers that look at no reports are measured with one exporter alone.
+fn cells(args: &Args) -> Vec<Args> {
+    let of_policy = |policy| {
+        let of_scope = move |scope| {
+            let ours = (ExporterChoice::Tholepin, args.exporter_interval);
+            [ours, (ExporterChoice::Rte, 10), (ExporterChoice::Rte, 60)].map(
+                |(exporter, exporter_interval)| {
+                    let schedulers = args.schedulers.iter().copied();
+                    let is_wanted =
+                        |it: &SchedulerChoice| exporter == ours.0 || *it == SchedulerChoice::Tholepin;
+                    let schedulers = schedulers.filter(is_wanted).collect();
+                    Args {
+                        policy: Some(policy),
+                        scope,
+                        exporter,
+                        exporter_interval,
+                        schedulers,
+                        ..args.clone()
+                    }
+                },
+            )
+        };
+        [Scope::Container, Scope::Pod].into_iter().flat_map(of_scope)
+    };
+    let policies = [Policy::SingleNumaNode, Policy::Restricted, Policy::BestEffort];
+    let cells: Vec<Args> =
+        if args.matrix { policies.into_iter().flat_map(of_policy).collect() } else { vec![args.clone()] };
+    let with_seeds =
+        |cell: Args| (0..args.seeds).map(move |more| Args { seed: args.seed + more, ..cell.clone() });
+    cells.into_iter().flat_map(with_seeds).collect()
+}
+
 async fn measure(args: &Args, scheduler: SchedulerChoice, binary: PathBuf) -> anyhow::Result<Row> {
     let ours = scheduler == SchedulerChoice::Tholepin;
-    let mut bed = TestBed::start(shape(args), !ours, binary).await?;
+    let mut bed = TestBed::start(shape(args), !ours || args.stock_third, binary).await?;
     if ours {
-        bed.start_exporters().await?;
+        bed.start_exporters(&exporter(args)?).await?;
         bed.start_scheduler().await?;
     }
     if !args.cold_nodes {
         infrastructure(&bed).await?;
     }
-    let scheduler = if ours { TOPO_AWARE } else { "default-scheduler" };
+    let scheduler = if ours { TOPO_AWARE } else { STOCK };
+    let mut schedulers = [scheduler; THIRD];
+    if args.stock_third {
+        schedulers[THIRD - 1] = STOCK;
+    }
     let client = bed.cluster.client().await?;
     let waves = waves(args)?;
     let trouble = async { if ours { trouble(args, &bed).await } else { std::future::pending().await } };
@@ -173,7 +267,7 @@ async fn measure(args: &Args, scheduler: SchedulerChoice, binary: PathBuf) -> an
         for (number, plan) in waves.iter().enumerate() {
             let options = Run {
                 name: format!("wave-{number}"),
-                scheduler: scheduler.to_owned(),
+                schedulers: schedulers.iter().map(|name| (*name).to_owned()).collect(),
                 max_pending: args.max_pending,
                 ..Run::default()
             };
@@ -193,7 +287,8 @@ async fn measure(args: &Args, scheduler: SchedulerChoice, binary: PathBuf) -> an
     let stock = bed.cluster.scheduler();
     let exporters: Option<f64> = bed.exporters.iter().filter_map(|p| peak_mib(Some(p))).reduce(f64::max);
     let name = if ours { "tholepin" } else { "kube-scheduler" };
-    Ok(row(name, args, &records, exporters, peak_mib(bed.scheduler.as_ref().or(stock))))
+    let rss = [exporters, peak_mib(bed.scheduler.as_ref().or(stock))];
+    Ok(row(name, args, (&records, scheduler), rss))
 }
 
 /// What goes wrong on purpose. Never ends by itself.
@@ -234,7 +329,17 @@ async fn infrastructure(bed: &TestBed) -> anyhow::Result<()> {
 }
 
 fn shape(args: &Args) -> Shape {
-    Shape { nodes: args.nodes, zones: args.zones, cpus_per_zone: args.cpus_per_zone, mixed: args.mixed }
+    let Args { nodes, zones, cpus_per_zone, mixed, policy, scope, .. } = *args;
+    Shape { nodes, zones, cpus_per_zone, mixed, policy, scope }
+}
+
+fn exporter(args: &Args) -> anyhow::Result<Exporter> {
+    Ok(match args.exporter {
+        ExporterChoice::Tholepin => Exporter::Tholepin,
+        ExporterChoice::Rte => {
+            Exporter::Rte { program: RTE.program()?, interval: Duration::from_secs(args.exporter_interval) }
+        }
+    })
 }
 
 /// The plan, in one piece or in waves that each begin at 0.
@@ -269,48 +374,59 @@ fn real(plan: &Workload, args: &Args) -> Vec<Arrival> {
             life_s: a.life_ms.map_or(f64::MAX, seconds),
             ..Arrival::default()
         };
-        if args.mixed { mixed(number, plain, args.cpus_per_zone) } else { plain }
+        if args.mixed { mixed(number, plain, args) } else { plain }
     };
     plan.arrivals.iter().enumerate().map(arrival).collect()
 }
 
 /// The pod of this number with something that depends on more than CPUs.
-fn mixed(number: usize, pod: Arrival, cpus_per_zone: u32) -> Arrival {
+fn mixed(number: usize, pod: Arrival, args: &Args) -> Arrival {
+    // Such a kubelet never takes a pod that is wider than a zone.
+    let may_be_wide = args.policy != Some(Policy::SingleNumaNode);
     match number % MIX {
         0 => Arrival { init_cpus: pod.cpus + 2, ..pod },
         1 => Arrival { init_cpus: 2, ..pod },
         2 => Arrival { huge_pages: 8, ..pod },
         3 => Arrival { devices: 1, ..pod },
-        4 => Arrival { cpus: cpus_per_zone + 2, ..pod },
+        4 if may_be_wide => Arrival { cpus: args.cpus_per_zone + 2, ..pod },
         5 => Arrival { devices: 1, huge_pages: 8, init_cpus: 2, ..pod },
+        6 => Arrival { sidecar_cpus: 2, ..pod },
         _ => pod,
     }
 }
 
+/// `scheduler`: the one whose pods count.
 fn row(
-    scheduler: &'static str,
+    name: &'static str,
     args: &Args,
-    records: &[Record],
-    exporter_rss_mib: Option<f64>,
-    scheduler_rss_mib: Option<f64>,
+    (records, scheduler): (&[Record], &str),
+    [exporter_rss_mib, scheduler_rss_mib]: [Option<f64>; 2],
 ) -> Row {
+    let (own, others): (Vec<&Record>, Vec<&Record>) =
+        records.iter().partition(|record| record.scheduler == scheduler);
     let mut waits_ms: Vec<u64> =
-        records.iter().filter_map(Record::wait_s).map(|wait| (wait * 1000.0).round() as u64).collect();
+        own.iter().filter_map(|record| record.wait_s()).map(|wait| (wait * 1000.0).round() as u64).collect();
     waits_ms.sort_unstable();
     let percentile_s =
         |percent| (!waits_ms.is_empty()).then(|| percentile(&waits_ms, percent) as f64 / 1000.0);
-    let lost = |reason: &str| {
-        let losses = records.iter().filter_map(|record| record.lost.as_ref());
-        losses.filter(|loss| loss.reason == reason).count()
-    };
-    let (tae, smt) = (lost("TopologyAffinityError"), lost("SMTAlignmentError"));
-    let all = records.iter().filter(|record| record.lost.is_some()).count();
+    let lost = |reason| own.iter().filter(|record| is_lost_to(record, reason)).count();
+    let (tae, smt) = (lost(TAE), lost("SMTAlignmentError"));
+    let all = own.iter().filter(|record| record.lost.is_some()).count();
+    let (policy, scope, exporter) = described(args);
     Row {
-        scheduler,
+        scheduler: name,
+        policy,
+        scope,
+        exporter: (scheduler == TOPO_AWARE).then_some(exporter),
         seed: args.seed,
-        pods: records.len(),
+        pods: own.len(),
         running: waits_ms.len(),
         tae,
+        tae_same_second: own
+            .iter()
+            .filter(|record| is_lost_to(record, TAE) && is_beside(record, &others))
+            .count(),
+        other_scheduler: [others.len(), others.iter().filter(|record| record.lost.is_some()).count()],
         smt,
         other: all - tae - smt,
         p50_s: percentile_s(50),
@@ -318,6 +434,33 @@ fn row(
         exporter_rss_mib,
         scheduler_rss_mib,
     }
+}
+
+fn is_lost_to(record: &Record, reason: &str) -> bool {
+    record.lost.as_ref().is_some_and(|loss| loss.reason == reason)
+}
+
+/// Whether one of the others came to the node of a pod within the same second.
+fn is_beside(record: &Record, others: &[&Record]) -> bool {
+    let is_near = |other: &&&Record| {
+        let times = record.scheduled_s.zip(other.scheduled_s);
+        other.node == record.node && times.is_some_and(|(one, other)| (one - other).abs() <= SAME_SECOND)
+    };
+    others.iter().any(|other| is_near(&other))
+}
+
+/// Policy, scope and exporter in words.
+fn described(args: &Args) -> (&'static str, &'static str, String) {
+    let policy = match args.policy {
+        Some(policy) => policy.as_str(),
+        None if args.mixed => "by turns",
+        None => Policy::SingleNumaNode.as_str(),
+    };
+    let exporter = match args.exporter {
+        ExporterChoice::Tholepin => "tholepin".to_owned(),
+        ExporterChoice::Rte => format!("rte {} s", args.exporter_interval),
+    };
+    (policy, args.scope.as_str(), exporter)
 }
 
 fn peak_mib(process: Option<&Process>) -> Option<f64> {
@@ -328,12 +471,21 @@ fn peak_mib(process: Option<&Process>) -> Option<f64> {
 /// The same arrivals under perfect knowledge and without latency. Of several waves, the slowest counts.
 fn ideal(args: &Args) -> anyhow::Result<Row> {
     anyhow::ensure!(!args.mixed, "--mixed has no ideal: name others with --schedulers");
-    let machines = SimShape::even(args.zones, args.cpus_per_zone)?.machines(args.nodes)?;
+    let mut shape = SimShape::even(args.zones, args.cpus_per_zone)?;
+    shape.rules.policy = args.policy.unwrap_or(shape.rules.policy);
+    shape.rules.scope = args.scope;
+    let machines = shape.machines(args.nodes)?;
     let results: Vec<Summary> =
         waves(args)?.iter().map(|plan| sim::comparison::ideal(plan, &machines, args.seed)).collect();
     let slowest = |value: fn(&Summary) -> f64| results.iter().map(value).reduce(f64::max);
+    let (policy, scope, _) = described(args);
     Ok(Row {
         scheduler: "ideal",
+        policy,
+        scope,
+        exporter: None,
+        tae_same_second: 0,
+        other_scheduler: [0, 0],
         seed: args.seed,
         pods: results.iter().map(|r| r.pods).sum(),
         running: results.iter().map(|r| r.running).sum(),
@@ -355,8 +507,11 @@ fn print(row: &Row, json: bool) -> anyhow::Result<()> {
     let seconds = |value: Option<f64>| value.map_or("-".to_owned(), |s| format!("{s:.2}s"));
     let mib = |value: Option<f64>| value.map_or("-".to_owned(), |m| format!("{m:.1}MiB"));
     println!(
-        "{:<15} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>8} {:>8} {:>13} {:>14}",
+        "{:<15} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>8} {:>8} {:>13} {:>14}",
         row.scheduler,
+        row.policy,
+        row.scope,
+        row.exporter.as_deref().unwrap_or("-"),
         row.seed,
         row.pods,
         row.running,

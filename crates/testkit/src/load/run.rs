@@ -21,6 +21,9 @@ const LABEL: &str = "testkit/load";
 /// Memory of every pod. Small, so that CPUs decide.
 const MEMORY: &str = "64Mi";
 
+/// The scheduler of pods that name none.
+const DEFAULT_SCHEDULER: &str = "default-scheduler";
+
 /// How a list of arrivals is carried out.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -28,8 +31,8 @@ pub struct Run {
     pub name: String,
     /// Where the pods live.
     pub namespace: String,
-    /// `schedulerName` of the pods.
-    pub scheduler: String,
+    /// `schedulerName` of the pods, by turns; none: the default one.
+    pub schedulers: Vec<String>,
     /// At most so many pods that neither run nor are lost; further ones arrive later.
     pub max_pending: Option<usize>,
     /// The run gives up when pods are pending and none has come, moved on or gone for so long.
@@ -41,10 +44,17 @@ impl Default for Run {
         Self {
             name: "load".to_owned(),
             namespace: "default".to_owned(),
-            scheduler: "default-scheduler".to_owned(),
+            schedulers: vec![DEFAULT_SCHEDULER.to_owned()],
             max_pending: None,
             stalled_after: Duration::from_secs(60),
         }
+    }
+}
+
+impl Run {
+    fn scheduler_of(&self, number: usize) -> &str {
+        let turn = number.checked_rem(self.schedulers.len());
+        turn.and_then(|turn| self.schedulers.get(turn)).map_or(DEFAULT_SCHEDULER, String::as_str)
     }
 }
 
@@ -126,12 +136,14 @@ impl State<'_> {
         let number = self.records.len();
         let cpus = self.arrivals[number].cpus;
         let name = format!("{}-{number}", self.options.name);
-        let mut pod = self.arrivals[number].pod(&name, &self.options.scheduler, MEMORY);
+        let scheduler = self.options.scheduler_of(number);
+        let mut pod = self.arrivals[number].pod(&name, scheduler, MEMORY);
         pod.labels_mut().insert(LABEL.to_owned(), self.options.name.clone());
         self.moved = Instant::now();
         self.numbers.insert(name.clone(), number);
         self.records.push(Record {
             name: name.clone(),
+            scheduler: scheduler.to_owned(),
             cpus,
             created_s: self.now_s(),
             scheduled_s: None,

@@ -147,7 +147,7 @@ async fn a_stuck_run_ends() {
     let client = cluster.client().await.unwrap();
     let arrivals = [Arrival { cpus: 1, ..Arrival::default() }; 3];
     let run = load::Run {
-        scheduler: "nobody".to_owned(),
+        schedulers: vec!["nobody".to_owned()],
         max_pending: Some(2),
         stalled_after: Duration::from_millis(500),
         ..load::Run::default()
