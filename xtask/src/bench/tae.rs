@@ -381,8 +381,8 @@ fn real(plan: &Workload, args: &Args) -> Vec<Arrival> {
 
 /// The pod of this number with something that depends on more than CPUs.
 fn mixed(number: usize, pod: Arrival, args: &Args) -> Arrival {
-    // Such a kubelet never takes a pod that is wider than a zone.
-    let may_be_wide = args.policy != Some(Policy::SingleNumaNode);
+    // The others never take a pod whose CPUs need two zones and whose memory needs one.
+    let may_be_wide = matches!(args.policy, None | Some(Policy::BestEffort));
     match number % MIX {
         0 => Arrival { init_cpus: pod.cpus + 2, ..pod },
         1 => Arrival { init_cpus: 2, ..pod },
