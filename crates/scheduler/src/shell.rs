@@ -90,13 +90,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
 
     let mut tasks = Tasks::new(token.clone());
     let (inputs, receiver) = std::sync::mpsc::channel();
-    let watches = Watches {
-        tasks: &mut tasks,
-        connection: &connection,
-        metrics: &watch_metrics,
-        inputs: &inputs,
-        started: 0,
-    };
+    let watches = Watches::new(&mut tasks, &connection, &watch_metrics, &inputs);
     let watches = watches.spawn(&metrics, settings.places_gangs())?;
     let release = CancellationToken::new();
     let leadership = join_election(&mut tasks, &file, &connection, &mut registry, &release)?;

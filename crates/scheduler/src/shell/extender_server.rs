@@ -76,13 +76,7 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let synced = readiness.gate("watches");
     let mut tasks = Tasks::new(token.clone());
     let (inputs, receiver) = std::sync::mpsc::channel();
-    let watches = Watches {
-        tasks: &mut tasks,
-        connection: &connection,
-        metrics: &watch_metrics,
-        inputs: &inputs,
-        started: 0,
-    };
+    let watches = Watches::new(&mut tasks, &connection, &watch_metrics, &inputs);
     let watches = watches.spawn_for_zones(&metrics)?;
     // Nothing is decided here: no pod names the scheduler of the profile.
     let (outputs, _) = mpsc::unbounded_channel();

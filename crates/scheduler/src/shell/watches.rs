@@ -41,15 +41,24 @@ use crate::volumes::views::{
 
 /// What starts watches.
 pub(super) struct Watches<'a> {
-    pub(super) tasks: &'a mut Tasks,
-    pub(super) connection: &'a Connection,
-    pub(super) metrics: &'a watch::Metrics,
-    pub(super) inputs: &'a Sender<Input>,
+    tasks: &'a mut Tasks,
+    connection: &'a Connection,
+    metrics: &'a watch::Metrics,
+    inputs: &'a Sender<Input>,
     /// How many have been started.
-    pub(super) started: usize,
+    started: usize,
 }
 
-impl Watches<'_> {
+impl<'a> Watches<'a> {
+    pub(super) fn new(
+        tasks: &'a mut Tasks,
+        connection: &'a Connection,
+        metrics: &'a watch::Metrics,
+        inputs: &'a Sender<Input>,
+    ) -> Self {
+        Self { tasks, connection, metrics, inputs, started: 0 }
+    }
+
     /// Starts the watches of all kinds; of PodGroups if gangs are placed whole. Returns their number.
     pub(super) fn spawn(mut self, metrics: &Metrics, places_gangs: bool) -> anyhow::Result<usize> {
         if places_gangs {

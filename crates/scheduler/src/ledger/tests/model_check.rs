@@ -545,7 +545,7 @@ fn one_node_with_a_resident() {
 }
 
 #[test]
-#[ignore = "takes minutes"]
+#[ignore = "`cargo xtask nightly ledger-states` runs it"]
 fn two_nodes_and_three_pods() {
     let states = std::env::var("MODEL_STATES").ok().and_then(|text| text.parse().ok());
     check(|| Cluster { nodes: 2, has_resident: false }, Some(states.unwrap_or(1_000_000)));
