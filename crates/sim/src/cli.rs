@@ -21,7 +21,7 @@ use crate::latency::{Faults, Latency, PluginPeriods};
 use crate::machine::dump::{Dump, DumpOptions};
 use crate::machine::{Machine, Shape, open_cpus};
 use crate::plural::count;
-use crate::preset::{Numbers, Preset};
+use crate::preset::{Defaults, Preset};
 use crate::record::Summary;
 use crate::spread::Spread;
 use crate::workload::{Arrival, MAX_TIME_MS, NamedPod, OpenArrivals, Workload};
@@ -281,7 +281,7 @@ fn machines(args: &Args) -> anyhow::Result<Machines> {
         let pending = args.pending.then_some(dump.pending);
         return Ok(Machines { machines: dump.machines, is_guessed: dump.is_guessed, pending });
     }
-    let Numbers { machine, nodes, policy, .. } = args.preset.numbers();
+    let Defaults { machine, nodes, policy, .. } = args.preset.defaults();
     let mut shape = match &args.machine {
         Some(shape) => shape.clone(),
         None => machine.parse()?,
@@ -315,7 +315,7 @@ fn workload(args: &Args, found: &Machines, seed: u64) -> anyhow::Result<Workload
     if let Some(file) = &args.workload {
         return Ok(Workload::read(file)?);
     }
-    let Numbers { pods, rate, load, kinds, .. } = args.preset.numbers();
+    let Defaults { pods, rate, load, kinds, .. } = args.preset.defaults();
     let open = OpenArrivals {
         pods: args.pods.unwrap_or(pods),
         rate: args.rate.unwrap_or(rate),

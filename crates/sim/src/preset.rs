@@ -1,6 +1,6 @@
 //! Clusters and their pods by name.
 //!
-//! In: a name. Out: numbers, which flags of `tholepin simulate` replace one by one. Never: a machine or a workload.
+//! In: a name. Out: [`Defaults`] of the flags of `tholepin simulate`. Never: a machine or a workload.
 
 use std::collections::BTreeMap;
 
@@ -22,9 +22,9 @@ pub enum Preset {
     Hpc,
 }
 
-/// The numbers of a preset.
+/// What the flags of `tholepin simulate` are unless they are given.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Numbers {
+pub struct Defaults {
     /// Shape of the nodes.
     pub machine: &'static str,
     /// Number of nodes.
@@ -52,17 +52,17 @@ fn with_devices(cpus: u32, memory_mib: u64, device: &str, count: u32) -> Contain
 }
 
 impl Preset {
-    /// Its numbers.
+    /// What it sets.
     #[must_use]
-    pub fn numbers(self) -> Numbers {
+    pub fn defaults(self) -> Defaults {
         match self {
             Self::Small => {
                 let OpenArrivals { pods, rate, load, kinds, .. } = OpenArrivals::default();
                 let (machine, policy) = ("2x16", Policy::SingleNumaNode);
-                Numbers { machine, nodes: 4, policy, pods, rate, load, kinds }
+                Defaults { machine, nodes: 4, policy, pods, rate, load, kinds }
             }
             // Half an hour each on average.
-            Self::CiInference => Numbers {
+            Self::CiInference => Defaults {
                 machine: "2x48+gpu4",
                 nodes: 8,
                 policy: Policy::Restricted,
@@ -71,7 +71,7 @@ impl Preset {
                 load: 0.9,
                 kinds: [1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 4, 4, 4, 8].map(gpus).to_vec(),
             },
-            Self::Telco => Numbers {
+            Self::Telco => Defaults {
                 machine: "2x32+vf8",
                 nodes: 6,
                 policy: Policy::SingleNumaNode,
@@ -83,7 +83,7 @@ impl Preset {
                     .to_vec(),
             },
             // CPUs and memory of a job need the same number of zones: restricted rejects others.
-            Self::Hpc => Numbers {
+            Self::Hpc => Defaults {
                 machine: "8x16",
                 nodes: 16,
                 policy: Policy::Restricted,
@@ -113,7 +113,7 @@ mod tests {
     use crate::record::Summary;
 
     fn run(preset: Preset, contender: Contender, seed: u64) -> Summary {
-        let Numbers { machine, nodes, policy, pods, rate, load, kinds } = preset.numbers();
+        let Defaults { machine, nodes, policy, pods, rate, load, kinds } = preset.defaults();
         let mut shape: Shape = machine.parse().unwrap();
         shape.rules.policy = policy;
         let machines = shape.machines(nodes).unwrap();
