@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, ensure};
 use api::convert::node_topology;
-use api::schedulerconfig::SchedulerConfig;
 use exporter::object::WriteContext;
 use hollow::machine::{KUBELET_VERSION, ListedPod};
 use hollow::node::HollowNode;
@@ -32,23 +31,6 @@ const PREEMPTORS: usize = 250;
 /// Nodes that are full of less important pods.
 const FULL_NODES: usize = 500;
 const GPU: &str = "example.com/gpu";
-const BLIND: &str = "
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-percentageOfNodesToScore: 100
-";
-const SEEING: &str = "
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-percentageOfNodesToScore: 100
-profiles:
-- schedulerName: default-scheduler
-  plugins:
-    multiPoint:
-      enabled:
-      - name: NodeResourceTopologyMatch
-";
-
 /// A scheduler's core with its nodes.
 struct Cluster {
     core: Core,
@@ -67,7 +49,7 @@ fn pod(name: &str, priority: i32, amounts: &Value) -> Value {
             "name": name, "namespace": "ns", "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z",
             "resourceVersion": "1",
         },
-        "spec": { "schedulerName": "default-scheduler", "priority": priority, "containers": [{
+        "spec": { "schedulerName": config::DEFAULT_SCHEDULER_NAME, "priority": priority, "containers": [{
             "name": "c", "image": "registry.example/app:1", "resources": { "requests": amounts, "limits": amounts },
         }] },
     })
@@ -86,8 +68,13 @@ fn number_of(node: &str) -> anyhow::Result<usize> {
 }
 
 impl Cluster {
-    fn new(group: &NodeGroup, count: usize, configuration: &str) -> anyhow::Result<Self> {
-        let settings = config::settings(&SchedulerConfig::parse(configuration)?, 1)?;
+    /// Vacant nodes. Each cycle looks at all of them; `is_blind`: not at their zones.
+    fn new(group: &NodeGroup, count: usize, is_blind: bool) -> anyhow::Result<Self> {
+        let mut settings = config::default_settings(1);
+        for profile in &mut settings.profiles {
+            profile.percentage = 100;
+            profile.numa.take_if(|_| is_blind);
+        }
         let machine = Arc::new(group.machine()?);
         let nodes = (0..count).map(|at| HollowNode::new(name_of(at), Arc::clone(&machine))).collect();
         let pods = vec![Vec::new(); count];
@@ -95,7 +82,7 @@ impl Cluster {
         let now_ms = 2_000_000_000_000;
         let mut cluster = Self { core: Core::new(settings), nodes, pods, now_ms, spent: Duration::ZERO };
         for at in 0..count {
-            let name = format!("n{at}");
+            let name = name_of(at);
             let node: wire::Node = serde_json::from_value(json!({
                 "metadata": { "name": name, "uid": name, "labels": { "kubernetes.io/hostname": name } },
                 "status": { "allocatable": machine.allocatable },
@@ -121,12 +108,8 @@ impl Cluster {
     /// The exporter of a node reports it.
     fn report(&mut self, at: usize) -> anyhow::Result<()> {
         let name = name_of(at);
-        let listed = |uid: &'_ Arc<str>| -> (Arc<str>, [&'static str; 1]) { (Arc::clone(uid), ["c"]) };
-        let listed: Vec<_> = self.pods[at].iter().map(listed).collect();
-        let listed: Vec<ListedPod<'_>> = listed
-            .iter()
-            .map(|(uid, running)| ListedPod { uid, namespace: "ns", name: uid, running })
-            .collect();
+        let listed = |uid| ListedPod { uid, namespace: "ns", name: uid, running: &["c"] };
+        let listed: Vec<ListedPod<'_>> = self.pods[at].iter().map(|uid| listed(uid)).collect();
         let context =
             WriteContext { kubelet_version: Some(KUBELET_VERSION), ..WriteContext::new(&name, "reactive") };
         let report = self.nodes[at].report(&listed)?.object(&context);
@@ -146,7 +129,7 @@ impl Cluster {
 
     /// A pod runs on a node from the beginning.
     fn run(&mut self, at: usize, mut pod: Value) -> anyhow::Result<()> {
-        pod["spec"]["nodeName"] = format!("n{at}").into();
+        pod["spec"]["nodeName"] = (*name_of(at)).into();
         pod["status"] =
             json!({ "phase": "Running", "startTime": "2026-01-01T00:00:00Z", "qosClass": "Guaranteed" });
         self.admit(at, &pod)?;
@@ -228,9 +211,9 @@ fn print(what: &str, unit: &str, size: usize, ns: f64) {
 }
 
 /// Nodes of so many zones, some of whose CPUs are in use.
-fn half_full(zones: u32, configuration: &str) -> anyhow::Result<Cluster> {
+fn half_full(zones: u32, is_blind: bool) -> anyhow::Result<Cluster> {
     let group = NodeGroup { machine: format!("{zones}x8"), ..NodeGroup::default() };
-    let mut cluster = Cluster::new(&group, NODES, configuration)?;
+    let mut cluster = Cluster::new(&group, NODES, is_blind)?;
     let mut random = Random::seeded(5);
     for at in 0..NODES {
         for number in 0..2 * zones {
@@ -244,7 +227,7 @@ fn half_full(zones: u32, configuration: &str) -> anyhow::Result<Cluster> {
 
 /// Pods of a class each come to half-full nodes; the difference that zones make, by node.
 fn zones_of_a_cycle(zones: u32) -> anyhow::Result<()> {
-    let (mut blind, mut seeing) = (half_full(zones, BLIND)?, half_full(zones, SEEING)?);
+    let (mut blind, mut seeing) = (half_full(zones, true)?, half_full(zones, false)?);
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for number in 0..CYCLES {
         let amounts = json!({ "cpu": "1", "memory": format!("{}Ki", 65_536 + number) });
@@ -269,7 +252,7 @@ fn preemption(gpus: usize) -> anyhow::Result<()> {
     };
     let amounts =
         |gpus: usize| json!({ "cpu": (4 * gpus).to_string(), "memory": "1Gi", GPU: gpus.to_string() });
-    let mut cluster = Cluster::new(&group, FULL_NODES, SEEING)?;
+    let mut cluster = Cluster::new(&group, FULL_NODES, false)?;
     for at in 0..FULL_NODES {
         for number in 0..8 / gpus {
             cluster.run(at, pod(&format!("n{at}-{number}"), 0, &amounts(gpus)))?;

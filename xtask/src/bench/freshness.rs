@@ -19,7 +19,7 @@ use sim::record::percentile;
 use testkit::load;
 
 use super::exporter::cpus;
-use super::rig::{Exporter, Shape, TestBed, build_dist};
+use super::rig::{ExporterProgram, Shape, TestBed, build_dist};
 
 /// Allocations and releases on a real kubelet, and when they show.
 #[derive(Debug, Clone, clap::Args)]
@@ -64,7 +64,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
 async fn measure(args: &Args, binary: PathBuf) -> anyhow::Result<()> {
     let mut bed =
         TestBed::start(Shape { nodes: 1, zones: 2, cpus_per_zone: 16, ..Shape::NONE }, false, binary).await?;
-    bed.start_exporters(&Exporter::Tholepin).await?;
+    bed.start_exporters(&ExporterProgram::Tholepin).await?;
     let node = bed.cluster.nodes().first().context("no node")?;
     let state = node.kubelet().root_dir().join("cpu_manager_state");
     let client = bed.cluster.client().await?;

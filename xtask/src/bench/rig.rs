@@ -23,6 +23,8 @@ use crate::cargo::{self, CLIENT, DIST};
 
 /// The scheduler name of our pods.
 pub(crate) const TOPO_AWARE: &str = "topo-aware-scheduler";
+/// The scheduler name of kube-scheduler's pods.
+pub(crate) const STOCK: &str = "default-scheduler";
 /// Huge pages of 2 MiB in each zone of mixed nodes.
 const HUGE_PAGES: u64 = 64;
 /// Devices in each zone of mixed nodes.
@@ -46,7 +48,7 @@ pub(crate) struct Shape {
 
 /// The program that reports nodes.
 #[derive(Clone, Debug)]
-pub(crate) enum Exporter {
+pub(crate) enum ExporterProgram {
     /// Ours, which reacts to the kubelet.
     Tholepin,
     /// resource-topology-exporter, which looks once in an interval.
@@ -110,14 +112,14 @@ impl TestBed {
     }
 
     /// Starts an exporter on each node and waits for their reports.
-    pub(crate) async fn start_exporters(&mut self, exporter: &Exporter) -> anyhow::Result<()> {
+    pub(crate) async fn start_exporters(&mut self, exporter: &ExporterProgram) -> anyhow::Result<()> {
         for node in self.cluster.nodes() {
             let process = self.cluster.spawn(self.exporter(node, exporter))?;
             self.exporters.push(process);
         }
         let within = match exporter {
-            Exporter::Tholepin => READY_WITHIN,
-            Exporter::Rte { interval, .. } => READY_WITHIN + *interval,
+            ExporterProgram::Tholepin => READY_WITHIN,
+            ExporterProgram::Rte { interval, .. } => READY_WITHIN + *interval,
         };
         let reports: Api<NodeResourceTopology> = Api::all(self.cluster.client().await?);
         for (node, exporter) in self.cluster.nodes().iter().zip(&self.exporters) {
@@ -165,13 +167,13 @@ impl TestBed {
         &self.binary
     }
 
-    fn exporter(&self, node: &ClusterNode, exporter: &Exporter) -> Spec {
+    fn exporter(&self, node: &ClusterNode, exporter: &ExporterProgram) -> Spec {
         let name = format!("exporter-{}", node.name());
         let spec = match exporter {
-            Exporter::Tholepin => Spec::new(name, &self.binary)
+            ExporterProgram::Tholepin => Spec::new(name, &self.binary)
                 .args(["exporter", "-v4", "--metrics-port=0"])
                 .arg(format!("--kubelet-state-dir={}", node.kubelet().root_dir().display())),
-            Exporter::Rte { program, interval } => Spec::new(name, program)
+            ExporterProgram::Rte { program, interval } => Spec::new(name, program)
                 .args(["--podreadiness=false", "--metrics-mode=disabled"])
                 .arg(format!("--sleep-interval={}ms", interval.as_millis())),
         };

@@ -25,7 +25,7 @@ use serde_json::json;
 use sim::record::percentile;
 use testkit::process_group::{Process, Spec};
 
-use self::contender::{Contender, Running};
+use self::contender::{Contender, StartedScheduler};
 use super::bound_pods::BoundPods;
 use super::rig::{Shape, TestBed, build_dist};
 use super::scheduler_perf;
@@ -199,7 +199,7 @@ async fn measure(args: &Args, contender: &Contender, binary: &Path) -> anyhow::R
         create_nodes(&client, args.nodes, 110).await?;
         None
     };
-    let Running { process, profile } = contender.start(&mut bed).await?;
+    let StartedScheduler { process, profile } = contender.start(&mut bed).await?;
 
     let bound = BoundPods::watch(&client);
     process.pause()?;

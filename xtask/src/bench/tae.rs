@@ -21,7 +21,7 @@ use testkit::load::{self, Arrival, Record, Run};
 use testkit::process_group::Process;
 use topology::policy::{Policy, Scope};
 
-use super::rig::{Exporter, Shape, TOPO_AWARE, TestBed, build_dist};
+use super::rig::{ExporterProgram, STOCK, Shape, TOPO_AWARE, TestBed, build_dist};
 use crate::gotool::RTE;
 
 /// Open arrivals on real kubelets.
@@ -33,7 +33,7 @@ use crate::gotool::RTE;
     cargo xtask bench tae --mixed --schedulers kube-scheduler,tholepin --kill-scheduler-at 15\n  \
     cargo xtask bench tae --schedulers tholepin --kill-scheduler-at 15\n  \
     cargo xtask bench tae --policy restricted --scope pod --exporter rte --stock-third\n  \
-    cargo xtask bench tae --mixed --matrix --seeds 5 --pods 240 --json\n  \
+    cargo xtask bench tae --mixed --matrix --seeds 5 --pods 240 --schedulers kube-scheduler,tholepin\n  \
     cargo xtask bench tae --schedulers tholepin --pods 300 --stop-exporters-at 20 --stop-exporters-for 60"
 )]
 pub(crate) struct Args {
@@ -162,8 +162,6 @@ struct Row {
 
 /// The kubelet's reason when it cannot align a pod.
 const TAE: &str = "TopologyAffinityError";
-/// The scheduler name of kube-scheduler's pods.
-const STOCK: &str = "default-scheduler";
 /// What a scheduler has to have bound so near before, in seconds, that ours cannot have known.
 const SAME_SECOND: f64 = 1.0;
 /// Each so many pods are kube-scheduler's with `--stock-third`.
@@ -174,6 +172,8 @@ const MIX: usize = 8;
 const WAVES: usize = 4;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
+    let has_ideal = args.schedulers.contains(&SchedulerChoice::Ideal);
+    anyhow::ensure!(!(args.mixed && has_ideal), "--mixed has no ideal: name others with --schedulers");
     let real = args.schedulers.iter().any(|scheduler| *scheduler != SchedulerChoice::Ideal);
     let binary = match (&args.binary, real) {
         (Some(path), _) => path.clone(),
@@ -333,12 +333,13 @@ fn shape(args: &Args) -> Shape {
     Shape { nodes, zones, cpus_per_zone, mixed, policy, scope }
 }
 
-fn exporter(args: &Args) -> anyhow::Result<Exporter> {
+fn exporter(args: &Args) -> anyhow::Result<ExporterProgram> {
     Ok(match args.exporter {
-        ExporterChoice::Tholepin => Exporter::Tholepin,
-        ExporterChoice::Rte => {
-            Exporter::Rte { program: RTE.program()?, interval: Duration::from_secs(args.exporter_interval) }
-        }
+        ExporterChoice::Tholepin => ExporterProgram::Tholepin,
+        ExporterChoice::Rte => ExporterProgram::Rte {
+            program: RTE.program()?,
+            interval: Duration::from_secs(args.exporter_interval),
+        },
     })
 }
 
@@ -442,11 +443,10 @@ fn is_lost_to(record: &Record, reason: &str) -> bool {
 
 /// Whether one of the others came to the node of a pod within the same second.
 fn is_beside(record: &Record, others: &[&Record]) -> bool {
-    let is_near = |other: &&&Record| {
+    others.iter().filter(|other| other.node == record.node).any(|other| {
         let times = record.scheduled_s.zip(other.scheduled_s);
-        other.node == record.node && times.is_some_and(|(one, other)| (one - other).abs() <= SAME_SECOND)
-    };
-    others.iter().any(|other| is_near(&other))
+        times.is_some_and(|(one, other)| (one - other).abs() <= SAME_SECOND)
+    })
 }
 
 /// Policy, scope and exporter in words.
@@ -470,7 +470,6 @@ fn peak_mib(process: Option<&Process>) -> Option<f64> {
 
 /// The same arrivals under perfect knowledge and without latency. Of several waves, the slowest counts.
 fn ideal(args: &Args) -> anyhow::Result<Row> {
-    anyhow::ensure!(!args.mixed, "--mixed has no ideal: name others with --schedulers");
     let mut shape = SimShape::even(args.zones, args.cpus_per_zone)?;
     shape.rules.policy = args.policy.unwrap_or(shape.rules.policy);
     shape.rules.scope = args.scope;

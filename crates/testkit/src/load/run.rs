@@ -21,9 +21,6 @@ const LABEL: &str = "testkit/load";
 /// Memory of every pod. Small, so that CPUs decide.
 const MEMORY: &str = "64Mi";
 
-/// The scheduler of pods that name none.
-const DEFAULT_SCHEDULER: &str = "default-scheduler";
-
 /// How a list of arrivals is carried out.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -44,7 +41,7 @@ impl Default for Run {
         Self {
             name: "load".to_owned(),
             namespace: "default".to_owned(),
-            schedulers: vec![DEFAULT_SCHEDULER.to_owned()],
+            schedulers: Vec::new(),
             max_pending: None,
             stalled_after: Duration::from_secs(60),
         }
@@ -54,7 +51,7 @@ impl Default for Run {
 impl Run {
     fn scheduler_of(&self, number: usize) -> &str {
         let turn = number.checked_rem(self.schedulers.len());
-        turn.and_then(|turn| self.schedulers.get(turn)).map_or(DEFAULT_SCHEDULER, String::as_str)
+        turn.and_then(|turn| self.schedulers.get(turn)).map_or("default-scheduler", String::as_str)
     }
 }
 

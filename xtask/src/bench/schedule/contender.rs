@@ -4,15 +4,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use testkit::process_group::Process;
 
 use super::SchedulerChoice;
-use crate::bench::rig::{TOPO_AWARE, TestBed};
-
-/// The name of the default profile.
-const DEFAULT: &str = "default-scheduler";
+use crate::bench::rig::{STOCK, TOPO_AWARE, TestBed};
 
 /// Which program runs, and whether it looks at zones.
 #[derive(Debug, Clone)]
@@ -28,7 +25,7 @@ pub(super) enum Contender {
 }
 
 /// A scheduler that runs.
-pub(super) struct Running {
+pub(super) struct StartedScheduler {
     pub(super) process: Process,
     /// The scheduler name of its pods.
     pub(super) profile: String,
@@ -50,8 +47,9 @@ impl Contender {
     pub(super) fn peer(program: &Path, config: &Path) -> anyhow::Result<Self> {
         let name = config.display().to_string();
         let text = std::fs::read_to_string(config).with_context(|| name.clone())?;
-        let config =
+        let config: Value =
             runtime::yaml::read_many(&name, &text, 1)?.pop().with_context(|| format!("{name}: empty"))?;
+        ensure!(config.is_object(), "{name}: not a KubeSchedulerConfiguration");
         let program = program.canonicalize().with_context(|| program.display().to_string())?;
         Ok(Self::Peer { program, config })
     }
@@ -77,25 +75,25 @@ impl Contender {
     }
 
     /// Starts it, and waits until it schedules.
-    pub(super) async fn start(&self, bed: &mut TestBed) -> anyhow::Result<Running> {
+    pub(super) async fn start(&self, bed: &mut TestBed) -> anyhow::Result<StartedScheduler> {
         let (process, profile) = match self {
-            Self::KubeScheduler => (bed.cluster.control().start_scheduler().await?, DEFAULT.to_owned()),
+            Self::KubeScheduler => (bed.cluster.control().start_scheduler().await?, STOCK.to_owned()),
             Self::Tholepin => {
                 bed.start_scheduler().await?;
                 (bed.scheduler.take().context("no scheduler")?, TOPO_AWARE.to_owned())
             }
             Self::BlindTholepin => {
                 bed.start_scheduler_as_stock().await?;
-                (bed.scheduler.take().context("no scheduler")?, DEFAULT.to_owned())
+                (bed.scheduler.take().context("no scheduler")?, STOCK.to_owned())
             }
             Self::Peer { program, config } => {
                 let control = bed.cluster.control();
                 let file = control.scheduler_config_of("peer", config.clone())?;
-                let profile = config["profiles"][0]["schedulerName"].as_str().unwrap_or(DEFAULT);
+                let profile = config["profiles"][0]["schedulerName"].as_str().unwrap_or(STOCK);
                 (control.start_scheduler_program(program, &file).await?, profile.to_owned())
             }
         };
-        Ok(Running { process, profile })
+        Ok(StartedScheduler { process, profile })
     }
 }
 
@@ -136,6 +134,9 @@ mod tests {
         std::fs::write(&config, "profiles: [").unwrap();
         let error = Contender::peer(&config, &config).unwrap_err().to_string();
         assert!(error.contains("config.yaml"), "{error}");
+        std::fs::write(&config, "[a, b]").unwrap();
+        let error = Contender::peer(&config, &config).unwrap_err().to_string();
+        assert!(error.contains("config.yaml: not a KubeSchedulerConfiguration"), "{error}");
         std::fs::write(&config, "kind: KubeSchedulerConfiguration").unwrap();
         let error = Contender::peer(&dir.path().join("none"), &config).unwrap_err().to_string();
         assert!(error.contains("none"), "{error}");
