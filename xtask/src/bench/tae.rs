@@ -146,8 +146,8 @@ struct Row {
     pods: usize,
     running: usize,
     tae: usize,
-    /// Those of `tae` beside which another scheduler bound a pod to the node within a second.
-    tae_same_second: usize,
+    /// Lost pods beside which another scheduler bound a pod to the node within a second.
+    lost_same_second: usize,
     /// Pods of the other scheduler, and those of them that were lost. The other counts leave them out.
     other_scheduler: [usize; 2],
     /// `SMTAlignmentError`.
@@ -160,8 +160,6 @@ struct Row {
     scheduler_rss_mib: Option<f64>,
 }
 
-/// The kubelet's reason when it cannot align a pod.
-const TAE: &str = "TopologyAffinityError";
 /// What a scheduler has to have bound so near before, in seconds, that ours cannot have known.
 const SAME_SECOND: f64 = 1.0;
 /// Each so many pods are kube-scheduler's with `--stock-third`.
@@ -410,8 +408,11 @@ fn row(
     waits_ms.sort_unstable();
     let percentile_s =
         |percent| (!waits_ms.is_empty()).then(|| percentile(&waits_ms, percent) as f64 / 1000.0);
-    let lost = |reason| own.iter().filter(|record| is_lost_to(record, reason)).count();
-    let (tae, smt) = (lost(TAE), lost("SMTAlignmentError"));
+    let lost = |reason: &str| {
+        let losses = own.iter().filter_map(|record| record.lost.as_ref());
+        losses.filter(|loss| loss.reason == reason).count()
+    };
+    let (tae, smt) = (lost("TopologyAffinityError"), lost("SMTAlignmentError"));
     let all = own.iter().filter(|record| record.lost.is_some()).count();
     let (policy, scope, exporter) = described(args);
     Row {
@@ -423,10 +424,7 @@ fn row(
         pods: own.len(),
         running: waits_ms.len(),
         tae,
-        tae_same_second: own
-            .iter()
-            .filter(|record| is_lost_to(record, TAE) && is_beside(record, &others))
-            .count(),
+        lost_same_second: own.iter().filter(|it| it.lost.is_some() && is_beside(it, &others)).count(),
         other_scheduler: [others.len(), others.iter().filter(|record| record.lost.is_some()).count()],
         smt,
         other: all - tae - smt,
@@ -435,10 +433,6 @@ fn row(
         exporter_rss_mib,
         scheduler_rss_mib,
     }
-}
-
-fn is_lost_to(record: &Record, reason: &str) -> bool {
-    record.lost.as_ref().is_some_and(|loss| loss.reason == reason)
 }
 
 /// Whether one of the others came to the node of a pod within the same second.
@@ -483,7 +477,7 @@ fn ideal(args: &Args) -> anyhow::Result<Row> {
         policy,
         scope,
         exporter: None,
-        tae_same_second: 0,
+        lost_same_second: 0,
         other_scheduler: [0, 0],
         seed: args.seed,
         pods: results.iter().map(|r| r.pods).sum(),
