@@ -272,11 +272,14 @@ fn preemption(gpus: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// `zones` or `preemption` among the arguments: that part alone.
 fn main() -> anyhow::Result<()> {
-    for zones in [2, 8] {
+    let parts: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
+    let is_asked = |part: &str| parts.is_empty() || parts.iter().any(|asked| asked == part);
+    for zones in [2, 8].into_iter().filter(|_| is_asked("zones")) {
         zones_of_a_cycle(zones)?;
     }
-    for gpus in [1, 2] {
+    for gpus in [1, 2].into_iter().filter(|_| is_asked("preemption")) {
         preemption(gpus)?;
     }
     Ok(())

@@ -9,6 +9,7 @@
 //! several aligned containers.
 
 use api::schedulerconfig::NUMA_PLUGIN;
+use topology::score::ZoneScorer;
 
 use crate::affinity::{self, Labels, NodeAffinity};
 use crate::core::Profile;
@@ -56,7 +57,8 @@ pub struct RawScore {
 pub struct PreScoreState<'a> {
     spec: &'a Spec,
     plugins: &'a Plugins,
-    numa: Option<&'a Numa>,
+    /// `None`: zones are not scored.
+    numa: Option<(&'a Numa, ZoneScorer<'a>)>,
     zones: Option<ZoneFilter>,
     fit: Requests,
     /// `None`: not scored.
@@ -309,7 +311,11 @@ impl<'a> PreScoreState<'a> {
         Self {
             spec,
             plugins,
-            numa: profile.numa.as_ref().filter(|numa| numa.score_weight > 0),
+            numa: profile
+                .numa
+                .as_ref()
+                .filter(|numa| numa.score_weight > 0)
+                .map(|numa| (numa, numa.scorer(&spec.needs))),
             zones: profile.zone_filter(),
             fit: plugins.fit.requests(&spec.needs),
             balanced: plugins.balanced.requests(&spec.needs),
@@ -350,7 +356,7 @@ impl<'a> PreScoreState<'a> {
         view: &NodeView,
         mut take: impl FnMut(&'static str, i64, i64),
     ) {
-        let Self { spec, plugins, .. } = self;
+        let Self { plugins, .. } = self;
         let devices = Some(self.devices);
         let weights = plugins.scores;
         if weights.node_resources_fit > 0 {
@@ -366,8 +372,8 @@ impl<'a> PreScoreState<'a> {
         if weights.image_locality > 0 {
             take("ImageLocality", weights.image_locality, self.images.score(&node.images));
         }
-        if let Some(numa) = self.numa {
-            take(NUMA_PLUGIN, numa.score_weight, zone_score(node, spec, numa));
+        if let Some((numa, scorer)) = &self.numa {
+            take(NUMA_PLUGIN, numa.score_weight, zone_score(node, numa.accounting, scorer));
         }
     }
 }

@@ -24,7 +24,7 @@
 //! Cost: a check is worlds x one admission. Events cost worlds x pending pods; reports additionally the search for the
 //! pod set, which is bounded by event and paused when it finds nothing.
 
-use std::cell::Cell;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use topology::kubelet::start::{KubeletStart, PolicyOptions};
@@ -35,6 +35,7 @@ use topology::zone::{Free, NodeTopology};
 mod alignment;
 mod amounts;
 mod explain;
+mod facts;
 mod identify;
 mod location;
 mod order;
@@ -44,6 +45,7 @@ mod row;
 pub use amounts::Scratch;
 use amounts::{Amounts, Held, HeldIds};
 pub use explain::LedgerSummary;
+use facts::Facts;
 use location::{charge, merge_alike, merge_worst, possible_locations, predict, release, widen};
 pub use refusal::{Doubt, Refusal};
 use row::Row;
@@ -112,8 +114,8 @@ pub struct Ledger {
     revision: u64,
     /// Events for which an unexplained report is not searched again.
     search_pause: u32,
-    /// Whether a pod is on its way, and the revision of which that is true: a check must not read all rows.
-    unseen: Cell<Option<(u64, bool)>>,
+    /// What checks and scores ask for again and again, until the next event.
+    facts: OnceCell<Facts>,
 }
 
 // === reading ===
@@ -128,12 +130,17 @@ impl Ledger {
     /// # Errors
     /// The [`Refusal`].
     pub fn check(&self, (needs, created_s): (&PodNeeds, u64), scratch: &mut Scratch) -> Result<(), Refusal> {
+        if !needs.may_align() {
+            return Ok(());
+        }
+        if self.has_certain_room(needs) {
+            let overtaking = self.has_unseen().then(|| self.overtaking((needs, created_s))).flatten();
+            if overtaking.is_none() {
+                return Ok(());
+            }
+        }
         let Some(topology) = &self.topology else {
-            return if self.report_lost && needs.may_align() {
-                Err(Refusal::Stale(Doubt::ReportLost))
-            } else {
-                Ok(())
-            };
+            return if self.report_lost { Err(Refusal::Stale(Doubt::ReportLost)) } else { Ok(()) };
         };
         let rules = topology.rules;
         if !self.is_modelled() {
@@ -182,18 +189,6 @@ impl Ledger {
             )?;
         }
         Ok(())
-    }
-
-    /// Whether the kubelet may not have seen a pod yet. Costs the rows once for each event, and nothing else.
-    pub(crate) fn has_unseen(&self) -> bool {
-        match self.unseen.get() {
-            Some((revision, known)) if revision == self.revision => known,
-            _ => {
-                let found = self.rows.iter().any(Row::is_unseen);
-                self.unseen.set(Some((self.revision, found)));
-                found
-            }
-        }
     }
 
     /// Whether `needs` would be admitted on a node without other pods. Allocates a table of the node.
@@ -257,7 +252,7 @@ impl Ledger {
         self.topology().filter(manages).is_some_and(|topology| topology.rules.policy != Policy::None)
     }
 
-    /// The free amounts for scores: those of the first possible world.
+    /// The free amounts of the first possible world.
     #[must_use]
     pub fn free(&self) -> Option<&Free> {
         self.worlds.first().map(|world| world.amounts.free())
@@ -289,7 +284,7 @@ impl Ledger {
         if self.index(pod.id).is_some() {
             return;
         }
-        self.revision += 1;
+        self.changes();
         let early = self.early_releases();
         let overtaking = self.overtaking((&pod.needs, pod.created_s));
         let BoundPod { id, names, hash, needs, finishes, created_s } = pod.clone();
@@ -328,7 +323,7 @@ impl Ledger {
     /// The kubelet has admitted the pod. From now on a pod that finishes by itself may be gone before the kubelet
     /// admits those that are pending now.
     pub fn admitted(&mut self, id: PodId, scratch: &mut Scratch) {
-        self.revision += 1;
+        self.changes();
         let Some(index) = self.index(id) else { return };
         let others_pend = self.rows.iter().any(|row| row.stage == Stage::Pending && row.id != id);
         let row = &mut self.rows[index];
@@ -350,7 +345,7 @@ impl Ledger {
     /// (memorymanager `AddContainer`), and reports by pod names do not show it.
     pub fn initialized(&mut self, id: PodId) {
         let Some(index) = self.index(id).filter(|index| !self.rows[*index].initialized) else { return };
-        self.revision += 1;
+        self.changes();
         self.rows[index].initialized = true;
         for world in &mut self.worlds {
             if let Some(location) = self.rows[index].without_init_memory(&world.locations[index]) {
@@ -367,7 +362,7 @@ impl Ledger {
     /// the kubelet may release the pod unannounced, also before it admits the pods that are pending now.
     pub fn leaving(&mut self, id: PodId, scratch: &mut Scratch) {
         let Some(index) = self.index(id) else { return };
-        self.revision += 1;
+        self.changes();
         let stage = self.rows[index].stage;
         if matches!(stage, Stage::Pending | Stage::Admitted) {
             self.rows[index].stage = Stage::Leaving { admitted: stage == Stage::Admitted };
@@ -382,7 +377,7 @@ impl Ledger {
         if self.rows[index].stage == Stage::Released {
             return;
         }
-        self.revision += 1;
+        self.changes();
         self.releases += 1;
         self.rows[index].stage = Stage::Released;
         self.rows[index].released_at = self.releases;
@@ -393,7 +388,7 @@ impl Ledger {
     /// The pod never reached the node, because its binding failed for certain.
     pub fn forget(&mut self, id: PodId, scratch: &mut Scratch) {
         let Some(index) = self.index(id) else { return };
-        self.revision += 1;
+        self.changes();
         let rules = self.topology.as_ref().map(|t| t.rules).unwrap_or_default();
         let later: Vec<_> = self.unsettled().into_iter().filter(|at| *at > index).collect();
         let mut worlds = std::mem::take(&mut self.worlds);
@@ -410,7 +405,7 @@ impl Ledger {
 
     /// Takes a new report about the node.
     pub fn report(&mut self, topology: Arc<NodeTopology>, scratch: &mut Scratch) {
-        self.revision += 1;
+        self.changes();
         self.search_pause = 0;
         self.report_lost = false;
         let later = self.start.as_ref().zip(self.topology.as_ref());
@@ -435,7 +430,7 @@ impl Ledger {
     /// The report object was deleted. The worlds still hold, but no report will correct them. A node whose reports were
     /// never readable has an exporter, and may well enforce alignment.
     pub fn report_deleted(&mut self) {
-        self.revision += 1;
+        self.changes();
         self.report_lost = if self.topology.is_some() { self.is_modelled() } else { self.report_lost };
         self.unexplained = None;
     }
@@ -447,7 +442,7 @@ impl Ledger {
 
     /// The report cannot be read. It proves that the node has an exporter, so the node may well enforce alignment.
     pub fn report_unreadable(&mut self) {
-        self.revision += 1;
+        self.changes();
         self.report_lost = true;
         self.unexplained = None;
     }

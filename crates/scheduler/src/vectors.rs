@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use topology::policy::Manager;
 use topology::request::PodNeeds;
-use topology::score::{Strategy, Weights};
+use topology::score::{Strategy, Weights, ZoneScorer};
 
 use crate::ledger::{Ledger, Refusal, Scratch};
 use crate::reason::Reason;
@@ -166,7 +166,8 @@ fn score() {
         let needs = needs(&vector.pod, &vector.qos);
         for node in &vector.nodes {
             let ledger = ledger(node.nrt.as_ref(), node.fresh);
-            let score = crate::cycle::zones::zone_score_of(&ledger, &needs, strategy, &weights);
+            let score =
+                crate::cycle::zones::zone_score_of(&ledger, &ZoneScorer::new(strategy, &weights, &needs));
             let on_purpose = OTHER_SCORES.iter().any(|(id, _)| *id == vector.id);
             if (score == vector.expected[&node.name]) == on_purpose {
                 different.push(format!(

@@ -3,6 +3,7 @@
 //! In: names as they stand in pod specs, node status and NRT objects. Out: a small copyable key, equal exactly when
 //! the names are. Never: an opinion about amounts.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -26,8 +27,14 @@ use crate::quantity::{Format, Quantity};
 /// assert!(ResourceName::new("").is_err());
 /// # Ok::<(), topology::resource::ResourceNameError>(())
 /// ```
-#[derive(Clone, Copy, Eq)]
-pub struct ResourceName(&'static str);
+#[derive(Clone, Copy)]
+pub struct ResourceName(&'static InternedName);
+
+/// A name, and what is asked of it again and again.
+struct InternedName {
+    text: &'static str,
+    kind: ResourceKind,
+}
 
 /// Which of the kubelet's resource managers handles a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +63,8 @@ pub enum ResourceNameError {
     TooManyOfPods(String),
 }
 
+/// Base units of a CPU.
+const MILLI: i64 = 1000;
 /// DNS subdomain (253) + `/` + name (63), the limit of a Kubernetes qualified name.
 const MAX_LEN: usize = 317;
 /// Far above any real cluster; bounds the memory that hostile objects can make the process keep.
@@ -66,17 +75,17 @@ const MAX_POD_NAMES: usize = MAX_NAMES / 2;
 const MAX_NAMESPACE_NAMES: usize = 128;
 
 // A static has one address, so names are equal exactly if their addresses are. A constant could be there several times.
-static CPU: [u8; 3] = *b"cpu";
-static MEMORY: [u8; 6] = *b"memory";
-static PODS: [u8; 4] = *b"pods";
-static EPHEMERAL_STORAGE: [u8; 17] = *b"ephemeral-storage";
+static CPU: InternedName = InternedName { text: "cpu", kind: ResourceKind::Cpu };
+static MEMORY: InternedName = InternedName { text: "memory", kind: ResourceKind::Memory };
+static PODS: InternedName = InternedName { text: "pods", kind: ResourceKind::Host };
+static EPHEMERAL_STORAGE: InternedName = InternedName { text: "ephemeral-storage", kind: ResourceKind::Host };
 
 /// Names present from the start, so that they need no lock.
 const WELL_KNOWN: [ResourceName; 4] =
     [ResourceName::CPU, ResourceName::MEMORY, ResourceName::PODS, ResourceName::EPHEMERAL_STORAGE];
 
 static NAMES: LazyLock<RwLock<Names>> = LazyLock::new(|| {
-    let known = WELL_KNOWN.iter().map(|name| (name.0, *name)).collect();
+    let known = WELL_KNOWN.iter().map(|name| (name.as_str(), *name)).collect();
     RwLock::new(Names { known, of_pods: 0, by_namespace: HashMap::new() })
 });
 
@@ -92,8 +101,9 @@ struct Names {
 impl Names {
     fn add(&mut self, name: &str) -> ResourceName {
         let text: &'static str = Box::leak(name.to_owned().into_boxed_str());
-        self.known.insert(text, ResourceName(text));
-        ResourceName(text)
+        let interned = ResourceName(Box::leak(Box::new(InternedName { text, kind: kind_of(text) })));
+        self.known.insert(text, interned);
+        interned
     }
 
     /// Counts one more name of a namespace. Returns whether there is room for it.
@@ -110,21 +120,13 @@ impl Names {
 
 impl ResourceName {
     /// `cpu`.
-    pub const CPU: Self = Self::well_known(&CPU);
+    pub const CPU: Self = Self(&CPU);
     /// `memory`.
-    pub const MEMORY: Self = Self::well_known(&MEMORY);
+    pub const MEMORY: Self = Self(&MEMORY);
     /// `pods`.
-    pub const PODS: Self = Self::well_known(&PODS);
+    pub const PODS: Self = Self(&PODS);
     /// `ephemeral-storage`.
-    pub const EPHEMERAL_STORAGE: Self = Self::well_known(&EPHEMERAL_STORAGE);
-
-    /// One of the four constants, which are texts.
-    const fn well_known(text: &'static [u8]) -> Self {
-        match std::str::from_utf8(text) {
-            Ok(text) => Self(text),
-            Err(_) => Self(""),
-        }
-    }
+    pub const EPHEMERAL_STORAGE: Self = Self(&EPHEMERAL_STORAGE);
 
     /// Interns the name of a resource of nodes or of a configuration. A known name costs one read lock; a new one is
     /// allocated for the life of the process.
@@ -179,62 +181,84 @@ impl ResourceName {
 
     /// The name, as it stands in pod specs.
     #[must_use]
+    #[inline]
     pub fn as_str(self) -> &'static str {
-        self.0
+        self.0.text
     }
 
     /// The kubelet manager that handles the resource, from the name alone.
     #[must_use]
+    #[inline]
     pub fn kind(self) -> ResourceKind {
-        match self.0 {
-            "cpu" => ResourceKind::Cpu,
-            "memory" => ResourceKind::Memory,
-            name if name.starts_with("hugepages-") => ResourceKind::Memory,
-            name if name.contains('/') && !name.contains("kubernetes.io/") => ResourceKind::Device,
-            _ => ResourceKind::Host,
-        }
+        self.0.kind
     }
 
     /// The size of a huge page in bytes; `None` for other resources.
     #[must_use]
     pub fn page_bytes(self) -> Option<i64> {
-        let size = self.0.strip_prefix("hugepages-")?;
+        let size = self.as_str().strip_prefix("hugepages-")?;
         Quantity::parse(size).ok().map(|size| size.value()).filter(|size| *size > 0)
     }
 
     /// Base units in one whole unit of the resource. CPU amounts are kept in thousandths; all others (bytes, devices,
     /// pods) in whole units, as in kube-scheduler.
     #[must_use]
+    #[inline]
     pub fn base_units(self) -> i64 {
-        if self == Self::CPU { 1000 } else { 1 }
+        if self == Self::CPU { MILLI } else { 1 }
+    }
+
+    /// Whole units of an amount, rounded up.
+    #[must_use]
+    #[inline]
+    pub fn whole_units(self, amount: i64) -> i64 {
+        // By a constant, which takes a fraction of the time.
+        let rounded_up = || amount.div_euclid(MILLI) + i64::from(amount.rem_euclid(MILLI) != 0);
+        if self == Self::CPU { rounded_up() } else { amount }
     }
 }
 
 impl PartialEq for ResourceName {
     /// Each text is there once.
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self.0.as_ptr(), other.0.as_ptr())
+        std::ptr::eq(self.0, other.0)
     }
 }
 
+impl Eq for ResourceName {}
+
 impl Hash for ResourceName {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
+        self.as_str().hash(state);
     }
 }
 
 impl Ord for ResourceName {
     /// cpu, memory, hugepages, then everything else; alphabetical within a group.
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        fn rank(name: ResourceName) -> u8 {
-            match name.kind() {
-                ResourceKind::Cpu => 0,
-                ResourceKind::Memory if name == ResourceName::MEMORY => 1,
-                ResourceKind::Memory => 2,
-                ResourceKind::Device | ResourceKind::Host => 3,
-            }
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        if self == other {
+            return Ordering::Equal;
         }
-        rank(*self).cmp(&rank(*other)).then_with(|| self.0.cmp(other.0))
+        let rank = |name: Self| match name.kind() {
+            ResourceKind::Cpu => 0,
+            ResourceKind::Memory if name == Self::MEMORY => 1,
+            ResourceKind::Memory => 2,
+            ResourceKind::Device | ResourceKind::Host => 3,
+        };
+        rank(*self).cmp(&rank(*other)).then_with(|| self.as_str().cmp(other.as_str()))
+    }
+}
+
+/// The kind that a name tells.
+fn kind_of(name: &str) -> ResourceKind {
+    match name {
+        "cpu" => ResourceKind::Cpu,
+        "memory" => ResourceKind::Memory,
+        name if name.starts_with("hugepages-") => ResourceKind::Memory,
+        name if name.contains('/') && !name.contains("kubernetes.io/") => ResourceKind::Device,
+        _ => ResourceKind::Host,
     }
 }
 
@@ -246,13 +270,13 @@ impl PartialOrd for ResourceName {
 
 impl fmt::Display for ResourceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
+        f.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for ResourceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
+        f.write_str(self.as_str())
     }
 }
 

@@ -4,10 +4,12 @@
 //! bit where the peer's arithmetic is sound: amounts rounded up to whole units, integer division, the smallest non-zero
 //! zone score, the mean over containers. Zone ids are opaque here; the peer panics on sparse ids.
 
+use smallvec::SmallVec;
+
 use crate::policy::Scope;
 use crate::request::{Need, PodNeeds, Qos};
 use crate::resource::ResourceName;
-use crate::zone::{Free, NodeTopology};
+use crate::zone::{Cells, Free, NodeTopology};
 
 mod least_numa_nodes;
 
@@ -75,68 +77,147 @@ pub fn score(
     free: &Free,
     needs: &PodNeeds,
 ) -> i64 {
-    if needs.qos != Qos::Guaranteed {
-        return MAX_SCORE;
-    }
-    if strategy == Strategy::LeastNumaNodes {
-        return least_numa_nodes::score(node, free, needs);
-    }
-    match node.rules.scope {
-        Scope::Pod => lowest_zone(strategy, weights, free, &needs.pod_scope),
-        Scope::Container => {
-            let count = i64::try_from(needs.containers.len()).unwrap_or(i64::MAX).max(1);
-            let sum: i64 =
-                needs.containers.iter().map(|c| lowest_zone(strategy, weights, free, &c.needs)).sum();
-            sum / count
+    ZoneScorer::new(strategy, weights, needs).score(node, free)
+}
+
+/// What zone scores need of a pod and a profile, made once for all nodes.
+#[derive(Clone, Debug)]
+pub struct ZoneScorer<'a> {
+    strategy: Strategy,
+    needs: &'a PodNeeds,
+    pod: Demand,
+    containers: SmallVec<[Demand; 1]>,
+}
+
+/// What one zone is asked for.
+#[derive(Clone, Debug)]
+struct Demand {
+    wanted: SmallVec<[Wanted; 4]>,
+    weight_sum: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    name: ResourceName,
+    /// In base units.
+    amount: i64,
+    /// In whole units.
+    whole: i64,
+    weight: i64,
+}
+
+impl<'a> ZoneScorer<'a> {
+    /// The scorer for a pod. Cost: its containers and resources.
+    #[must_use]
+    pub fn new(strategy: Strategy, weights: &Weights, needs: &'a PodNeeds) -> Self {
+        let of_containers = needs.containers.iter().map(|container| Demand::new(weights, &container.needs));
+        Self {
+            strategy,
+            needs,
+            pod: Demand::new(weights, &needs.pod_scope),
+            containers: of_containers.collect(),
         }
     }
-}
 
-/// The smallest non-zero zone score; 0 when all are 0.
-fn lowest_zone(strategy: Strategy, weights: &Weights, free: &Free, needs: &[Need]) -> i64 {
-    (0..free.layout().zones().len())
-        .map(|row| zone_score(strategy, weights, free, row, needs))
-        .filter(|score| *score != 0)
-        .min()
-        .unwrap_or(0)
-}
-
-fn zone_score(strategy: Strategy, weights: &Weights, free: &Free, row: usize, needs: &[Need]) -> i64 {
-    let amounts = needs.iter().map(|need| {
-        let available = free.layout().column(need.name).map_or(0, |column| free.get(row, column));
-        (need, available)
-    });
-    if strategy == Strategy::BalancedAllocation {
-        return balanced(amounts);
+    /// Whether all nodes score the same: the pod is not Guaranteed.
+    #[must_use]
+    pub fn is_neutral(&self) -> bool {
+        self.needs.qos != Qos::Guaranteed
     }
-    let mut sum = 0;
-    let mut weight_sum = 0;
-    for (need, available) in amounts {
-        let weight = weights.of(need.name);
-        weight_sum += weight;
-        let (requested, whole) = (whole(*need, need.amount), whole(*need, available));
-        if whole <= 0 || need.amount > available {
-            continue;
+
+    /// The strategy.
+    #[must_use]
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// The score of a node, as [`score`].
+    #[must_use]
+    pub fn score(&self, node: &NodeTopology, free: &Free) -> i64 {
+        match self.score_zones(node.rules.scope, free.as_cells()) {
+            Some(score) => score,
+            None => least_numa_nodes::score(node, free, self.needs),
         }
-        let part = if strategy == Strategy::LeastAllocated { whole - requested } else { requested };
-        sum += weight * (i128::from(part) * i128::from(MAX_SCORE) / i128::from(whole)) as i64;
     }
-    if weight_sum == 0 { 0 } else { sum / weight_sum }
+
+    /// The score by the amounts of zones alone; `None` for LeastNUMANodes, which goes by distances.
+    #[must_use]
+    pub fn score_zones(&self, scope: Scope, zones: Cells<'_>) -> Option<i64> {
+        if self.is_neutral() {
+            return Some(MAX_SCORE);
+        }
+        if self.strategy == Strategy::LeastNumaNodes {
+            return None;
+        }
+        Some(match scope {
+            Scope::Pod => self.pod.lowest_zone(self.strategy, zones),
+            Scope::Container => {
+                let scores = self.containers.iter().map(|it| it.lowest_zone(self.strategy, zones));
+                scores.sum::<i64>() / i64::try_from(self.containers.len()).unwrap_or(i64::MAX).max(1)
+            }
+        })
+    }
 }
 
-/// Whole units, rounded up.
-fn whole(need: Need, amount: i64) -> i64 {
-    let units = need.name.base_units();
-    amount.div_euclid(units) + i64::from(amount.rem_euclid(units) != 0)
+impl Demand {
+    fn new(weights: &Weights, needs: &[Need]) -> Self {
+        let wanted = needs.iter().map(|Need { name, amount }| Wanted {
+            name: *name,
+            amount: *amount,
+            whole: name.whole_units(*amount),
+            weight: weights.of(*name),
+        });
+        let wanted: SmallVec<[Wanted; 4]> = wanted.collect();
+        Self { weight_sum: wanted.iter().map(|it| it.weight).sum(), wanted }
+    }
+
+    /// The smallest non-zero zone score; 0 when all are 0.
+    fn lowest_zone(&self, strategy: Strategy, zones: Cells<'_>) -> i64 {
+        let column = |it: &Wanted| zones.resources.iter().position(|name| *name == it.name);
+        let columns: SmallVec<[Option<usize>; 4]> = self.wanted.iter().map(column).collect();
+        let rows = (0..zones.zones).map(|row| {
+            let zone = zones.row(row);
+            self.wanted.iter().zip(&columns).map(|(it, column)| (it, column.map_or(0, |at| zone[at])))
+        });
+        if strategy == Strategy::BalancedAllocation {
+            return rows.map(balanced).filter(|score| *score != 0).min().unwrap_or(0);
+        }
+        // A sum below that of the weights is a score of 0. The lowest sum is that of the lowest score.
+        let sums = rows.map(|zone| zone.map(|(it, available)| it.points(strategy, available)).sum::<i64>());
+        let lowest = sums.filter(|sum| *sum >= self.weight_sum.max(1)).min();
+        lowest.map_or(0, |sum| sum / self.weight_sum)
+    }
+}
+
+impl Wanted {
+    /// The weighted percentage that a zone counts; 0 if it has too little.
+    fn points(&self, strategy: Strategy, available: i64) -> i64 {
+        let all = self.name.whole_units(available);
+        if all <= 0 || self.amount > available {
+            return 0;
+        }
+        let part = if strategy == Strategy::LeastAllocated { all - self.whole } else { self.whole };
+        self.weight * percent(part, all)
+    }
+}
+
+/// A part in percent of all, rounded down. Both are at least 0, and `all` more. A division of 128 bits takes many times
+/// as long as one of 64.
+#[must_use]
+pub fn percent(part: i64, all: i64) -> i64 {
+    match part.checked_mul(MAX_SCORE) {
+        Some(hundredfold) => hundredfold / all,
+        None => (i128::from(part) * i128::from(MAX_SCORE) / i128::from(all)) as i64,
+    }
 }
 
 /// `(1 - sample variance of the used fractions) * 100`. One resource alone is perfectly balanced; the peer divides by
 /// zero there.
-fn balanced<'a>(amounts: impl Iterator<Item = (&'a Need, i64)>) -> i64 {
-    let fractions: smallvec::SmallVec<[f64; 8]> = amounts
+fn balanced<'a>(amounts: impl Iterator<Item = (&'a Wanted, i64)>) -> i64 {
+    let fractions: SmallVec<[f64; 8]> = amounts
         .map(|(need, available)| {
-            let available = whole(*need, available);
-            if available <= 0 { 1.0 } else { whole(*need, need.amount) as f64 / available as f64 }
+            let available = need.name.whole_units(available);
+            if available <= 0 { 1.0 } else { need.whole as f64 / available as f64 }
         })
         .collect();
     if fractions.iter().any(|fraction| *fraction > 1.0) {

@@ -96,6 +96,26 @@ pub struct Free {
     cells: Box<[i64]>,
 }
 
+/// Amounts by zone and resource, wherever they are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Cells<'a> {
+    /// The number of rows.
+    pub zones: usize,
+    /// The columns.
+    pub resources: &'a [ResourceName],
+    /// Row by row.
+    pub amounts: &'a [i64],
+}
+
+impl<'a> Cells<'a> {
+    /// The amounts of a zone, by column.
+    #[must_use]
+    pub fn row(&self, row: usize) -> &'a [i64] {
+        let columns = self.resources.len();
+        &self.amounts[row * columns..(row + 1) * columns]
+    }
+}
+
 impl NodeTopology {
     /// The table of available amounts, as the exporter saw them. Allocates; cost: zones x resources.
     #[must_use]
@@ -160,6 +180,12 @@ impl Free {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// The amounts with their columns.
+    #[must_use]
+    pub fn as_cells(&self) -> Cells<'_> {
+        Cells { zones: self.layout.zones.len(), resources: &self.layout.resources, amounts: &self.cells }
     }
 
     /// All amounts, row by row.

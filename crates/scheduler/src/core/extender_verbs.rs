@@ -57,9 +57,11 @@ impl Core {
     #[must_use]
     pub fn score_zones(&self, pod: &PodView, nodes: &[Arc<str>]) -> Vec<(Arc<str>, i64)> {
         let numa = self.settings.profiles.first().and_then(|profile| profile.numa.as_ref());
+        let scorer = numa.map(|numa| (numa.accounting, numa.scorer(&pod.spec.needs)));
         let score = |name: &Arc<str>| {
             let slot = self.slots.get(name)?;
-            Some(zones::zone_score(&self.nodes[*slot], &pod.spec, numa?))
+            let (accounting, scorer) = scorer.as_ref()?;
+            Some(zones::zone_score(&self.nodes[*slot], *accounting, scorer))
         };
         nodes.iter().map(|name| (Arc::clone(name), score(name).unwrap_or(0))).collect()
     }

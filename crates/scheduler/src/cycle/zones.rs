@@ -5,8 +5,8 @@
 
 use api::schedulerconfig::NodesWithoutTopology;
 use topology::kubelet::alignment::Alignment;
-use topology::request::{PodNeeds, Qos};
-use topology::score::{Strategy, Weights};
+use topology::request::PodNeeds;
+use topology::score::{Strategy, Weights, ZoneScorer};
 
 use crate::core::Profile;
 use crate::ledger::{Doubt, Ledger, Scratch};
@@ -54,6 +54,14 @@ pub enum Accounting {
         /// Whether a preemption counts the zones that victims leave (`preemptionMode: Enabled`).
         preempts: bool,
     },
+}
+
+impl Numa {
+    /// The scorer of zones for a pod.
+    #[must_use]
+    pub fn scorer<'a>(&self, needs: &'a PodNeeds) -> ZoneScorer<'a> {
+        ZoneScorer::new(self.strategy, &self.weights, needs)
+    }
 }
 
 impl Profile {
@@ -145,7 +153,7 @@ pub(super) fn is_second_choice(
         AlignmentIntent::Prefer => true,
         AlignmentIntent::Unstated => false,
     };
-    if !spec.needs.may_align() {
+    if ledger.is_enforced() || !spec.needs.may_align() {
         return false;
     }
     if !ledger.has_report() {
@@ -158,14 +166,11 @@ pub(super) fn is_second_choice(
     }
 }
 
-pub(crate) fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
-    let (needs, strategy, weights) = (&spec.needs, numa.strategy, &numa.weights);
-    match (numa.accounting, node.over_reserve.counted()) {
-        (Accounting::Exact, _) => zone_score_of(&node.ledger, needs, strategy, weights),
-        (Accounting::OverReserve { .. }, _) if needs.qos != Qos::Guaranteed => topology::score::MAX_SCORE,
-        (Accounting::OverReserve { .. }, Some((report, free))) => {
-            topology::score::score(strategy, weights, report, free, needs)
-        }
+pub(crate) fn zone_score(node: &Node, accounting: Accounting, scorer: &ZoneScorer<'_>) -> i64 {
+    match (accounting, node.over_reserve.counted()) {
+        (Accounting::Exact, _) => zone_score_of(&node.ledger, scorer),
+        (Accounting::OverReserve { .. }, _) if scorer.is_neutral() => topology::score::MAX_SCORE,
+        (Accounting::OverReserve { .. }, Some((report, free))) => scorer.score(report, free),
         (Accounting::OverReserve { .. }, None) => 0,
     }
 }
@@ -173,18 +178,9 @@ pub(crate) fn zone_score(node: &Node, spec: &Spec, numa: &Numa) -> i64 {
 /// The zone score of a node with this ledger. The strategies but LeastNUMANodes score the zones of nodes that enforce
 /// alignment. Other nodes get 0 and rank below, except for pods that are not Guaranteed, for which all nodes score the
 /// same.
-pub(crate) fn zone_score_of(ledger: &Ledger, needs: &PodNeeds, strategy: Strategy, weights: &Weights) -> i64 {
-    if needs.qos != Qos::Guaranteed {
+pub(crate) fn zone_score_of(ledger: &Ledger, scorer: &ZoneScorer<'_>) -> i64 {
+    if scorer.is_neutral() {
         return topology::score::MAX_SCORE;
     }
-    match (ledger.free(), ledger.topology()) {
-        (Some(free), Some(topology)) if ledger.is_trusted() => {
-            topology::score::score(strategy, weights, topology, free, needs)
-        }
-        // Of a node that enforces nothing and tells no ids, the report is all that is known.
-        (None, Some(topology)) if strategy == Strategy::LeastNumaNodes && ledger.has_report() => {
-            topology::score::score(strategy, weights, topology, &topology.available(), needs)
-        }
-        _ => 0,
-    }
+    ledger.score(scorer).unwrap_or(0)
 }

@@ -15,7 +15,7 @@ impl Ledger {
     /// else an admission for each world.
     #[must_use]
     pub fn alignment(&self, needs: &PodNeeds, scratch: &mut Scratch) -> Option<Alignment> {
-        if !needs.may_align() {
+        if !needs.may_align() || self.is_enforced() {
             return Some(Alignment::Aligned);
         }
         let topology = self.topology.as_ref().filter(|_| !self.report_lost)?;

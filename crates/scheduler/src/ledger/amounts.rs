@@ -17,7 +17,7 @@ use topology::admit::{self, Grant, Placement};
 use topology::kubelet::alignment::Alignment;
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::start::KubeletStart;
-use topology::kubelet::zone_table::{self, Fit};
+use topology::kubelet::zone_table::{self, Fit, Room};
 use topology::kubelet::{self, ContainerAllocation};
 use topology::policy::{Policy, Rules, Scope};
 use topology::reason::Misfit;
@@ -77,6 +77,14 @@ impl Amounts {
         match self {
             Self::Counts(free) => free,
             Self::Ids(ids) => &ids.free,
+        }
+    }
+
+    /// What decides most verdicts, by ids.
+    pub(super) fn room(&self) -> Option<Room> {
+        match self {
+            Self::Counts(_) => None,
+            Self::Ids(ids) => Room::new(&ids.vacant.start.kubelet, &ids.counts, &ids.free),
         }
     }
 

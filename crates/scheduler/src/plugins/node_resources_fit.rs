@@ -7,6 +7,7 @@
 use smallvec::SmallVec;
 use topology::request::{Need, PodNeeds};
 use topology::resource::ResourceName;
+use topology::score::percent;
 
 use crate::devices::Devices;
 use crate::node::{self, Node, NodeView};
@@ -98,9 +99,7 @@ impl Args {
 impl Strategy {
     /// The score of one resource; `allocatable` is above 0.
     fn score(&self, used: i64, allocatable: i64) -> i64 {
-        let percent = |part: i64| {
-            i64::try_from(i128::from(part.clamp(0, allocatable)) * 100 / i128::from(allocatable)).unwrap_or(0)
-        };
+        let percent = |part: i64| percent(part.clamp(0, allocatable), allocatable);
         match self {
             Self::LeastAllocated => percent(allocatable.saturating_sub(used)),
             Self::MostAllocated => percent(used),

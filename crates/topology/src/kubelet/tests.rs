@@ -9,14 +9,15 @@ use smallvec::SmallVec;
 
 use self::random::{Scene, Step, scenes};
 use crate::cpuset::CpuSet;
-use crate::kubelet::device_manager::{DeviceIds, Lowest};
+use crate::kubelet::device_manager::{DeviceId, DeviceIds, Lowest};
 use crate::kubelet::hint::ZoneMask;
 use crate::kubelet::pod::Pod;
 use crate::kubelet::rejection::Rejection;
-use crate::kubelet::zone_table::{Fit, Scratch, ZoneTable, fits};
+use crate::kubelet::zone_table::{Fit, Room, Scratch, ZoneTable, fits};
 use crate::kubelet::{Kubelet, NodeState, admit};
 use crate::policy::{CpuOption, Policy};
 use crate::resource::ResourceName;
+use crate::zone::{Free, NodeTopology, Zone, ZoneId, ZoneResource};
 
 /// Answers of [`fits`], by kind.
 #[derive(Debug, Default)]
@@ -73,6 +74,12 @@ proptest! {
     #[test]
     fn counts_never_contradict_ids(scene in scenes()) {
         never_against_admit(&scene, &mut Answers::default())?;
+    }
+
+    /// A [`Room`] holds no pod that the kubelet rejects, also if its amounts are not those of the managers.
+    #[test]
+    fn what_a_room_holds_is_admitted(scene in scenes()) {
+        never_held_in_vain(&scene, &mut Held::default())?;
     }
 
     /// What is handed out and what is free are all there is, and nothing is handed out twice. When all pods have ended,
@@ -140,6 +147,59 @@ proptest! {
     }
 }
 
+/// How often a [`Room`] holds a pod, by what it is told.
+#[derive(Debug, Default)]
+struct Held {
+    /// Pods that the kubelet admits.
+    admitted: u32,
+    /// Those of them that the room holds.
+    held: u32,
+}
+
+/// The amounts that an exporter lists of a node, each with so many units too many.
+fn listed(kubelet: &Kubelet, state: &NodeState, too_many: i64) -> Free {
+    let free_cpus = kubelet.free_cpus(state).unwrap_or_default();
+    let amount = |name: ResourceName, units: usize| {
+        let available = (units as i64 + too_many) * name.base_units();
+        ZoneResource { name, capacity: available, allocatable: available, available }
+    };
+    let zone = |id: u32| {
+        let here = ZoneMask::of(id);
+        let mut resources =
+            vec![amount(ResourceName::CPU, kubelet.machine().cpus_of(here).count_shared(&free_cpus))];
+        let memory = state.memory.counts.zones.iter().filter(|zone| zone.id == id);
+        let tables = memory.flat_map(|zone| &zone.tables);
+        resources.extend(tables.map(|table| amount(table.name, table.free as usize)));
+        resources.extend(state.devices.resources.iter().map(|(name, resource)| {
+            let used = state.devices.in_use(*name);
+            let is_free = |id: &DeviceId| !used.contains(id) && resource.devices[id].healthy;
+            let groups = resource.groups(is_free);
+            amount(*name, groups.iter().filter(|group| group.meets(here)).map(|group| group.free).sum())
+        }));
+        Zone { id: ZoneId(id), resources, distances: vec![] }
+    };
+    let zones = kubelet.machine().zone_mask().iter().map(zone).collect();
+    NodeTopology { zones, ..NodeTopology::default() }.available()
+}
+
+/// Checks each admission of a scene against rooms with right and with wrong amounts.
+fn never_held_in_vain(scene: &Scene, count: &mut Held) -> Result<(), TestCaseError> {
+    let Some(kubelet) = scene.kubelet() else { return Ok(()) };
+    let mut state = scene.state(&kubelet);
+    for (at, step) in scene.steps.iter().enumerate() {
+        let Step::Admit(request) = step else { continue };
+        let table = ZoneTable::new(&kubelet, &state);
+        let rooms = [0, 1].map(|error| Room::new(&kubelet, &table, &listed(&kubelet, &state, error)));
+        let [right, wrong] = rooms.map(|room| room.is_some_and(|room| room.holds(&request.needs())));
+        let pod = Pod::new(kubelet.profile(), format!("pod-{at}").into(), request);
+        let is_admitted = admit(&kubelet, &mut state, &pod, &Lowest).is_ok();
+        prop_assert!(is_admitted || !(right || wrong), "step {at}: {right} {wrong}");
+        count.admitted += u32::from(is_admitted);
+        count.held += u32::from(right);
+    }
+    Ok(())
+}
+
 /// CPUs, memory and devices of a state are those of the empty one.
 fn conserved(kubelet: &Kubelet, empty: &NodeState, state: &NodeState) -> Result<(), TestCaseError> {
     let mut known = state.cpus.shared.clone();
@@ -187,6 +247,18 @@ fn counts_are_rarely_undecided() {
     println!("fits: of {all} answers {yes} yes, {no} no, {undetermined} undetermined");
     assert!(answers.yes > all / 5 && answers.no > all / 10, "{answers:?}");
     assert!(answers.undetermined < all / 10, "{answers:?}");
+}
+
+/// Some of the pods that fit are held, even here, where all kinds of machines and pods are equally likely.
+#[test]
+fn rooms_hold_pods() {
+    let mut count = Held::default();
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    for _ in 0..random::cases(600) {
+        let scene = scenes().new_tree(&mut runner).unwrap().current();
+        never_held_in_vain(&scene, &mut count).unwrap();
+    }
+    assert!(count.held > count.admitted / 12, "{count:?}");
 }
 
 /// More room can be worse for a pod of several containers, in the kubelet as in the model: each container is aligned

@@ -55,17 +55,19 @@ mod counted;
 mod cpus;
 mod devices;
 mod one_zone;
+mod room;
 
 use crate::kubelet::admission::Admission;
-use crate::kubelet::memory_manager::MemoryCounts;
+use crate::kubelet::memory_manager::{MemoryCounts, ZoneMemory};
 use crate::kubelet::pod::Pod;
 use crate::kubelet::rejection::Rejection;
 use crate::kubelet::zone_table::counted::{Counted, Stop};
 use crate::kubelet::zone_table::cpus::CpuCounts;
 use crate::kubelet::zone_table::devices::DeviceCounts;
 use crate::kubelet::{Kubelet, NodeState};
-use crate::request::Need;
-use crate::resource::ResourceName;
+use crate::resource::{ResourceKind, ResourceName};
+
+pub use room::Room;
 
 /// Whether a kubelet would admit a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +87,8 @@ pub struct ZoneTable {
     counts: Counts,
     /// Pods on the node.
     pods: i64,
+    /// Whether the kubelet's totals are known, and so checked.
+    checks_totals: bool,
     totals: Vec<Total>,
 }
 
@@ -137,6 +141,7 @@ impl ZoneTable {
         devices::fill(&mut self.counts.devices, &state.devices);
         self.pods = i64::try_from(state.pods.len()).unwrap_or(i64::MAX);
         self.totals.clear();
+        self.checks_totals = kubelet.profile.allocatable.is_some();
         for (name, amount) in kubelet.profile.allocatable.iter().flatten() {
             self.total(*name).capacity = Some(*amount);
         }
@@ -159,16 +164,33 @@ impl ZoneTable {
         &mut self.totals[at]
     }
 
-    /// What is left of a total at least; `None` where the node does not know the resource.
+    /// What is left of a total at least; `None` where that is not checked, as by `check_totals`.
     fn left(&self, name: ResourceName) -> Option<i64> {
-        let total = self.totals.iter().find(|total| total.name == name)?;
-        Some(total.capacity?.saturating_sub(total.used))
+        let total = self.totals.iter().find(|total| total.name == name);
+        match total.and_then(|total| Some(total.capacity?.saturating_sub(total.used))) {
+            _ if !self.checks_totals => None,
+            Some(left) => Some(left),
+            None if matches!(name.kind(), ResourceKind::Device | ResourceKind::Host) => None,
+            None => Some(0),
+        }
+    }
+
+    /// The free CPUs of a zone.
+    fn cpus_of(&self, kubelet: &Kubelet, zone: u32) -> usize {
+        let zones = kubelet.machine.cpu_zone_mask();
+        let here = zones.contains(zone).then(|| self.counts.cpus.by_zone.get(zones.rank(zone)));
+        here.flatten().copied().unwrap_or(0)
+    }
+
+    /// The memory of a zone.
+    fn memory_of(&self, kubelet: &Kubelet, zone: u32) -> Option<&ZoneMemory> {
+        self.counts.memory.zones.get(kubelet.machine.zone_mask().rank(zone))
     }
 
     /// Whether the node's totals are enough for one more pod.
     fn has_room(&self, pod: &Pod) -> bool {
-        let is_short = |need: &Need| self.left(need.name).is_none_or(|left| need.amount > left);
-        self.left(ResourceName::PODS).is_some_and(|left| left > 0) && !pod.totals.iter().any(is_short)
+        let has = |name, amount| self.left(name).is_none_or(|left| amount <= left);
+        has(ResourceName::PODS, 1) && pod.totals.iter().all(|need| has(need.name, need.amount))
     }
 }
 

@@ -68,6 +68,11 @@ impl DeviceCounts {
         self.is_registered
     }
 
+    /// Free devices near zones.
+    pub(super) fn near(&self, zones: ZoneMask) -> usize {
+        self.groups.iter().filter(|group| group.meets(zones)).map(|group| group.free).sum()
+    }
+
     /// kubelet `devicesToAllocate`, without the choice. Returns the devices that are newly in use.
     pub(super) fn check(&self, count: usize) -> Result<usize, DeviceError> {
         let resource = self.name;

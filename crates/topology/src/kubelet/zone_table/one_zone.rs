@@ -13,7 +13,6 @@ use smallvec::SmallVec;
 use crate::kubelet::Kubelet;
 use crate::kubelet::cpu_manager::{StaticPolicy, TakeError};
 use crate::kubelet::hint::ZoneMask;
-use crate::kubelet::memory_manager::ZoneMemory;
 use crate::kubelet::pod::{MemoryAmounts, Pod};
 use crate::kubelet::rejection::Rejection;
 use crate::kubelet::zone_table::devices::DeviceCounts;
@@ -104,19 +103,10 @@ fn are_free_for_all(policy: &StaticPolicy, table: &ZoneTable, pod: &Pod) -> bool
 }
 
 fn has_all(kubelet: &Kubelet, table: &ZoneTable, wanted: &Wanted<'_>, zone: u32) -> bool {
-    let counts = &table.counts;
-    let has_cpus = || {
-        let zones = kubelet.machine.cpu_zone_mask();
-        zones.contains(zone) && counts.cpus.by_zone.get(zones.rank(zone)).is_some_and(|n| *n >= wanted.cpus)
-    };
-    let memory = || counts.memory.zones.get(kubelet.machine.zone_mask().rank(zone));
     let has_memory =
-        |amounts: &MemoryAmounts| memory().is_some_and(|memory: &ZoneMemory| memory.holds(amounts));
-    let has_devices = |(counts, count): &(&DeviceCounts, usize)| {
-        let groups = counts.groups.iter().filter(|group| group.meets(ZoneMask::of(zone)));
-        groups.map(|group| group.free).sum::<usize>() >= *count
-    };
-    (wanted.cpus == 0 || has_cpus())
+        |amounts: &MemoryAmounts| table.memory_of(kubelet, zone).is_some_and(|memory| memory.holds(amounts));
+    let has_devices = |(counts, count): &(&DeviceCounts, usize)| counts.near(ZoneMask::of(zone)) >= *count;
+    (wanted.cpus == 0 || table.cpus_of(kubelet, zone) >= wanted.cpus)
         && wanted.memory.is_none_or(has_memory)
         && wanted.devices.iter().all(has_devices)
 }
