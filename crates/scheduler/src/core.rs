@@ -24,7 +24,7 @@ use crate::ledger::{PodId, Scratch};
 use crate::namespace::NamespaceView;
 use crate::node::{Node, NodeView};
 use crate::plugins::Plugins;
-use crate::plugins::image_locality::Images;
+use crate::plugins::image_locality::{Images, Wanted};
 use crate::plugins::inter_pod_affinity::ExistingTerms;
 use crate::pod::{PodView, Spec};
 use crate::pod_group::PodGroupView;
@@ -261,7 +261,9 @@ pub struct Core {
     /// Pods of our profiles with scheduling gates.
     gated: BTreeSet<PodId>,
     stopwatch: Stopwatch,
-    equivalence: EquivalenceCache,
+    equivalence: EquivalenceCache<Wanted, search::Verdict>,
+    /// Victims for the next pod of a class.
+    victims: EquivalenceCache<preemption::Basis, preemption::Verdict>,
     hold: Hold,
     rejections: RejectionBackoff,
     nominations: Nominations,
@@ -269,6 +271,8 @@ pub struct Core {
     evicting: BTreeMap<PodId, PodId>,
     /// By namespace and name.
     budgets: BTreeMap<(Arc<str>, Arc<str>), BudgetView>,
+    /// Number of changes of budgets so far.
+    budgets_revision: u64,
     /// PodGroups and their pods.
     groups: Groups,
     /// Nodes on which a waiting pod may fit by now.
@@ -307,6 +311,7 @@ impl Core {
             next_id: 0,
             nodes: Nodes::default(),
             equivalence: EquivalenceCache::default(),
+            victims: EquivalenceCache::default(),
             slots: HashMap::new(),
             free_slots: Vec::new(),
             node_order: Vec::new(),
@@ -327,6 +332,7 @@ impl Core {
             nominations: Nominations::default(),
             evicting: BTreeMap::new(),
             budgets: BTreeMap::new(),
+            budgets_revision: 0,
             groups: Groups::new(settings.places_gangs()),
             changed: BTreeSet::new(),
             freed: BTreeSet::new(),
@@ -403,9 +409,11 @@ impl Core {
             Event::Budget(budget) => {
                 let key = (Arc::clone(&budget.namespace), Arc::clone(&budget.name));
                 self.budgets.insert(key, budget);
+                self.budgets_revision += 1;
             }
             Event::BudgetGone(namespace, name) => {
                 self.budgets.remove(&(namespace, name));
+                self.budgets_revision += 1;
             }
             Event::PodGroup(group) => self.pod_group(group),
             Event::PodGroupGone(namespace, name) => self.pod_group_gone(&(namespace, name)),
@@ -471,6 +479,8 @@ impl Core {
             (Some(_), None) => {}
         }
         if let Some(slot) = self.pods.get(&id).and_then(|entry| entry.lifecycle.slot()) {
+            // Its priority, start and labels count when others are evicted.
+            self.nodes.touch(slot);
             self.recharge(id);
             self.select(id);
             if progress.admitted {

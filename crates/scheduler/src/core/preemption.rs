@@ -7,6 +7,9 @@
 //! are tried that refuse for something that the departure of pods can cure. Unlike there, zones count too
 //! ([`Trial`]); a node whose zones are not known for certain is never a candidate; the same state gives the same node.
 //!
+//! Pods of a class need the same victims of a node that has not changed, so each node is tried once for all of them
+//! ([`EquivalenceCache`](super::equivalence_cache::EquivalenceCache)).
+//!
 //! Cost, of a pod that fits nowhere: a look at the least important pod of each refusing node. On each node tried, of
 //! which there are at most as many as candidates are enough plus those that fail: a filter for each less important pod,
 //! and if the pod may align, two copies of the ledger for each, with two releases and one for each victim so far.
@@ -15,6 +18,7 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
+use super::equivalence_cache::EquivalenceCache;
 use super::search::Reasons;
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Refused};
@@ -40,6 +44,12 @@ pub struct Preemption {
     /// Less important pods of which the nomination for this node has ended.
     pub displaced: Vec<PodView>,
 }
+
+/// The victims on a node, or the reasons against it.
+pub(super) type Verdict = Result<Candidate, Reasons>;
+
+/// What victims rest on beside the node and the class: the priority of the pod, and the revision of the budgets.
+pub(super) type Basis = (i32, u64);
 
 /// The result of an attempt to preempt.
 pub(super) enum Outcome {
@@ -83,11 +93,13 @@ impl Core {
             false => 0,
         };
         let mut scratch = std::mem::take(&mut self.scratch);
+        let mut cache = std::mem::take(&mut self.victims);
         let incoming = IncomingPod { id, rank: self.queue.rank(id), pod, profile: &profile, now_ms };
         let enough = args.enough_candidates(refusing.len());
         let order = refusing.iter().cycle().skip(offset).take(refusing.len());
-        let found = self.candidates(incoming, order.copied(), enough, &mut refusals, &mut scratch);
-        self.scratch = scratch;
+        let found =
+            self.candidates(incoming, order.copied(), enough, &mut refusals, (&mut cache, &mut scratch));
+        (self.scratch, self.victims) = (scratch, cache);
         if found.is_empty() {
             return Outcome::Nowhere(refusals);
         }
@@ -105,12 +117,27 @@ impl Core {
         order: impl Iterator<Item = (usize, Reason)>,
         enough: usize,
         refusals: &mut Refusals,
-        scratch: &mut Scratch,
+        (cache, scratch): (&mut EquivalenceCache<Basis, Verdict>, &mut Scratch),
     ) -> Vec<Candidate> {
-        let mut spanning = self.pre_filter(incoming.pod, incoming.profile, incoming.now_ms);
+        let IncomingPod { id, pod, profile, now_ms, .. } = incoming;
+        let mut spanning = self.pre_filter(pod, profile, now_ms);
+        let class = self.queue.shared_class(id).filter(|_| spanning.is_empty() && !self.hold.is_active());
+        let mut table = class.and_then(|class| cache.table(class, (pod.priority, self.budgets_revision)));
         let (mut harmless, mut violating) = (Vec::new(), Vec::new());
         for (slot, reason) in order {
-            match self.try_node(incoming, (slot, reason), &mut spanning, scratch) {
+            // A node that expects others is judged with them there.
+            let mut table = table.as_deref_mut().filter(|_| !self.is_expecting(slot));
+            let revision = self.nodes.revision(slot);
+            let created = (pod.created_s, self.nodes[slot].ledger.has_unseen());
+            let known = table.as_deref().and_then(|table| table.get(slot, revision, created)).cloned();
+            let verdict = known.unwrap_or_else(|| {
+                let tried = self.try_node(incoming, (slot, reason), &mut spanning, scratch);
+                if let Some(table) = &mut table {
+                    table.put(slot, revision, pod.created_s, tried.clone());
+                }
+                tried
+            });
+            match verdict {
                 Ok(candidate) if candidate.violations == 0 => harmless.push(candidate),
                 Ok(candidate) if violating.len() < enough => violating.push(candidate),
                 Ok(_) => {}
@@ -131,7 +158,7 @@ impl Core {
         (slot, reason): (usize, Reason),
         spanning: &mut PreFilterState<'c>,
         scratch: &mut Scratch,
-    ) -> Result<Candidate, Reasons> {
+    ) -> Verdict {
         let pod = incoming.pod;
         let is_counted = |id: &PodId| self.pods.get(id).is_some_and(|entry| entry.charged.is_some());
         let lower: Vec<PodId> = self.lower(slot, pod.priority).collect();

@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Profile};
 use crate::affinity::Labels;
-use crate::cycle::{self, Known, PreFilterState, PreScoreState};
+use crate::cycle::{self, Known, PreFilterState, PreScoreState, RawScore};
 use crate::ledger::{PodId, Scratch};
 use crate::node::NodeView;
 use crate::plugins::default_preemption::is_curable;
@@ -20,6 +20,9 @@ use crate::reason::{Reason, Refusals};
 
 /// The reasons of one node: one, but for several resources that are short or conflicts of volumes.
 pub(super) type Reasons = SmallVec<[Reason; 1]>;
+
+/// A verdict about a node: its scores, or the reasons against it.
+pub(super) type Verdict = Result<RawScore, Reasons>;
 
 /// The reason for which there is no node.
 pub(super) enum NoNode {
@@ -56,7 +59,7 @@ impl Core {
         let images = self.images.wanted(&pod.images, count);
         let mut cache = std::mem::take(&mut self.equivalence);
         let class = self.queue.shared_class(id).filter(|_| spanning.is_empty() && !self.hold.is_active());
-        let mut table = class.and_then(|class| cache.table(class, &images));
+        let mut table = class.and_then(|class| cache.table(class, images.clone()));
         let prepared = PreScoreState::new(spec, profile, images, devices);
         let mut refusals = Refusals::default();
         self.feasible.clear();
