@@ -6,9 +6,13 @@
 
 #[path = "it/cluster.rs"]
 mod cluster;
+#[path = "it/core_cluster.rs"]
+mod core_cluster;
 #[path = "it/cost.rs"]
 mod cost;
 #[path = "it/explain.rs"]
 mod explain;
 #[path = "it/placement.rs"]
 mod placement;
+#[path = "it/preemption.rs"]
+mod preemption;

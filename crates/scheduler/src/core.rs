@@ -41,6 +41,7 @@ mod equivalence_cache;
 pub mod explain;
 pub mod extender_verbs;
 mod extenders;
+mod fewest;
 mod gang;
 mod hold;
 mod nodes;

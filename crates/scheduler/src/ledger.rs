@@ -34,6 +34,7 @@ use topology::zone::{Free, NodeTopology};
 
 mod alignment;
 mod amounts;
+mod departures;
 mod explain;
 mod facts;
 mod identify;

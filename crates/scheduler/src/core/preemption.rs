@@ -19,6 +19,7 @@ use std::sync::Arc;
 use smallvec::smallvec;
 
 use super::equivalence_cache::EquivalenceCache;
+use super::fewest::smallest_set;
 use super::search::Reasons;
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Refused};
@@ -172,17 +173,19 @@ impl Core {
         }
         let Some(mut trial) = Trial::new(self, slot) else { return Err(Reasons::new()) };
         lower.iter().for_each(|id| trial.remove(*id, pod, spanning));
-        let found = match trial.check(incoming, spanning, scratch) {
-            Err(against) => Err(self.all_reasons(incoming, slot, against)),
-            Ok(()) => {
-                victims.sort_unstable_by_key(Victim::importance);
-                let (victims, violations) = self.spare(incoming, &victims, &mut trial, spanning, scratch);
-                match victims.is_empty() {
-                    // Only pods whose objects are gone are in the way.
-                    true => Err(smallvec![Reason::NoVictims]),
-                    false => Ok(Candidate { slot, victims, violations }),
-                }
-            }
+        let all_left = trial.check(incoming, spanning, scratch);
+        victims.sort_unstable_by_key(Victim::importance);
+        let spared = match &all_left {
+            Ok(()) => Some(self.spare(incoming, &victims, &mut trial, spanning, scratch)),
+            Err(_) => None,
+        };
+        let fewer = self.fewer(incoming, (&victims, spared.as_ref()), &mut trial, spanning, scratch);
+        let found = match (fewer.or(spared), all_left) {
+            // Only pods whose objects are gone are in the way.
+            (Some((victims, _)), _) if victims.is_empty() => Err(smallvec![Reason::NoVictims]),
+            (Some((victims, violations)), _) => Ok(Candidate { slot, victims, violations }),
+            (None, Err(against)) => Err(self.all_reasons(incoming, slot, against)),
+            (None, Ok(())) => Err(smallvec![Reason::NoVictims]),
         };
         lower.iter().for_each(|id| trial.restore(*id, pod, spanning));
         found
@@ -215,6 +218,53 @@ impl Core {
         }
         evicted.sort_unstable_by_key(Victim::importance);
         (evicted, violations)
+    }
+
+    /// Fewer victims than those that were not spared, where zones decide: no more important than the most important of
+    /// these, and with no more violations. If not all together are enough (a pod of several containers may fit with
+    /// less room alone), any.
+    fn fewer<'c>(
+        &'c self,
+        incoming: IncomingPod<'_>,
+        (victims, spared): (&[Victim], Option<&(Vec<Victim>, usize)>),
+        trial: &mut Trial<'c>,
+        spanning: &mut PreFilterState<'c>,
+        scratch: &mut Scratch,
+    ) -> Option<(Vec<Victim>, usize)> {
+        let below = spared.map_or(victims.len(), |(evicted, _)| evicted.len());
+        if below < 2 || !trial.asks_ledger(incoming) {
+            return None;
+        }
+        let most_important = spared.and_then(|(evicted, _)| evicted.first());
+        let may_leave = |it: &&Victim| most_important.is_none_or(|most| it.priority <= most.priority);
+        let candidates: Vec<Victim> = victims.iter().rev().filter(may_leave).copied().collect();
+        let ids: Vec<PodId> = candidates.iter().map(|victim| victim.id).collect();
+        let departures = self.nodes[trial.slot()].ledger.departures(&incoming.pod.spec.needs, &ids)?;
+        let budgets = || self.budgets.values();
+        let chosen = |set: &[usize]| -> Vec<Victim> {
+            let mut chosen: Vec<Victim> = set.iter().map(|at| candidates[*at]).collect();
+            chosen.sort_unstable_by_key(Victim::importance);
+            chosen
+        };
+        let violations = |set: &[usize]| {
+            let view = |id| self.view(id);
+            default_preemption::by_violation(&chosen(set), view, budgets()).0.len()
+        };
+        let could_fit = |set: &[usize]| {
+            departures.could_be_enough(set) && spared.is_none_or(|(_, most)| violations(set) <= *most)
+        };
+        trial.prepare(None);
+        let fits = |set: &[usize]| {
+            for (at, id) in ids.iter().enumerate() {
+                match set.contains(&at) {
+                    true => trial.remove(*id, incoming.pod, spanning),
+                    false => trial.restore(*id, incoming.pod, spanning),
+                }
+            }
+            trial.check(incoming, spanning, scratch).is_ok()
+        };
+        let found = smallest_set((ids.len(), below), could_fit, fits)?;
+        Some((chosen(&found), violations(&found)))
     }
 
     /// The reasons against a node, with each resource that is short or conflict of volumes, as kube-scheduler lists
@@ -257,22 +307,6 @@ impl Core {
     pub(super) fn view(&self, id: PodId) -> Option<&PodView> {
         self.pods.get(&id).map(|entry| &entry.view)
     }
-}
-
-/// The pods that have to leave when as many as can be stay, the most important ones first. `least_important_first`:
-/// those that may leave. `fits`: whether these are enough. `None`: all of them are not. Cost: a verdict for each pod.
-pub(super) fn fewest_to_leave(
-    least_important_first: &[PodId],
-    mut fits: impl FnMut(&[PodId]) -> bool,
-) -> Option<Vec<PodId>> {
-    let mut left = Some(least_important_first.to_vec()).filter(|all| fits(all))?;
-    for id in least_important_first.iter().rev() {
-        let without: Vec<PodId> = left.iter().copied().filter(|other| other != id).collect();
-        if fits(&without) {
-            left = without;
-        }
-    }
-    Some(left)
 }
 
 // === results ===

@@ -65,10 +65,17 @@ impl<'c> Trial<'c> {
         Some(Self { core, slot, node, view, totals: node.totals(), left: BTreeSet::new(), prepared: None })
     }
 
+    /// The slot of the node.
+    pub(super) fn slot(&self) -> usize {
+        self.slot
+    }
+
     /// Lets a pod leave.
     pub(super) fn remove(&mut self, id: PodId, pod: &PodView, spanning: &mut PreFilterState<'c>) {
         let Some(entry) = self.core.pods.get(&id) else { return };
-        self.left.insert(id);
+        if !self.left.insert(id) {
+            return;
+        }
         // The totals no longer count a pod whose object is gone.
         if let Some(charged) = &entry.charged {
             self.totals.remove(charged);
@@ -143,7 +150,7 @@ impl<'c> Trial<'c> {
     }
 
     /// Whether the verdict about a pod depends on the ledger.
-    fn asks_ledger(&self, incoming: IncomingPod<'_>) -> bool {
+    pub(super) fn asks_ledger(&self, incoming: IncomingPod<'_>) -> bool {
         let IncomingPod { pod, profile, .. } = incoming;
         let expects = !self.core.nominations.is_empty() || !self.core.waits.is_empty();
         let is_exact = self.zone_filter(profile).is_some_and(|filter| filter.accounting == Accounting::Exact);

@@ -174,6 +174,24 @@ impl Amounts {
         }
     }
 
+    /// Whether an empty zone would hold all that the pod asks for.
+    pub(super) fn has_zone_for(&self, needs: &PodNeeds) -> bool {
+        match self {
+            Self::Counts(_) => true,
+            Self::Ids(ids) => {
+                let allocatable = &ids.vacant.allocatable;
+                let layout = allocatable.layout();
+                let holds = |row: usize| {
+                    needs.pod_scope.iter().all(|need| {
+                        let column = layout.column(need.name);
+                        column.is_none_or(|column| allocatable.get(row, column) >= need.amount)
+                    })
+                };
+                (0..layout.zones().len()).any(holds)
+            }
+        }
+    }
+
     /// Whether more room can make the pod not fit.
     ///
     /// With several containers aligned one by one, the first may move to the zone that a later one needs. A pod in
@@ -189,7 +207,7 @@ impl Amounts {
             Self::Counts(_) => false,
             Self::Ids(ids) => match rules.policy {
                 Policy::SingleNumaNode => false,
-                Policy::Restricted => !ids.vacant.has_zone_for(needs),
+                Policy::Restricted => !self.has_zone_for(needs),
                 // Only the memory manager refuses zones then.
                 Policy::None | Policy::BestEffort => !ids.state.memory.counts.zones.is_empty(),
             },

@@ -18,7 +18,7 @@ use topology::reason::Amount;
 use topology::request::{Need, PodRequest};
 use topology::resource::{ResourceKind, ResourceName};
 
-use crate::core::preemption::fewest_to_leave;
+use crate::core::fewest::fewest_to_leave;
 use crate::core::trial::{IncomingPod, Trial};
 use crate::core::{Core, Event};
 use crate::cycle::PreFilterState;

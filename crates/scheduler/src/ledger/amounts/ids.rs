@@ -21,7 +21,6 @@ use topology::kubelet::memory_manager::Block;
 use topology::kubelet::start::KubeletStart;
 use topology::kubelet::zone_table::ZoneTable;
 use topology::kubelet::{ContainerAllocation, NodeState};
-use topology::request::PodNeeds;
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::Free;
 
@@ -80,17 +79,6 @@ impl Vacant {
         allocatable: Free,
     ) -> Self {
         Self { state: start.state_with(residents), start, allocatable }
-    }
-
-    /// Whether an empty zone would hold all that the pod asks for.
-    pub(super) fn has_zone_for(&self, needs: &PodNeeds) -> bool {
-        let layout = self.allocatable.layout();
-        let holds = |row: usize| {
-            needs.pod_scope.iter().all(|need| {
-                layout.column(need.name).is_none_or(|column| self.allocatable.get(row, column) >= need.amount)
-            })
-        };
-        (0..layout.zones().len()).any(holds)
     }
 }
 
@@ -288,6 +276,33 @@ impl Ids {
                 }
             }
         }
+    }
+
+    /// What a pod holds at most in a cell. Memory of several zones counts in each of them.
+    pub(in crate::ledger) fn held_in(&self, held: &HeldIds, row: usize, column: usize) -> i64 {
+        let layout = self.vacant.allocatable.layout();
+        let (zone, name) = (layout.zones()[row].0, layout.resources()[column]);
+        let of_container = |container: &ContainerAllocation| match name.kind() {
+            ResourceKind::Cpu => {
+                let here = self.vacant.start.kubelet.machine().cpus_of(ZoneMask::of(zone));
+                amount(here.count_shared(&container.cpus)).saturating_mul(name.base_units())
+            }
+            ResourceKind::Memory => {
+                let here =
+                    container.memory.iter().filter(|block| block.name == name && block.zones.contains(zone));
+                here.map(|block| i64::try_from(block.bytes).unwrap_or(i64::MAX)).fold(0, i64::saturating_add)
+            }
+            ResourceKind::Device => {
+                let listed = self.state.devices.resources.get(&name);
+                let zones = |id: &DeviceId| listed?.devices.get(id)?.zones;
+                let held = container.devices.get(&name).into_iter().flatten();
+                amount(held.filter(|id| zones(id).is_some_and(|zones| zones.contains(zone))).count())
+            }
+            ResourceKind::Host => 0,
+        };
+        let cell = self.free.index(row, column);
+        let bounds = held.bounds.iter().filter(|grant| grant.cell as usize == cell).map(|grant| grant.held);
+        held.containers.iter().map(of_container).chain(bounds).fold(0, i64::saturating_add)
     }
 
     /// The zones of all that a pod holds.
