@@ -207,11 +207,15 @@ impl Ledger {
     }
 
     /// The ledger once the kubelet has released these pods. It is as exact as the ledger: where pods are on their way,
-    /// each possible order is a world, and zones of a pod that are not known stay taken. Cost: a copy and the releases.
+    /// each possible order is a world, and zones of a pod that are not known stay taken. Cost: a copy and one release;
+    /// where pods are on their way, or worlds many, the releases.
     #[must_use]
     pub fn without(&self, pods: impl IntoIterator<Item = PodId>, scratch: &mut Scratch) -> Self {
         let mut ledger = self.clone();
-        pods.into_iter().for_each(|pod| ledger.released(pod, scratch));
+        let pods: Vec<PodId> = pods.into_iter().collect();
+        if !ledger.all_released(&pods) {
+            pods.into_iter().for_each(|pod| ledger.released(pod, scratch));
+        }
         ledger
     }
 
@@ -384,6 +388,27 @@ impl Ledger {
         self.rows[index].released_at = self.releases;
         self.fork(index, scratch, |_| {});
         self.trim_released();
+    }
+
+    /// The kubelet has released all of these pods. Returns whether that has one result whatever the order: there is one
+    /// world, no pod is on its way, and no report is to be explained. If not, nothing has changed.
+    fn all_released(&mut self, pods: &[PodId]) -> bool {
+        if self.unexplained.is_some() || self.worlds.len() != 1 || !self.unsettled().is_empty() {
+            return false;
+        }
+        self.changes();
+        let mut held = Vec::new();
+        for index in pods.iter().filter_map(|pod| self.index(*pod)).collect::<Vec<_>>() {
+            if self.rows[index].stage != Stage::Released {
+                self.releases += 1;
+                self.rows[index].stage = Stage::Released;
+                self.rows[index].released_at = self.releases;
+                held.extend(self.worlds.first().and_then(|world| world.locations[index].held()));
+            }
+        }
+        self.worlds.iter_mut().for_each(|world| world.amounts.release_all(&held));
+        self.trim_released();
+        true
     }
 
     /// The pod never reached the node, because its binding failed for certain.

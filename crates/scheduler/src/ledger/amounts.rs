@@ -231,10 +231,23 @@ impl Amounts {
 
     /// Gives back what a pod holds.
     pub(super) fn release(&mut self, held: &Held) {
-        match (self, held) {
-            (Self::Counts(free), Held::Cells(placement)) => placement.release(free),
-            (Self::Ids(ids), Held::Ids(held)) => Arc::make_mut(ids).release(held),
-            _ => {}
+        self.release_all(std::slice::from_ref(held));
+    }
+
+    /// Gives back what pods hold.
+    pub(super) fn release_all(&mut self, all: &[Held]) {
+        match self {
+            Self::Counts(free) => all.iter().for_each(|held| {
+                if let Held::Cells(placement) = held {
+                    placement.release(free);
+                }
+            }),
+            Self::Ids(ids) => {
+                let mut held = all.iter().filter_map(Held::ids).peekable();
+                if held.peek().is_some() {
+                    Arc::make_mut(ids).release(held);
+                }
+            }
         }
     }
 
@@ -283,6 +296,13 @@ impl Amounts {
 }
 
 impl Held {
+    fn ids(&self) -> Option<&Arc<HeldIds>> {
+        match self {
+            Self::Ids(ids) => Some(ids),
+            Self::Cells(_) => None,
+        }
+    }
+
     /// What a pod holds that has either of these: each part once.
     pub(super) fn union(&self, other: &Self) -> Self {
         match (self, other) {

@@ -409,6 +409,17 @@ fn scope() -> impl Strategy<Value = Scope> {
     prop_oneof![Just(Scope::Container), Just(Scope::Pod)]
 }
 
+/// Pods that leave at once leave the ledger as they do one after the other.
+fn leave_at_once(ledger: &Ledger) -> Result<(), TestCaseError> {
+    let mut scratch = Scratch::default();
+    let live = ledger.rows.iter().filter(|row| row.stage != Stage::Released);
+    let some: Vec<PodId> = live.map(|row| row.id).step_by(2).collect();
+    let mut one_by_one = ledger.clone();
+    some.iter().for_each(|id| one_by_one.released(*id, &mut scratch));
+    prop_assert_eq!(ledger.without(some, &mut scratch).worlds, one_by_one.worlds);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -421,7 +432,9 @@ proptest! {
             rig.recount();
             prop_assert!(rig.rejected.is_empty(), "TopologyAffinityError after {op:?}: {:#?}", rig.ledger);
         }
+        leave_at_once(&rig.ledger)?;
         rig.drain();
+        leave_at_once(&rig.ledger)?;
         prop_assert!(rig.rejected.is_empty());
         for world in &rig.ledger.worlds {
             prop_assert_eq!(world.amounts.free(), &rig.truth);

@@ -108,10 +108,17 @@ impl Ids {
         }
     }
 
-    pub(super) fn release(&mut self, held: &Arc<HeldIds>) {
-        let Some(at) = self.held.iter().position(|known| known == held) else { return };
-        self.held.remove(at);
-        self.recount();
+    /// Gives back what pods hold.
+    pub(super) fn release<'a>(&mut self, all: impl Iterator<Item = &'a Arc<HeldIds>>) {
+        let before = self.held.len();
+        for held in all {
+            if let Some(at) = self.held.iter().position(|known| known == held) {
+                self.held.remove(at);
+            }
+        }
+        if self.held.len() < before {
+            self.recount();
+        }
     }
 
     /// The same state with zones of groups on their own in the memory manager: each set of up to [`MAX_REGROUPED`]

@@ -447,6 +447,7 @@ proptest! {
                     is_exact &= key == HashKey::Uid;
                 }
             }
+            leave_at_once(&node.ledger)?;
         }
     }
 }
