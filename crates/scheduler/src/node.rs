@@ -188,9 +188,9 @@ impl Node {
     }
 }
 
-/// The amount of a resource in a list in name order; 0 if it is not there.
+/// The amount of a resource in a list; 0 if it is not there. Lists are short, and equality is that of addresses.
 pub(crate) fn amount(list: &[Need], name: ResourceName) -> i64 {
-    list.binary_search_by_key(&name, |need| need.name).map_or(0, |at| list[at].amount)
+    list.iter().find(|need| need.name == name).map_or(0, |need| need.amount)
 }
 
 /// CPU (thousandths) and memory (bytes) of a pod in scores: the larger of init phase and running phase, in which

@@ -107,7 +107,7 @@ pub fn filter_zones(
         over_reserve.check(&spec.needs, &mut scratch.counts).map_err(Reason::Misaligned)?;
         return filter_by_intent(ledger, spec, filter, scratch);
     }
-    if ledger.awaits_report(now_ms) && spec.needs.may_align() {
+    if !ledger.is_enforced() && ledger.awaits_report(now_ms) && spec.needs.may_align() {
         return Err(Reason::StaleTopology(Doubt::Awaited));
     }
     if spec.needs.pod.pod_level && ledger.aligns_whole_pods() {
@@ -167,11 +167,12 @@ pub(super) fn is_second_choice(
 }
 
 pub(crate) fn zone_score(node: &Node, accounting: Accounting, scorer: &ZoneScorer<'_>) -> i64 {
-    match (accounting, node.over_reserve.counted()) {
-        (Accounting::Exact, _) => zone_score_of(&node.ledger, scorer),
-        (Accounting::OverReserve { .. }, _) if scorer.is_neutral() => topology::score::MAX_SCORE,
-        (Accounting::OverReserve { .. }, Some((report, free))) => scorer.score(report, free),
-        (Accounting::OverReserve { .. }, None) => 0,
+    match accounting {
+        Accounting::Exact => zone_score_of(&node.ledger, scorer),
+        Accounting::OverReserve { .. } if scorer.is_neutral() => topology::score::MAX_SCORE,
+        Accounting::OverReserve { .. } => {
+            node.over_reserve.counted().map_or(0, |(report, free)| scorer.score(report, free))
+        }
     }
 }
 

@@ -20,17 +20,18 @@ use crate::zone::{Cells, Free, MAX_ZONES};
 
 /// The amounts of a node's zones, and what is left of its totals.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[repr(C)] // what is read first comes first, in as few cache lines as can be
 pub struct Room {
-    zones: usize,
-    resources: SmallVec<[ResourceName; 6]>,
-    /// A row for each zone, then one of the totals if the kubelet's are known.
-    cells: SmallVec<[i64; 18]>,
     /// The zones that certainly have what their rows say; a bit for each row.
     certain: u64,
     /// CPUs of a container come in such multiples.
     cpus_per_core: usize,
     /// The CPUs that may be handed out in such multiples.
     on_whole_cores: usize,
+    zones: usize,
+    resources: SmallVec<[ResourceName; 4]>,
+    /// A row for each zone, then one of the totals if the kubelet's are known.
+    cells: SmallVec<[i64; 16]>,
 }
 
 impl Room {
@@ -48,7 +49,7 @@ impl Room {
         {
             return None;
         }
-        let mut resources: SmallVec<[ResourceName; 6]> = free.layout().resources().iter().copied().collect();
+        let mut resources: SmallVec<[ResourceName; 4]> = free.layout().resources().iter().copied().collect();
         let is_new = |name: &ResourceName| !resources.contains(name) && table.left(*name).is_some();
         let only_totals: SmallVec<[_; 4]> =
             table.totals.iter().map(|total| total.name).filter(is_new).collect();
