@@ -1,8 +1,8 @@
 //! `cargo xtask bench cycle`: what a scheduling cycle costs, and how that grows.
 //!
-//! The figures come from `crates/scheduler/benches/cycle.rs`, optimised, but not across crates as what is shipped, which
-//! takes long to build and changes no growth; and from `crates/hollow/benches/numa.rs`, as it is shipped: the price of
-//! zones is nanoseconds. Each is the median of many cycles.
+//! The figures come from `crates/scheduler/benches/cycle.rs`, optimised, but not across crates as what is shipped,
+//! which takes long to build and changes no growth; and from `crates/hollow/benches/numa.rs`, as it is shipped: the
+//! price of zones is nanoseconds. Each is the median of many cycles.
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};

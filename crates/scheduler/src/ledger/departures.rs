@@ -1,7 +1,8 @@
 //! Which pods of a node would have to leave for another one to fit, by the amounts of zones.
 //!
-//! In: a ledger, the needs of a pod, pods of the node. Out: whether it could be enough that some of them leave. Never: a
-//! yes for certain; that takes the ledger without them (`without`). A no is certain where the pod has to be in one zone.
+//! In: a ledger, the needs of a pod, pods of the node. Out: whether it could be enough that some of them leave. Never:
+//! a yes for certain; that takes the ledger without them (`without`). A no is certain where the pod has to be in one
+//! zone.
 //!
 //! Cost: zones x needs for each set, after a count of what each pod holds.
 

@@ -1,7 +1,7 @@
 //! What decides most verdicts about a node, side by side in memory: the amounts of its zones and its totals.
 //!
-//! In: a [`ZoneTable`], and the same zones as a [`Free`] table. Out: a certain yes, and the amounts for scores. Never: a
-//! no; a pod that is not held may fit all the same ([`fits`](super::fits)).
+//! In: a [`ZoneTable`], and the same zones as a [`Free`] table. Out: a certain yes, and the amounts for scores. Never:
+//! a no; a pod that is not held may fit all the same ([`fits`](super::fits)).
 //!
 //! A scheduler looks at thousands of nodes for a pod, and at each of them for the first time since the last pod. What
 //! counts then is the number of places in memory. One zone that has all amounts of a pod, needed or not, is an
