@@ -201,14 +201,18 @@ impl Wanted {
     }
 }
 
-/// A part in percent of all, rounded down. Both are at least 0, and `all` more. A division of 128 bits takes many times
-/// as long as one of 64.
+/// A part in percent of all, rounded down: `0 <= part <= all`, and `all` is more than 0.
+///
+/// Up to 2^46 a float is exact and takes a fraction of the time: the product is below 2^53, and the distance of the
+/// quotient to a larger integer, 2^-46 at least, is more than the rounding of a number up to 100.
 #[must_use]
+#[inline]
 pub fn percent(part: i64, all: i64) -> i64 {
-    match part.checked_mul(MAX_SCORE) {
-        Some(hundredfold) => hundredfold / all,
-        None => (i128::from(part) * i128::from(MAX_SCORE) / i128::from(all)) as i64,
+    const EXACT: i64 = 1 << 46;
+    if all <= EXACT {
+        return (part as f64 * MAX_SCORE as f64 / all as f64) as i64;
     }
+    (i128::from(part) * i128::from(MAX_SCORE) / i128::from(all)) as i64
 }
 
 /// `(1 - sample variance of the used fractions) * 100`. One resource alone is perfectly balanced; the peer divides by
@@ -320,6 +324,20 @@ mod tests {
             for request in [pod(&[]), pod(&[(cpu, 1000)]), pod(&[(cpu, i64::MAX)])] {
                 let score = score_of(strategy, &sparse, &request);
                 assert!((0..=MAX_SCORE).contains(&score), "{strategy:?} {score}");
+            }
+        }
+    }
+
+    #[test]
+    fn percentages_are_those_of_integers() {
+        let exactly = |part: i64, all: i64| (i128::from(part) * 100 / i128::from(all)) as i64;
+        for all in (1..600).chain([(1 << 46) - 1, 1 << 46, (1 << 46) + 1, 281_474_976_710_597, i64::MAX]) {
+            // Around each whole percentage, where rounding would show.
+            let near = (0..=100).map(|percent| (i128::from(all) * percent / 100) as i64);
+            for part in
+                near.flat_map(|part| [part - 1, part, part.saturating_add(1)]).filter(|part| (0..=all).contains(part))
+            {
+                assert_eq!(percent(part, all), exactly(part, all), "{part} of {all}");
             }
         }
     }

@@ -16,12 +16,15 @@ use super::row::Row;
 
 /// What is known until the next event.
 #[derive(Clone, Debug)]
+#[repr(C)] // in the order in which it is read
 pub(super) struct Facts {
+    /// How the node aligns pods.
+    rules: Rules,
     /// Whether the kubelet may not have seen a pod yet.
     has_unseen: bool,
-    /// How the node aligns pods, and its zones, if a certain yes needs nothing else: one world by ids, all reports
-    /// explained, and a policy that keeps pods in the zones that they prefer.
-    room: Option<(Rules, Room)>,
+    /// The zones, if a certain yes needs nothing else: one world by ids, all reports explained, and a policy that keeps
+    /// pods in the zones that they prefer.
+    room: Option<Room>,
 }
 
 impl Ledger {
@@ -32,15 +35,18 @@ impl Ledger {
     }
 
     fn facts(&self) -> &Facts {
-        self.facts
-            .get_or_init(|| Facts { has_unseen: self.rows.iter().any(Row::is_unseen), room: self.room() })
+        self.facts.get_or_init(|| Facts {
+            rules: self.topology.as_ref().map(|topology| topology.rules).unwrap_or_default(),
+            has_unseen: self.rows.iter().any(Row::is_unseen),
+            room: self.room(),
+        })
     }
 
-    fn room(&self) -> Option<(Rules, Room)> {
+    fn room(&self) -> Option<Room> {
         let rules = self.topology.as_ref()?.rules;
         let [world] = &*self.worlds else { return None };
         let is_certain = rules.policy.enforces() && !self.report_lost && self.unexplained.is_none();
-        Some((rules, world.amounts.room().filter(|_| is_certain)?))
+        world.amounts.room().filter(|_| is_certain)
     }
 
     /// Whether the kubelet may not have seen a pod yet.
@@ -51,9 +57,9 @@ impl Ledger {
     /// Whether one zone has all that the pod asks for, whatever leaves meanwhile. A pod of several containers that are
     /// aligned one by one depends on what leaves.
     pub(super) fn has_certain_room(&self, needs: &PodNeeds) -> bool {
-        self.facts().room.as_ref().is_some_and(|(rules, room)| {
-            (needs.containers.len() == 1 || rules.scope == Scope::Pod) && room.holds(needs)
-        })
+        let Facts { rules, room, .. } = self.facts();
+        (needs.containers.len() == 1 || rules.scope == Scope::Pod)
+            && room.as_ref().is_some_and(|room| room.holds(needs))
     }
 
     /// Whether it is known at once that the kubelet's policy enforces alignment.
@@ -64,7 +70,7 @@ impl Ledger {
     /// The zone score by the first possible world; `None` if that rests on no report.
     #[must_use]
     pub fn score(&self, scorer: &ZoneScorer<'_>) -> Option<i64> {
-        if let Some((rules, room)) = &self.facts().room
+        if let Facts { rules, room: Some(room), .. } = self.facts()
             && let Some(score) = scorer.score_zones(rules.scope, room.zones())
         {
             return Some(score);

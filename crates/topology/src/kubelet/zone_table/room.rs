@@ -24,11 +24,11 @@ use crate::zone::{Cells, Free, MAX_ZONES};
 pub struct Room {
     /// The zones that certainly have what their rows say; a bit for each row.
     certain: u64,
+    /// The CPUs that may be handed out as whole cores.
+    on_whole_cores: u32,
     /// CPUs of a container come in such multiples.
-    cpus_per_core: usize,
-    /// The CPUs that may be handed out in such multiples.
-    on_whole_cores: usize,
-    zones: usize,
+    cpus_per_core: u16,
+    zones: u16,
     resources: SmallVec<[ResourceName; 4]>,
     /// A row for each zone, then one of the totals if the kubelet's are known.
     cells: SmallVec<[i64; 16]>,
@@ -65,10 +65,12 @@ impl Room {
         let certain = rows.clone().filter(is_certain).fold(0, |bits, row| bits | 1 << row);
         let whole = cpus.filter(|policy| policy.options().has(CpuOption::FullPcpusOnly));
         Some(Self {
-            zones: zones.len(),
+            zones: u16::try_from(zones.len()).ok()?,
             certain,
-            cpus_per_core: whole.map_or(1, |_| kubelet.machine.cpus_per_core().max(1)),
-            on_whole_cores: whole.map_or(usize::MAX, |_| table.counts.cpus.on_whole_cores.0),
+            cpus_per_core: whole.map_or(Ok(1), |_| kubelet.machine.cpus_per_core().max(1).try_into()).ok()?,
+            on_whole_cores: whole
+                .map_or(Ok(u32::MAX), |_| table.counts.cpus.on_whole_cores.0.try_into())
+                .ok()?,
             cells: amounts.chain(totals).collect(),
             resources,
         })
@@ -77,7 +79,7 @@ impl Room {
     /// The amounts by zone.
     #[must_use]
     pub fn zones(&self) -> Cells<'_> {
-        Cells { zones: self.zones, resources: &self.resources, amounts: &self.cells }
+        Cells { zones: self.zones.into(), resources: &self.resources, amounts: &self.cells }
     }
 
     /// Whether one zone certainly has all that the pod asks for, and the node's totals have. Cost: resources of the pod
@@ -106,17 +108,17 @@ impl Room {
         }
         let has = |zone: &[i64]| wanted.iter().all(|(column, amount)| zone[*column] >= *amount);
         let is_certain = |row: &usize| self.certain >> row & 1 == 1;
-        (0..self.zones).filter(is_certain).any(|row| has(zones.row(row)))
+        (0..zones.zones).filter(is_certain).any(|row| has(zones.row(row)))
     }
 
     fn has_cores(&self, needs: &PodNeeds) -> bool {
-        let cores = |count: usize| count.is_multiple_of(self.cpus_per_core);
-        needs.pod.cpus <= self.on_whole_cores
+        let cores = |count: usize| count.is_multiple_of(self.cpus_per_core.into());
+        needs.pod.cpus <= self.on_whole_cores as usize
             && (self.cpus_per_core == 1 || needs.pod.containers.iter().all(|it| cores(it.cpus)))
     }
 
     fn totals(&self) -> &[i64] {
-        &self.cells[self.zones * self.resources.len()..]
+        &self.cells[usize::from(self.zones) * self.resources.len()..]
     }
 }
 
