@@ -35,6 +35,7 @@ use crate::volumes::{Change, Volumes};
 
 mod accounting;
 mod claims;
+mod cluster_zones;
 mod decision;
 mod default_spread;
 mod equivalence_cache;

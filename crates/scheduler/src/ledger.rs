@@ -45,7 +45,7 @@ mod row;
 
 pub use amounts::Scratch;
 use amounts::{Amounts, Held, HeldIds};
-pub use explain::LedgerSummary;
+pub use explain::{LedgerSummary, Predictions};
 use facts::Facts;
 use location::{charge, merge_alike, merge_worst, possible_locations, predict, release, widen};
 pub use refusal::{Doubt, Refusal};
@@ -111,6 +111,7 @@ pub struct Ledger {
     releases: u64,
     /// Number of reports that contradicted every world.
     corrections: u64,
+    predictions: Predictions,
     /// Number of events so far.
     revision: u64,
     /// Events for which an unexplained report is not searched again.

@@ -4,8 +4,8 @@
 //! prometheus-client appends to counters itself. Names, help texts and buckets of the stable metrics are those of
 //! kube-scheduler 1.36 `pkg/scheduler/metrics`, and dashboards made for it read them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -17,6 +17,10 @@ use runtime::specimen;
 
 use crate::core::{Core, Lap, RejectedPod};
 use crate::queue::Incoming;
+
+mod ledger;
+
+use ledger::LedgerMetrics;
 
 /// Labels of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -60,10 +64,17 @@ struct PluginLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RejectionLabels {
     node: String,
+    /// The controller: `ReplicaSet ns/name`. Empty for pods without one; [`OTHER_OWNERS`] beyond [`MAX_OWNERS`].
+    owner: String,
     reason: String,
     /// `tholepin`, or `other`.
     placed_by: &'static str,
 }
+
+/// Most controllers whose rejected pods are counted apart.
+const MAX_OWNERS: usize = 200;
+/// The label of all others.
+const OTHER_OWNERS: &str = "others";
 
 /// The handles of all metrics.
 #[derive(Clone, Debug)]
@@ -81,10 +92,10 @@ pub struct Metrics {
     victims: Histogram,
     unusable_reports: Counter,
     kubelet_rejections: Family<RejectionLabels, Counter>,
+    /// Controllers of rejected pods that have a label.
+    owners: Arc<Mutex<BTreeSet<String>>>,
     held: Gauge,
-    worlds: Gauge,
-    unexplained: Gauge,
-    corrections: Gauge,
+    ledgers: LedgerMetrics,
 }
 
 impl Metrics {
@@ -106,10 +117,9 @@ impl Metrics {
             victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             unusable_reports: Counter::default(),
             kubelet_rejections: Family::default(),
+            owners: Arc::default(),
             held: Gauge::default(),
-            worlds: Gauge::default(),
-            unexplained: Gauge::default(),
-            corrections: Gauge::default(),
+            ledgers: LedgerMetrics::register(registry),
         };
         let m = &metrics;
         m.register_attempts(registry);
@@ -139,29 +149,14 @@ impl Metrics {
         );
         registry.register(
             "tholepin_scheduler_kubelet_rejections",
-            "Number of pods that a kubelet has rejected for what its resource managers would give them, by who has \
-             placed them: tholepin, or other",
+            "Number of pods that a kubelet has rejected for what its resource managers would give them, by \
+             controller and by who has placed them: tholepin, or other",
             m.kubelet_rejections.clone(),
         );
         registry.register(
             "tholepin_scheduler_held_nodes",
             "Number of nodes held for a pod that waits long, 0 or 1",
             m.held.clone(),
-        );
-        registry.register(
-            "tholepin_ledger_worlds",
-            "Largest number of possible worlds of any node",
-            m.worlds.clone(),
-        );
-        registry.register(
-            "tholepin_ledger_unexplained_reports",
-            "Number of nodes whose newest report describes unknown pods",
-            m.unexplained.clone(),
-        );
-        registry.register(
-            "tholepin_ledger_corrections",
-            "Number of reports that contradicted every possible world, over all nodes",
-            m.corrections.clone(),
         );
         metrics
     }
@@ -257,8 +252,20 @@ impl Metrics {
     pub fn rejected_by_kubelet(&self, rejected: &RejectedPod) {
         let placed_by = if rejected.is_ours { "tholepin" } else { "other" };
         let node = rejected.pod.node.as_deref().unwrap_or_default().to_owned();
-        let reason = rejected.reason.to_string();
-        self.kubelet_rejections.get_or_create(&RejectionLabels { node, reason, placed_by }).inc();
+        let (owner, reason) = (self.owner_label(rejected), rejected.reason.to_string());
+        self.kubelet_rejections.get_or_create(&RejectionLabels { node, owner, reason, placed_by }).inc();
+    }
+
+    /// The label of a rejected pod's controller. Controllers come and go, so no more than [`MAX_OWNERS`] get one.
+    fn owner_label(&self, rejected: &RejectedPod) -> String {
+        let owner = rejected.pod.rejection.as_deref().and_then(|rejection| rejection.owner.as_ref());
+        let Some(owner) = owner else { return String::new() };
+        let label = format!("{} {}/{}", owner.kind, rejected.pod.namespace, owner.name);
+        let mut known = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() < MAX_OWNERS {
+            known.insert(label.clone());
+        }
+        if known.contains(&label) { label } else { OTHER_OWNERS.to_owned() }
     }
 
     /// Sets the gauges from the core. Visits each node, so call this a few times a second at most.
@@ -275,17 +282,8 @@ impl Metrics {
             let counter = self.incoming.get_or_create(&IncomingLabels { queue, event });
             counter.inc_by(number.saturating_sub(counter.get()));
         }
-        let (mut worlds, mut unexplained, mut corrections) = (0, 0, 0);
-        for node in core.nodes() {
-            let summary = node.ledger.summary();
-            worlds = worlds.max(i64::try_from(summary.worlds).unwrap_or(i64::MAX));
-            unexplained += i64::from(summary.unexplained);
-            corrections += i64::try_from(summary.corrections).unwrap_or(i64::MAX);
-        }
         self.held.set(i64::from(core.held().is_some()));
-        self.worlds.set(worlds);
-        self.unexplained.set(unexplained);
-        self.corrections.set(corrections);
+        self.ledgers.observe(core);
     }
 }
 
@@ -333,8 +331,10 @@ pub fn specimen() -> Registry {
     metrics.preempted(1);
     metrics.unusable_report();
     let (node, reason) = ("worker-1".to_owned(), "TopologyAffinityError".to_owned());
-    let labels = RejectionLabels { node, reason, placed_by: "tholepin" };
+    let owner = "ReplicaSet shop/cart".to_owned();
+    let labels = RejectionLabels { node, owner, reason, placed_by: "tholepin" };
     drop(metrics.kubelet_rejections.get_or_create(&labels));
+    metrics.ledgers.specimen();
     drop(metrics.pending.get_or_create(&QueueLabel { queue: "active" }));
     specimen::watches(&mut registry);
     specimen::events(&mut registry);

@@ -334,8 +334,9 @@ mod tests {
         for all in (1..600).chain([(1 << 46) - 1, 1 << 46, (1 << 46) + 1, 281_474_976_710_597, i64::MAX]) {
             // Around each whole percentage, where rounding would show.
             let near = (0..=100).map(|percent| (i128::from(all) * percent / 100) as i64);
-            for part in
-                near.flat_map(|part| [part - 1, part, part.saturating_add(1)]).filter(|part| (0..=all).contains(part))
+            for part in near
+                .flat_map(|part| [part - 1, part, part.saturating_add(1)])
+                .filter(|part| (0..=all).contains(part))
             {
                 assert_eq!(percent(part, all), exactly(part, all), "{part} of {all}");
             }

@@ -2,7 +2,7 @@
 
 use topology::fingerprint::Fingerprint;
 
-use super::{Ledger, PodId, Stage};
+use super::{Ledger, Location, PodId, Stage};
 
 /// The state of a ledger in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +17,19 @@ pub struct LedgerSummary {
     pub unexplained: bool,
     /// Number of reports that contradicted every possible world.
     pub corrections: u64,
+    /// Number of pods of which it is not certain what they hold.
+    pub in_doubt: usize,
+    /// How many predictions reports by ids have confirmed, and how many not.
+    pub predictions: Predictions,
+}
+
+/// Pods whose zones a report by ids has told for the first time, by what the ledger had predicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Predictions {
+    /// They are as in one of the possible worlds.
+    pub right: u64,
+    /// They are as in none.
+    pub wrong: u64,
 }
 
 impl Ledger {
@@ -29,7 +42,21 @@ impl Ledger {
             leaving: self.indices(Stage::is_leaving).count(),
             unexplained: self.unexplained.is_some(),
             corrections: self.corrections,
+            in_doubt: self.in_doubt(),
+            predictions: self.predictions,
         }
+    }
+
+    /// Pods that do not hold the same, exactly known, in every world. Cost: rows x worlds.
+    fn in_doubt(&self) -> usize {
+        let is_certain = |at: usize| {
+            let mut worlds = self.worlds.iter().map(|world| &world.locations[at]);
+            let first = worlds.next();
+            first.is_none_or(|first| {
+                matches!(first, Location::Charged { exact: true, .. }) && worlds.all(|other| other == first)
+            })
+        };
+        self.indices(|stage| stage != Stage::Released).filter(|at| !is_certain(*at)).count()
     }
 
     /// A number that differs after any change of [`Self::fingerprinted`].

@@ -39,7 +39,7 @@ const fn panel(
 }
 
 /// The rows, from the outcome to the parts.
-pub const ROWS: [Row; 4] = [
+pub const ROWS: [Row; 5] = [
     Row {
         title: "Cluster",
         panels: &[
@@ -141,6 +141,7 @@ pub const ROWS: [Row; 4] = [
                 &[
                     ("max(tholepin_ledger_worlds)", "possible worlds"),
                     ("max(tholepin_ledger_unexplained_reports)", "unexplained reports"),
+                    ("max(tholepin_ledger_pods_in_doubt)", "pods in doubt"),
                     ("max(tholepin_scheduler_held_nodes)", "held nodes"),
                 ],
             ),
@@ -149,8 +150,43 @@ pub const ROWS: [Row; 4] = [
                 "short",
                 &[
                     ("sum(delta(tholepin_ledger_corrections[1h]))", "contradictions"),
+                    ("sum(delta(tholepin_ledger_predictions{result=\"wrong\"}[1h]))", "wrong predictions"),
                     ("sum(increase(tholepin_scheduler_unusable_reports_total[1h]))", "unusable"),
                 ],
+            ),
+        ],
+    },
+    Row {
+        title: "Zones",
+        panels: &[
+            panel(
+                "Free CPUs",
+                "short",
+                &[
+                    ("max(tholepin_zone_free{resource=\"cpu\"})", "in all zones"),
+                    ("max(tholepin_zone_stranded_cpus)", "stranded"),
+                ],
+            ),
+            panel(
+                "Largest container that fits one zone, CPUs",
+                "short",
+                &[("max(tholepin_zone_largest_free{resource=\"cpu\"})", "CPUs")],
+            ),
+            panel(
+                "Free devices",
+                "short",
+                &[(
+                    "max by (resource) (tholepin_zone_free{resource!~\"cpu|memory|hugepages-.*\"})",
+                    "{{resource}}",
+                )],
+            ),
+            panel(
+                "Pods rejected by kubelets, in an hour",
+                "short",
+                &[(
+                    "sum by (owner, placed_by) (increase(tholepin_scheduler_kubelet_rejections_total[1h])) > 0",
+                    "{{owner}}, placed by {{placed_by}}",
+                )],
             ),
         ],
     },

@@ -27,7 +27,7 @@ use topology::zone::NodeTopology;
 
 use super::Understood;
 use crate::ledger::amounts::{Amounts, Held, HeldIds, Ids, Scratch, Vacant};
-use crate::ledger::{Ledger, Location, Row, Stage, World};
+use crate::ledger::{Ledger, Location, Predictions, Row, Stage, World};
 
 /// Reports after its admission that show nothing of a pod, until it is taken to hold nothing: the kubelet may have
 /// admitted it under other settings.
@@ -97,6 +97,7 @@ impl Ledger {
         let vacant = Arc::new(Vacant::new(Arc::clone(&start), residents, report.allocatable()));
         let agreeing: Vec<&World> =
             self.worlds.iter().filter(|world| self.agrees_by_ids(world, &reported, key, &start)).collect();
+        let predictions = self.judge_predictions(&reported, key, &start);
         let bases: Vec<Vec<Location>> = if agreeing.is_empty() {
             self.corrections += u64::from(!self.worlds.is_empty());
             vec![self.reported_locations(&reported, key, &vacant, None)]
@@ -106,6 +107,7 @@ impl Ledger {
                 .map(|world| self.reported_locations(&reported, key, &vacant, Some(world)))
                 .collect()
         };
+        self.predictions = predictions;
         let released_unannounced = self.describe(&counted, &members);
         let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
         self.adopt(
@@ -113,6 +115,25 @@ impl Ledger {
             bases,
             scratch,
         );
+    }
+
+    /// The predictions, with those about pods that the report is the first to tell. Of pods that were there before the
+    /// ledger, nothing was predicted.
+    fn judge_predictions(&self, reported: &[Reported], key: HashKey, start: &KubeletStart) -> Predictions {
+        let mut predictions = self.predictions;
+        for (at, (row, reported)) in self.rows.iter().zip(reported).enumerate() {
+            let Reported::Holds(shown) = reported else { continue };
+            let locations = || self.worlds.iter().map(|world| &world.locations[at]);
+            let is_predicted = locations().any(|it| matches!(it, Location::Charged { exact: true, .. }));
+            if row.described || !is_predicted {
+                continue;
+            }
+            match locations().any(|location| is_as_shown(row, location, shown, key, start)) {
+                true => predictions.right += 1,
+                false => predictions.wrong += 1,
+            }
+        }
+        predictions
     }
 
     /// Of pods that a report by names cannot tell from a later pod of the same name: those that it does not show. It

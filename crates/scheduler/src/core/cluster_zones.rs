@@ -1,0 +1,54 @@
+//! What the zones of all nodes have free, as one look at the cluster.
+//!
+//! In: ledgers whose report is trusted, and the pods that wait. Out: sums and maxima by resource. Never: a verdict about
+//! a pod.
+
+use std::collections::BTreeMap;
+
+use topology::resource::ResourceName;
+
+use super::Core;
+
+/// Free amounts of zones, in base units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterZones {
+    /// By resource.
+    pub by_resource: BTreeMap<ResourceName, FreeInZones>,
+    /// CPU on nodes whose zones together have enough for the smallest pod that waits, while no zone alone has.
+    pub stranded_cpu: i64,
+}
+
+/// What zones have of one resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FreeInZones {
+    /// In all zones together.
+    pub free: i128,
+    /// In the zone that has most.
+    pub largest: i128,
+}
+
+impl Core {
+    /// The free amounts of all zones. Cost: nodes x zones x resources, and the waiting classes.
+    #[must_use]
+    pub fn cluster_zones(&self) -> ClusterZones {
+        let waiting = self.queue.heads().filter(|(_, head)| head.spec.needs.may_align());
+        let smallest = waiting.map(|(_, head)| head.cpu).filter(|cpu| *cpu > 0).min();
+        let mut all = ClusterZones::default();
+        for node in self.nodes().filter(|node| node.ledger.is_trusted()) {
+            let Some(free) = node.ledger.free() else { continue };
+            let zones = free.as_cells();
+            for (column, name) in zones.resources.iter().enumerate() {
+                let of_zones = || (0..zones.zones).map(|row| zones.row(row)[column].max(0));
+                let (sum, largest) = (of_zones().sum::<i64>(), of_zones().max().unwrap_or(0));
+                let of_name = all.by_resource.entry(*name).or_default();
+                of_name.free += i128::from(sum);
+                of_name.largest = of_name.largest.max(i128::from(largest));
+                let strands = |smallest| largest < smallest && smallest <= sum;
+                if *name == ResourceName::CPU && smallest.is_some_and(strands) {
+                    all.stranded_cpu = all.stranded_cpu.saturating_add(sum);
+                }
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,134 @@
+//! Metrics of ledgers and of the zones that they tell.
+//!
+//! In: the core. Out: gauges over all nodes, and over the zones of nodes whose reports are trusted. Never: a series for
+//! each node; a cluster has thousands.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use topology::resource::ResourceName;
+
+use crate::core::Core;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ResourceLabel {
+    resource: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PredictionLabel {
+    /// `right` or `wrong`.
+    result: &'static str,
+}
+
+/// A gauge of whole units of a resource: CPUs, bytes, devices.
+type Units = Gauge<f64, AtomicU64>;
+
+/// The handles.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LedgerMetrics {
+    worlds: Gauge,
+    unexplained: Gauge,
+    corrections: Gauge,
+    pods_in_doubt: Gauge,
+    predictions: Family<PredictionLabel, Gauge>,
+    free: Family<ResourceLabel, Units>,
+    largest: Family<ResourceLabel, Units>,
+    stranded_cpus: Units,
+}
+
+impl LedgerMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let m = Self::default();
+        registry.register(
+            "tholepin_ledger_worlds",
+            "Largest number of possible worlds of any node",
+            m.worlds.clone(),
+        );
+        registry.register(
+            "tholepin_ledger_unexplained_reports",
+            "Number of nodes whose newest report describes unknown pods",
+            m.unexplained.clone(),
+        );
+        registry.register(
+            "tholepin_ledger_corrections",
+            "Number of reports that contradicted every possible world, over all nodes",
+            m.corrections.clone(),
+        );
+        registry.register(
+            "tholepin_ledger_pods_in_doubt",
+            "Number of pods of which it is not certain what they hold in zones",
+            m.pods_in_doubt.clone(),
+        );
+        registry.register(
+            "tholepin_ledger_predictions",
+            "Number of pods whose zones a report by ids has told, by whether the ledger had predicted them: right or wrong",
+            m.predictions.clone(),
+        );
+        registry.register(
+            "tholepin_zone_free",
+            "Free amount of a resource in all zones of nodes with a trusted report: CPUs, bytes or devices",
+            m.free.clone(),
+        );
+        registry.register(
+            "tholepin_zone_largest_free",
+            "Largest amount of a resource that one zone has free: CPUs, bytes or devices",
+            m.largest.clone(),
+        );
+        registry.register(
+            "tholepin_zone_stranded_cpus",
+            "Number of free CPUs on nodes whose zones together have enough for the smallest pod that waits, while no \
+             zone alone has",
+            m.stranded_cpus.clone(),
+        );
+        m
+    }
+
+    /// Sets the gauges. Cost: nodes x (pods x worlds + zones x resources).
+    pub(super) fn observe(&self, core: &Core) {
+        let (mut worlds, mut unexplained, mut corrections, mut in_doubt) = (0, 0, 0, 0);
+        let (mut right, mut wrong) = (0, 0);
+        for node in core.nodes() {
+            let summary = node.ledger.summary();
+            worlds = worlds.max(count(summary.worlds as u64));
+            unexplained += i64::from(summary.unexplained);
+            corrections += count(summary.corrections);
+            in_doubt += count(summary.in_doubt as u64);
+            right += count(summary.predictions.right);
+            wrong += count(summary.predictions.wrong);
+        }
+        self.worlds.set(worlds);
+        self.unexplained.set(unexplained);
+        self.corrections.set(corrections);
+        self.pods_in_doubt.set(in_doubt);
+        for (result, number) in [("right", right), ("wrong", wrong)] {
+            self.predictions.get_or_create(&PredictionLabel { result }).set(number);
+        }
+        let zones = core.cluster_zones();
+        for (name, amounts) in &zones.by_resource {
+            let label = ResourceLabel { resource: name.as_str() };
+            self.free.get_or_create(&label).set(units(*name, amounts.free));
+            self.largest.get_or_create(&label).set(units(*name, amounts.largest));
+        }
+        self.stranded_cpus.set(units(ResourceName::CPU, zones.stranded_cpu.into()));
+    }
+
+    /// Gives each family a sample.
+    pub(super) fn specimen(&self) {
+        drop(self.predictions.get_or_create(&PredictionLabel { result: "right" }));
+        let label = ResourceLabel { resource: "cpu" };
+        drop(self.free.get_or_create(&label));
+        drop(self.largest.get_or_create(&label));
+    }
+}
+
+fn count(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn units(name: ResourceName, amount: i128) -> f64 {
+    amount as f64 / name.base_units() as f64
+}
