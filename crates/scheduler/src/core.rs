@@ -35,7 +35,7 @@ use crate::volumes::{Change, Volumes};
 
 mod accounting;
 mod claims;
-mod cluster_zones;
+pub mod cluster_zones;
 mod decision;
 mod default_spread;
 mod equivalence_cache;

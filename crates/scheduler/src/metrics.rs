@@ -341,3 +341,48 @@ pub fn specimen() -> Registry {
     specimen::lease(&mut registry);
     registry
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // failing loudly is what a test is for
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::pod::PodView;
+
+    fn rejected(owner: usize) -> RejectedPod {
+        let reference = json!({
+            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("r{owner}"), "uid": format!("u{owner}"),
+            "controller": true,
+        });
+        let pod = json!({
+            "metadata": { "name": "p", "namespace": "ns", "uid": "p", "ownerReferences": [reference] },
+            "spec": { "nodeName": "n", "containers": [] },
+            "status": { "phase": "Failed", "reason": "TopologyAffinityError" },
+        });
+        let pod = PodView::read(&serde_json::from_value(pod).unwrap());
+        RejectedPod {
+            pod,
+            reason: "TopologyAffinityError".into(),
+            is_ours: true,
+            times: 1,
+            is_discarded: false,
+        }
+    }
+
+    #[test]
+    fn rejections_are_counted_by_controller_within_bounds() {
+        let metrics = Metrics::register(&mut Registry::default());
+        for owner in (0..MAX_OWNERS + 3).chain([0]) {
+            metrics.rejected_by_kubelet(&rejected(owner));
+        }
+        let count = |owner: &str| {
+            let (node, owner, reason) =
+                ("n".to_owned(), owner.to_owned(), "TopologyAffinityError".to_owned());
+            let labels = RejectionLabels { node, owner, reason, placed_by: "tholepin" };
+            metrics.kubelet_rejections.get_or_create(&labels).get()
+        };
+        assert_eq!([count("ReplicaSet ns/r0"), count("ReplicaSet ns/r1"), count(OTHER_OWNERS)], [2, 1, 3]);
+    }
+}

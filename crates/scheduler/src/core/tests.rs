@@ -18,6 +18,7 @@ use crate::cycle::UNREPORTED_GRACE_MS;
 mod anti_affinity;
 mod charged;
 mod claims;
+mod cluster_zones;
 mod default_spread;
 mod equivalence_cache;
 mod extended;

@@ -380,6 +380,30 @@ fn huge_pods_are_refused_and_nothing_overflows() {
     }
 }
 
+/// Zones of 7 and 8 CPUs. A pod that the ledger does not know takes the zone that it predicts for the next one.
+#[test]
+fn reports_judge_predictions() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
+    let told = |node: &Node| {
+        let summary = node.ledger.summary();
+        (summary.predictions.right, summary.predictions.wrong, summary.in_doubt)
+    };
+    let (first, foreign, second) = (app(1, 3), app(2, 4), app(3, 4));
+    node.bind(&first);
+    node.admit(&first);
+    assert_eq!(told(&node), (0, 0, 0), "no report has told it");
+    node.report();
+    node.report();
+    assert_eq!(told(&node), (1, 0, 0), "each pod counts once");
+    node.admit(&foreign);
+    node.bind(&second);
+    node.admit(&second);
+    node.report();
+    assert_eq!(told(&node), (1, 1, 0));
+    node.restart_scheduler();
+    assert_eq!(told(&node), (0, 0, 0), "nothing was predicted of pods that were there before");
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Pod(Vec<(ContainerKind, u32, u32, u32)>),
