@@ -1,7 +1,7 @@
 //! What the zones of all nodes have free, as one look at the cluster.
 //!
-//! In: ledgers whose report is trusted, and the pods that wait. Out: sums and maxima by resource. Never: a verdict about
-//! a pod.
+//! In: ledgers whose report is trusted, and the pods that wait. Out: sums and maxima by resource. Never: a verdict
+//! about a pod.
 
 use std::collections::BTreeMap;
 
