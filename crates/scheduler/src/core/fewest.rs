@@ -12,7 +12,7 @@ use itertools::Itertools as _;
 use crate::ledger::PodId;
 
 /// Most sets that are looked at.
-const MAX_SETS: usize = 20_000;
+const MAX_SETS: usize = 5_000;
 /// Most sets that are tried.
 const MAX_TRIED: usize = 64;
 

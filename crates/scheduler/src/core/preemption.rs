@@ -173,19 +173,19 @@ impl Core {
         }
         let Some(mut trial) = Trial::new(self, slot) else { return Err(Reasons::new()) };
         lower.iter().for_each(|id| trial.remove(*id, pod, spanning));
-        let all_left = trial.check(incoming, spanning, scratch);
-        victims.sort_unstable_by_key(Victim::importance);
-        let spared = match &all_left {
-            Ok(()) => Some(self.spare(incoming, &victims, &mut trial, spanning, scratch)),
-            Err(_) => None,
-        };
-        let fewer = self.fewer(incoming, (&victims, spared.as_ref()), &mut trial, spanning, scratch);
-        let found = match (fewer.or(spared), all_left) {
-            // Only pods whose objects are gone are in the way.
-            (Some((victims, _)), _) if victims.is_empty() => Err(smallvec![Reason::NoVictims]),
-            (Some((victims, violations)), _) => Ok(Candidate { slot, victims, violations }),
-            (None, Err(against)) => Err(self.all_reasons(incoming, slot, against)),
-            (None, Ok(())) => Err(smallvec![Reason::NoVictims]),
+        let found = match trial.check(incoming, spanning, scratch) {
+            Err(against) => Err(self.all_reasons(incoming, slot, against)),
+            Ok(()) => {
+                victims.sort_unstable_by_key(Victim::importance);
+                let spared = self.spare(incoming, &victims, &mut trial, spanning, scratch);
+                let fewer = self.fewer(incoming, (&victims, &spared), &mut trial, spanning, scratch);
+                let (victims, violations) = fewer.unwrap_or(spared);
+                match victims.is_empty() {
+                    // Only pods whose objects are gone are in the way.
+                    true => Err(smallvec![Reason::NoVictims]),
+                    false => Ok(Candidate { slot, victims, violations }),
+                }
+            }
         };
         lower.iter().for_each(|id| trial.restore(*id, pod, spanning));
         found
@@ -221,22 +221,17 @@ impl Core {
     }
 
     /// Fewer victims than those that were not spared, where zones decide: no more important than the most important of
-    /// these, and with no more violations. If not all together are enough (a pod of several containers may fit with
-    /// less room alone), any.
+    /// these, and with no more violations.
     fn fewer<'c>(
         &'c self,
         incoming: IncomingPod<'_>,
-        (victims, spared): (&[Victim], Option<&(Vec<Victim>, usize)>),
+        (victims, (evicted, most_violations)): (&[Victim], &(Vec<Victim>, usize)),
         trial: &mut Trial<'c>,
         spanning: &mut PreFilterState<'c>,
         scratch: &mut Scratch,
     ) -> Option<(Vec<Victim>, usize)> {
-        let below = spared.map_or(victims.len(), |(evicted, _)| evicted.len());
-        if below < 2 || !trial.asks_ledger(incoming) {
-            return None;
-        }
-        let most_important = spared.and_then(|(evicted, _)| evicted.first());
-        let may_leave = |it: &&Victim| most_important.is_none_or(|most| it.priority <= most.priority);
+        let most_important = evicted.first().filter(|_| evicted.len() > 1 && trial.asks_ledger(incoming))?;
+        let may_leave = |it: &&Victim| it.priority <= most_important.priority;
         let candidates: Vec<Victim> = victims.iter().rev().filter(may_leave).copied().collect();
         let ids: Vec<PodId> = candidates.iter().map(|victim| victim.id).collect();
         let departures = self.nodes[trial.slot()].ledger.departures(&incoming.pod.spec.needs, &ids)?;
@@ -250,9 +245,8 @@ impl Core {
             let view = |id| self.view(id);
             default_preemption::by_violation(&chosen(set), view, budgets()).0.len()
         };
-        let could_fit = |set: &[usize]| {
-            departures.could_be_enough(set) && spared.is_none_or(|(_, most)| violations(set) <= *most)
-        };
+        let could_fit =
+            |set: &[usize]| departures.could_be_enough(set) && violations(set) <= *most_violations;
         trial.prepare(None);
         let fits = |set: &[usize]| {
             for (at, id) in ids.iter().enumerate() {
@@ -263,7 +257,7 @@ impl Core {
             }
             trial.check(incoming, spanning, scratch).is_ok()
         };
-        let found = smallest_set((ids.len(), below), could_fit, fits)?;
+        let found = smallest_set((ids.len(), evicted.len()), could_fit, fits)?;
         Some((chosen(&found), violations(&found)))
     }
 
