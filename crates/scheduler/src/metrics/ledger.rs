@@ -3,7 +3,9 @@
 //! In: the core. Out: gauges over all nodes, and over the zones of nodes whose reports are trusted. Never: a series for
 //! each node; a cluster has thousands.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -25,7 +27,7 @@ struct PredictionLabel {
 }
 
 /// A gauge of whole units of a resource: CPUs, bytes, devices.
-type Units = Gauge<f64, AtomicU64>;
+type UnitGauge = Gauge<f64, AtomicU64>;
 
 /// The handles.
 #[derive(Clone, Debug, Default)]
@@ -35,9 +37,11 @@ pub(super) struct LedgerMetrics {
     corrections: Gauge,
     pods_in_doubt: Gauge,
     predictions: Family<PredictionLabel, Gauge>,
-    free: Family<ResourceLabel, Units>,
-    largest: Family<ResourceLabel, Units>,
-    stranded_cpus: Units,
+    free: Family<ResourceLabel, UnitGauge>,
+    largest: Family<ResourceLabel, UnitGauge>,
+    stranded_cpus: UnitGauge,
+    /// Resources that have a series.
+    resources: Arc<Mutex<BTreeSet<ResourceName>>>,
 }
 
 impl LedgerMetrics {
@@ -108,6 +112,14 @@ impl LedgerMetrics {
             self.predictions.get_or_create(&PredictionLabel { result }).set(number);
         }
         let zones = core.cluster_zones();
+        let mut known = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
+        let now: BTreeSet<ResourceName> = zones.by_resource.keys().copied().collect();
+        for name in known.difference(&now) {
+            let label = ResourceLabel { resource: name.as_str() };
+            self.free.remove(&label);
+            self.largest.remove(&label);
+        }
+        *known = now;
         for (name, amounts) in &zones.by_resource {
             let label = ResourceLabel { resource: name.as_str() };
             self.free.get_or_create(&label).set(units(*name, amounts.free));

@@ -24,3 +24,30 @@ fn zones_are_summed_and_stranded_cpus_found() {
     core.handle(Event::ReportGone("a".into()), LATER);
     assert_eq!(cpus(&core).free, 4_000, "a report that is gone tells nothing");
 }
+
+/// Else the last value would stand for ever.
+#[test]
+fn a_resource_that_no_zone_has_any_more_has_no_series() {
+    let mut core = core(&["n"]);
+    let mut registry = prometheus_client::registry::Registry::default();
+    let metrics = crate::metrics::Metrics::register(&mut registry);
+    let series = |core: &Core| {
+        metrics.observe(core);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        text.lines()
+            .filter(|line| line.starts_with("tholepin_zone_free{"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let all = 32 * GI;
+    let wanted = [
+        "tholepin_zone_free{resource=\"cpu\"} 16.0",
+        &format!("tholepin_zone_free{{resource=\"memory\"}} {all}.0"),
+    ];
+    let mut found = series(&core);
+    found.sort();
+    assert_eq!(found, wanted);
+    core.handle(Event::ReportGone("n".into()), LATER);
+    assert_eq!(series(&core), [""; 0]);
+}
