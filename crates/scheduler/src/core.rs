@@ -42,7 +42,6 @@ mod equivalence_cache;
 pub mod explain;
 pub mod extender_verbs;
 mod extenders;
-mod fewest;
 mod gang;
 mod hold;
 mod nodes;
@@ -54,6 +53,7 @@ mod resync;
 mod search;
 mod stopwatch;
 mod trial;
+mod victim_sets;
 mod volumes;
 
 pub use claims::{Deallocation, ReleaseClaims, Reservation, ReserveClaims};
@@ -265,7 +265,7 @@ pub struct Core {
     stopwatch: Stopwatch,
     equivalence: EquivalenceCache<Wanted, search::Verdict>,
     /// Victims for the next pod of a class.
-    victims: EquivalenceCache<preemption::Basis, preemption::Verdict>,
+    victims: EquivalenceCache<preemption::VictimsKey, preemption::Verdict>,
     hold: Hold,
     rejections: RejectionBackoff,
     nominations: Nominations,

@@ -21,8 +21,9 @@
 //! - each pod is charged at most once per world, and not at all once the kubelet has released it;
 //! - without a report that explains itself, nothing that needs alignment fits.
 //!
-//! Cost: a check is worlds x one admission. Events cost worlds x pending pods; reports additionally the search for the
-//! pod set, which is bounded by event and paused when it finds nothing.
+//! Cost: a check is a look at the zones where one of them certainly has all (`check_cache`), else worlds x one
+//! admission. Events cost worlds x pending pods; reports additionally the search for the pod set, which is bounded by
+//! event and paused when it finds nothing.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -34,9 +35,9 @@ use topology::zone::{Free, NodeTopology};
 
 mod alignment;
 mod amounts;
-mod departures;
+mod check_cache;
 mod explain;
-mod facts;
+mod freed_zones;
 mod identify;
 mod location;
 mod order;
@@ -45,8 +46,8 @@ mod row;
 
 pub use amounts::Scratch;
 use amounts::{Amounts, Held, HeldIds};
+use check_cache::CheckCache;
 pub use explain::{LedgerSummary, Predictions};
-use facts::Facts;
 use location::{charge, merge_alike, merge_worst, possible_locations, predict, release, widen};
 pub use refusal::{Doubt, Refusal};
 use row::Row;
@@ -117,7 +118,7 @@ pub struct Ledger {
     /// Events for which an unexplained report is not searched again.
     search_pause: u32,
     /// What checks and scores ask for again and again, until the next event.
-    facts: OnceCell<Facts>,
+    cache: OnceCell<CheckCache>,
 }
 
 // === reading ===
@@ -135,11 +136,9 @@ impl Ledger {
         if !needs.may_align() {
             return Ok(());
         }
-        if self.has_certain_room(needs) {
-            let overtaking = self.has_unseen().then(|| self.overtaking((needs, created_s))).flatten();
-            if overtaking.is_none() {
-                return Ok(());
-            }
+        let overtaking = || self.has_unseen().then(|| self.overtaking((needs, created_s))).flatten();
+        if self.has_certain_room(needs) && overtaking().is_none() {
+            return Ok(());
         }
         let Some(topology) = &self.topology else {
             return if self.report_lost { Err(Refusal::Stale(Doubt::ReportLost)) } else { Ok(()) };
@@ -179,8 +178,7 @@ impl Ledger {
                 amounts.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
             }
         }
-        let overtaking = self.has_unseen().then(|| self.overtaking((needs, created_s))).flatten();
-        let Some(overtaking) = overtaking else { return Ok(()) };
+        let Some(overtaking) = overtaking() else { return Ok(()) };
         for world in &self.worlds {
             let cautious = cautious(world);
             self.check_orders(

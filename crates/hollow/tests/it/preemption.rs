@@ -20,7 +20,7 @@ const PREEMPTOR: i32 = 1_000;
 type Harm = (i32, usize);
 
 /// A full cluster, and the priorities of its pods by node.
-struct Full {
+struct FullCluster {
     cluster: CoreCluster,
     priorities: Vec<BTreeMap<String, i32>>,
     policy: String,
@@ -41,7 +41,7 @@ fn amounts(random: &mut Random, most_cpus: u64) -> Value {
 }
 
 /// Nodes that are filled until several pods in a row were rejected.
-fn full(random: &mut Random) -> Full {
+fn full(random: &mut Random) -> FullCluster {
     let zones = 2 + below(random, 2);
     let policy = ["single-numa-node", "restricted"][usize::try_from(below(random, 2)).unwrap()];
     let group = NodeGroup {
@@ -67,11 +67,11 @@ fn full(random: &mut Random) -> Full {
         }
         cluster.report(node).unwrap();
     }
-    Full { cluster, priorities, policy: policy.to_owned() }
+    FullCluster { cluster, priorities, policy: policy.to_owned() }
 }
 
 /// The least harm on any node, by the kubelet's model; `None`: no set of victims is enough.
-fn least_harm(full: &Full, incoming: &Value) -> Option<Harm> {
+fn least_harm(full: &FullCluster, incoming: &Value) -> Option<Harm> {
     let view = KubeletPod::of(&read(incoming).unwrap()).unwrap();
     let harms = full.cluster.nodes.iter().zip(&full.priorities).flat_map(|(node, priorities)| {
         let sets = priorities.iter().powerset();

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::fewest::fewest_to_leave;
+use super::victim_sets::fewest_to_leave;
 use super::{Binding, Core, Lifecycle, Profile};
 use crate::cycle::{self, zones};
 use crate::extender::MetaVictims;

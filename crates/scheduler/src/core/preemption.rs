@@ -19,9 +19,9 @@ use std::sync::Arc;
 use smallvec::smallvec;
 
 use super::equivalence_cache::EquivalenceCache;
-use super::fewest::smallest_set;
 use super::search::Reasons;
 use super::trial::{IncomingPod, Trial};
+use super::victim_sets::smallest_set;
 use super::{Core, Refused};
 use crate::cycle::{self, PreFilterState};
 use crate::ledger::{PodId, Scratch};
@@ -50,7 +50,7 @@ pub struct Preemption {
 pub(super) type Verdict = Result<Candidate, Reasons>;
 
 /// What victims rest on beside the node and the class: the priority of the pod, and the revision of the budgets.
-pub(super) type Basis = (i32, u64);
+pub(super) type VictimsKey = (i32, u64);
 
 /// The result of an attempt to preempt.
 pub(super) enum Outcome {
@@ -118,12 +118,13 @@ impl Core {
         order: impl Iterator<Item = (usize, Reason)>,
         enough: usize,
         refusals: &mut Refusals,
-        (cache, scratch): (&mut EquivalenceCache<Basis, Verdict>, &mut Scratch),
+        (cache, scratch): (&mut EquivalenceCache<VictimsKey, Verdict>, &mut Scratch),
     ) -> Vec<Candidate> {
         let IncomingPod { id, pod, profile, now_ms, .. } = incoming;
         let mut spanning = self.pre_filter(pod, profile, now_ms);
-        let class = self.queue.shared_class(id).filter(|_| spanning.is_empty() && !self.hold.is_active());
-        let mut table = class.and_then(|class| cache.table(class, (pod.priority, self.budgets_revision)));
+        let mut table = self
+            .cached_class(id, &spanning)
+            .and_then(|class| cache.table(class, (pod.priority, self.budgets_revision)));
         let (mut harmless, mut violating) = (Vec::new(), Vec::new());
         for (slot, reason) in order {
             // A node that expects others is judged with them there.
@@ -234,7 +235,7 @@ impl Core {
         let may_leave = |it: &&Victim| it.priority <= most_important.priority;
         let candidates: Vec<Victim> = victims.iter().rev().filter(may_leave).copied().collect();
         let ids: Vec<PodId> = candidates.iter().map(|victim| victim.id).collect();
-        let departures = self.nodes[trial.slot()].ledger.departures(&incoming.pod.spec.needs, &ids)?;
+        let freed_zones = self.nodes[trial.slot()].ledger.freed_zones(&incoming.pod.spec.needs, &ids)?;
         let budgets = || self.budgets.values();
         let chosen = |set: &[usize]| -> Vec<Victim> {
             let mut chosen: Vec<Victim> = set.iter().map(|at| candidates[*at]).collect();
@@ -246,7 +247,7 @@ impl Core {
             default_preemption::by_violation(&chosen(set), view, budgets()).0.len()
         };
         let could_fit =
-            |set: &[usize]| departures.could_be_enough(set) && violations(set) <= *most_violations;
+            |set: &[usize]| freed_zones.could_be_enough(set) && violations(set) <= *most_violations;
         trial.prepare(None);
         let fits = |set: &[usize]| {
             for (at, id) in ids.iter().enumerate() {

@@ -16,6 +16,7 @@ use crate::node::NodeView;
 use crate::plugins::default_preemption::is_curable;
 use crate::plugins::inter_pod_affinity::Domains;
 use crate::pod::PodView;
+use crate::queue::Class;
 use crate::reason::{Reason, Refusals};
 
 /// The reasons of one node: one, but for several resources that are short or conflicts of volumes.
@@ -58,8 +59,7 @@ impl Core {
         };
         let images = self.images.wanted(&pod.images, count);
         let mut cache = std::mem::take(&mut self.equivalence);
-        let class = self.queue.shared_class(id).filter(|_| spanning.is_empty() && !self.hold.is_active());
-        let mut table = class.and_then(|class| cache.table(class, images.clone()));
+        let mut table = self.cached_class(id, &spanning).and_then(|class| cache.table(class, images.clone()));
         let prepared = PreScoreState::new(spec, profile, images, devices);
         let mut refusals = Refusals::default();
         self.feasible.clear();
@@ -173,6 +173,12 @@ impl Core {
     pub(super) fn known<'c>(&'c self, pod: Option<&'c PodView>, now_ms: u64) -> Known<'c> {
         let Self { selections, volumes, devices, .. } = self;
         Known { selections, volumes, devices, pod, now_ms }
+    }
+
+    /// The class by which verdicts about nodes are remembered; `None`: they depend on more than the node and the class,
+    /// or no other pod would use them.
+    pub(super) fn cached_class(&self, id: PodId, spanning: &PreFilterState<'_>) -> Option<Class> {
+        self.queue.shared_class(id).filter(|_| spanning.is_empty() && !self.hold.is_active())
     }
 
     /// Whether the departure of pods may turn these reasons of a node, which then is the pod's.

@@ -5,8 +5,6 @@
 //! Pods are spared one by one first, the most important ones first. Where zones decide, that can leave several small
 //! pods in place of one that is as important, so smaller sets are looked for then.
 
-use std::ops::ControlFlow;
-
 use itertools::Itertools as _;
 
 use crate::ledger::PodId;
@@ -42,9 +40,7 @@ pub(super) fn smallest_set(
 ) -> Option<Vec<usize>> {
     let sets = (1..below.min(count + 1)).flat_map(|size| (0..count).combinations(size));
     let mut promising = sets.take(MAX_SETS).filter(|set| could_fit(set)).take(MAX_TRIED);
-    let found = promising
-        .try_for_each(|set| if fits(&set) { ControlFlow::Break(set) } else { ControlFlow::Continue(()) });
-    found.break_value()
+    promising.find(|set| fits(set))
 }
 
 #[cfg(test)]

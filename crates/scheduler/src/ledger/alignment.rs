@@ -15,7 +15,7 @@ impl Ledger {
     /// else an admission for each world.
     #[must_use]
     pub fn alignment(&self, needs: &PodNeeds, scratch: &mut Scratch) -> Option<Alignment> {
-        if !needs.may_align() || self.is_enforced() {
+        if !needs.may_align() {
             return Some(Alignment::Aligned);
         }
         let topology = self.topology.as_ref().filter(|_| !self.report_lost)?;

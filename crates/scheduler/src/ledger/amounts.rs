@@ -17,7 +17,7 @@ use topology::admit::{self, Grant, Placement};
 use topology::kubelet::alignment::Alignment;
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::start::KubeletStart;
-use topology::kubelet::zone_table::{self, Fit, Room};
+use topology::kubelet::zone_table::{self, Fit, ZoneSummary};
 use topology::kubelet::{self, ContainerAllocation};
 use topology::policy::{Policy, Rules, Scope};
 use topology::reason::Misfit;
@@ -81,10 +81,10 @@ impl Amounts {
     }
 
     /// What decides most verdicts, by ids.
-    pub(super) fn room(&self) -> Option<Room> {
+    pub(super) fn zone_summary(&self) -> Option<ZoneSummary> {
         match self {
             Self::Counts(_) => None,
-            Self::Ids(ids) => Room::new(&ids.vacant.start.kubelet, &ids.counts, &ids.free),
+            Self::Ids(ids) => ZoneSummary::new(&ids.vacant.start.kubelet, &ids.counts, &ids.free),
         }
     }
 
@@ -174,21 +174,11 @@ impl Amounts {
         }
     }
 
-    /// Whether an empty zone would hold all that the pod asks for.
+    /// Whether an empty zone would hold all that the pod asks for. By amounts no other pod is ever let in.
     pub(super) fn has_zone_for(&self, needs: &PodNeeds) -> bool {
         match self {
             Self::Counts(_) => true,
-            Self::Ids(ids) => {
-                let allocatable = &ids.vacant.allocatable;
-                let layout = allocatable.layout();
-                let holds = |row: usize| {
-                    needs.pod_scope.iter().all(|need| {
-                        let column = layout.column(need.name);
-                        column.is_none_or(|column| allocatable.get(row, column) >= need.amount)
-                    })
-                };
-                (0..layout.zones().len()).any(holds)
-            }
+            Self::Ids(ids) => ids.vacant.has_zone_for(needs),
         }
     }
 
@@ -207,7 +197,7 @@ impl Amounts {
             Self::Counts(_) => false,
             Self::Ids(ids) => match rules.policy {
                 Policy::SingleNumaNode => false,
-                Policy::Restricted => !self.has_zone_for(needs),
+                Policy::Restricted => !ids.vacant.has_zone_for(needs),
                 // Only the memory manager refuses zones then.
                 Policy::None | Policy::BestEffort => !ids.state.memory.counts.zones.is_empty(),
             },

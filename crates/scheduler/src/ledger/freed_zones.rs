@@ -14,9 +14,9 @@ use topology::request::PodNeeds;
 use super::amounts::Amounts;
 use super::{Held, Ledger, Location, PodId};
 
-/// What pods hold of what another one needs.
+/// What zones would have of what a pod needs, once other pods have left.
 #[derive(Clone, Debug)]
-pub(crate) struct Departures {
+pub(crate) struct FreedZones {
     /// By need, how much the pod asks for.
     wanted: SmallVec<[i64; 4]>,
     /// A row for each zone, a column for each need.
@@ -28,8 +28,9 @@ pub(crate) struct Departures {
 }
 
 impl Ledger {
-    /// The departures of pods for one with these needs; `None` where zones do not decide, or are not known for certain.
-    pub(crate) fn departures(&self, needs: &PodNeeds, pods: &[PodId]) -> Option<Departures> {
+    /// What zones would have for a pod with these needs once some of `pods` have left; `None` where zones do not
+    /// decide, or are not known for certain.
+    pub(crate) fn freed_zones(&self, needs: &PodNeeds, pods: &[PodId]) -> Option<FreedZones> {
         let rules = self.topology.as_ref()?.rules;
         let [world] = &*self.worlds else { return None };
         if !rules.policy.enforces() || self.report_lost || !needs.may_align() {
@@ -51,7 +52,7 @@ impl Ledger {
             // It frees nothing that is known.
             Some(Location::Unknown) | None => table(&|_, _| 0),
         };
-        Some(Departures {
+        Some(FreedZones {
             wanted: columns.iter().map(|(_, amount)| *amount).collect(),
             free: table(&|row, column| free.get(row, column)),
             held: pods.iter().map(held).collect(),
@@ -71,7 +72,7 @@ fn is_for_one_zone(rules: Rules, amounts: &Amounts, needs: &PodNeeds) -> bool {
     is_one_request && is_narrow
 }
 
-impl Departures {
+impl FreedZones {
     /// Whether it could be enough that these pods leave, by their positions.
     pub(crate) fn could_be_enough(&self, pods: &[usize]) -> bool {
         let columns = self.wanted.len();

@@ -13,7 +13,7 @@ use crate::kubelet::device_manager::{DeviceId, DeviceIds, Lowest};
 use crate::kubelet::hint::ZoneMask;
 use crate::kubelet::pod::Pod;
 use crate::kubelet::rejection::Rejection;
-use crate::kubelet::zone_table::{Fit, Room, Scratch, ZoneTable, fits};
+use crate::kubelet::zone_table::{Fit, Scratch, ZoneSummary, ZoneTable, fits};
 use crate::kubelet::{Kubelet, NodeState, admit};
 use crate::policy::{CpuOption, Policy};
 use crate::resource::ResourceName;
@@ -76,10 +76,10 @@ proptest! {
         never_against_admit(&scene, &mut Answers::default())?;
     }
 
-    /// A [`Room`] holds no pod that the kubelet rejects, also if its amounts are not those of the managers.
+    /// A [`ZoneSummary`] holds no pod that the kubelet rejects, also if its amounts are not those of the managers.
     #[test]
-    fn what_a_room_holds_is_admitted(scene in scenes()) {
-        never_held_in_vain(&scene, &mut Held::default())?;
+    fn what_a_summary_holds_is_admitted(scene in scenes()) {
+        never_held_in_vain(&scene, &mut HeldCounts::default())?;
     }
 
     /// What is handed out and what is free are all there is, and nothing is handed out twice. When all pods have ended,
@@ -147,12 +147,12 @@ proptest! {
     }
 }
 
-/// How often a [`Room`] holds a pod, by what it is told.
+/// How often a [`ZoneSummary`] holds a pod, by what it is told.
 #[derive(Debug, Default)]
-struct Held {
+struct HeldCounts {
     /// Pods that the kubelet admits.
     admitted: u32,
-    /// Those of them that the room holds.
+    /// Those of them that the summary holds.
     held: u32,
 }
 
@@ -182,15 +182,16 @@ fn listed(kubelet: &Kubelet, state: &NodeState, too_many: i64) -> Free {
     NodeTopology { zones, ..NodeTopology::default() }.available()
 }
 
-/// Checks each admission of a scene against rooms with right and with wrong amounts.
-fn never_held_in_vain(scene: &Scene, count: &mut Held) -> Result<(), TestCaseError> {
+/// Checks each admission of a scene against summaries with right and with wrong amounts.
+fn never_held_in_vain(scene: &Scene, count: &mut HeldCounts) -> Result<(), TestCaseError> {
     let Some(kubelet) = scene.kubelet() else { return Ok(()) };
     let mut state = scene.state(&kubelet);
     for (at, step) in scene.steps.iter().enumerate() {
         let Step::Admit(request) = step else { continue };
         let table = ZoneTable::new(&kubelet, &state);
-        let rooms = [0, 1].map(|error| Room::new(&kubelet, &table, &listed(&kubelet, &state, error)));
-        let [right, wrong] = rooms.map(|room| room.is_some_and(|room| room.holds(&request.needs())));
+        let summaries =
+            [0, 1].map(|error| ZoneSummary::new(&kubelet, &table, &listed(&kubelet, &state, error)));
+        let [right, wrong] = summaries.map(|it| it.is_some_and(|it| it.holds(&request.needs())));
         let pod = Pod::new(kubelet.profile(), format!("pod-{at}").into(), request);
         let is_admitted = admit(&kubelet, &mut state, &pod, &Lowest).is_ok();
         prop_assert!(is_admitted || !(right || wrong), "step {at}: {right} {wrong}");
@@ -233,15 +234,17 @@ fn conserved(kubelet: &Kubelet, empty: &NodeState, state: &NodeState) -> Result<
     Ok(())
 }
 
+/// Scenes that are the same in each run.
+fn some_scenes(count: u32) -> impl Iterator<Item = Scene> {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    (0..count).map(move |_| scenes().new_tree(&mut runner).unwrap().current())
+}
+
 /// Counts decide nearly always. The rate is for machines and options that are all equally likely, odd ones included.
 #[test]
 fn counts_are_rarely_undecided() {
     let mut answers = Answers::default();
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    for _ in 0..random::cases(600) {
-        let scene = scenes().new_tree(&mut runner).unwrap().current();
-        never_against_admit(&scene, &mut answers).unwrap();
-    }
+    some_scenes(random::cases(600)).for_each(|scene| never_against_admit(&scene, &mut answers).unwrap());
     let all = answers.yes + answers.no + answers.undetermined;
     let Answers { yes, no, undetermined } = answers;
     println!("fits: of {all} answers {yes} yes, {no} no, {undetermined} undetermined");
@@ -251,13 +254,9 @@ fn counts_are_rarely_undecided() {
 
 /// Some of the pods that fit are held, even here, where all kinds of machines and pods are equally likely.
 #[test]
-fn rooms_hold_pods() {
-    let mut count = Held::default();
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    for _ in 0..random::cases(600) {
-        let scene = scenes().new_tree(&mut runner).unwrap().current();
-        never_held_in_vain(&scene, &mut count).unwrap();
-    }
+fn summaries_hold_pods() {
+    let mut count = HeldCounts::default();
+    some_scenes(random::cases(600)).for_each(|scene| never_held_in_vain(&scene, &mut count).unwrap());
     assert!(count.held > count.admitted / 12, "{count:?}");
 }
 
@@ -286,10 +285,8 @@ fn more_room_can_be_worse_for_several_containers() {
 
 #[test]
 fn options_of_the_generator_are_all_reached() {
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
     let (mut options, mut policies, mut zones) = (Vec::new(), Vec::new(), SmallVec::<[ZoneMask; 8]>::new());
-    for _ in 0..200 {
-        let Some(kubelet) = scenes().new_tree(&mut runner).unwrap().current().kubelet() else { continue };
+    for kubelet in some_scenes(200).filter_map(|scene| scene.kubelet()) {
         let of_cpus = kubelet.cpus.iter().flat_map(|cpus| cpus.options().iter());
         options.extend(of_cpus);
         policies.push(kubelet.profile().policy);

@@ -55,7 +55,7 @@ mod counted;
 mod cpus;
 mod devices;
 mod one_zone;
-mod room;
+mod summary;
 
 use crate::kubelet::admission::Admission;
 use crate::kubelet::memory_manager::{MemoryCounts, ZoneMemory};
@@ -67,7 +67,7 @@ use crate::kubelet::zone_table::devices::DeviceCounts;
 use crate::kubelet::{Kubelet, NodeState};
 use crate::resource::{ResourceKind, ResourceName};
 
-pub use room::Room;
+pub use summary::ZoneSummary;
 
 /// Whether a kubelet would admit a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]

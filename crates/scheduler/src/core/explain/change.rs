@@ -18,8 +18,8 @@ use topology::reason::Amount;
 use topology::request::{Need, PodRequest};
 use topology::resource::{ResourceKind, ResourceName};
 
-use crate::core::fewest::fewest_to_leave;
 use crate::core::trial::{IncomingPod, Trial};
+use crate::core::victim_sets::fewest_to_leave;
 use crate::core::{Core, Event};
 use crate::cycle::PreFilterState;
 use crate::ledger::{PodId, Scratch};

@@ -21,6 +21,7 @@ use topology::kubelet::memory_manager::Block;
 use topology::kubelet::start::KubeletStart;
 use topology::kubelet::zone_table::ZoneTable;
 use topology::kubelet::{ContainerAllocation, NodeState};
+use topology::request::PodNeeds;
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::Free;
 
@@ -79,6 +80,17 @@ impl Vacant {
         allocatable: Free,
     ) -> Self {
         Self { state: start.state_with(residents), start, allocatable }
+    }
+
+    /// Whether an empty zone would hold all that the pod asks for.
+    pub(super) fn has_zone_for(&self, needs: &PodNeeds) -> bool {
+        let layout = self.allocatable.layout();
+        let holds = |row: usize| {
+            needs.pod_scope.iter().all(|need| {
+                layout.column(need.name).is_none_or(|column| self.allocatable.get(row, column) >= need.amount)
+            })
+        };
+        (0..layout.zones().len()).any(holds)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::zone::{Cells, Free, MAX_ZONES};
 /// The amounts of a node's zones, and what is left of its totals.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C)] // what is read first comes first, in as few cache lines as can be
-pub struct Room {
+pub struct ZoneSummary {
     /// The zones that certainly have what their rows say; a bit for each row.
     certain: u64,
     /// The CPUs that may be handed out as whole cores.
@@ -34,8 +34,9 @@ pub struct Room {
     cells: SmallVec<[i64; 16]>,
 }
 
-impl Room {
-    /// The room of a node; `None` where numbers of CPUs or bytes do not decide. `free`: the zones' amounts for scores.
+impl ZoneSummary {
+    /// The summary of a node; `None` where numbers of CPUs or bytes do not decide. `free`: the zones' amounts for
+    /// scores.
     #[must_use]
     pub fn new(kubelet: &Kubelet, table: &ZoneTable, free: &Free) -> Option<Self> {
         let cpus = kubelet.cpus.as_ref();
@@ -78,7 +79,7 @@ impl Room {
 
     /// The amounts by zone.
     #[must_use]
-    pub fn zones(&self) -> Cells<'_> {
+    pub fn amounts(&self) -> Cells<'_> {
         Cells { zones: self.zones.into(), resources: &self.resources, amounts: &self.cells }
     }
 
@@ -89,7 +90,7 @@ impl Room {
         if !is_plain(needs) || !self.has_cores(needs) {
             return false;
         }
-        let (zones, totals) = (self.zones(), self.totals());
+        let (zones, totals) = (self.amounts(), self.totals());
         let column = |name| self.resources.iter().position(|listed| *listed == name);
         let has_pods = || column(ResourceName::PODS).is_none_or(|column| totals[column] > 0);
         if !totals.is_empty() && !has_pods() {
