@@ -33,7 +33,7 @@ mod pod;
 
 pub use kubelet::kubelet_report;
 pub use node::{node_topology, wire_zones};
-pub use pod::{charged_request, pod_request, whole_pod_request};
+pub use pod::{allocated_request, charged_request, pod_request, whole_pod_request};
 
 /// An object that cannot be used, because of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]

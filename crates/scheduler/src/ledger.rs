@@ -36,6 +36,7 @@ use topology::zone::{Free, NodeTopology};
 mod alignment;
 mod amounts;
 mod check_cache;
+mod drift;
 mod explain;
 mod freed_zones;
 mod identify;
@@ -47,6 +48,8 @@ mod row;
 pub use amounts::Scratch;
 use amounts::{Amounts, Held, HeldIds};
 use check_cache::CheckCache;
+pub use drift::Drift;
+use drift::Drifts;
 pub use explain::{LedgerSummary, Predictions};
 use location::{charge, merge_alike, merge_worst, possible_locations, predict, release, widen};
 pub use refusal::{Doubt, Refusal};
@@ -110,8 +113,8 @@ pub struct Ledger {
     report_due_ms: u64,
     /// Number of releases so far; orders them.
     releases: u64,
-    /// Number of reports that contradicted every world.
-    corrections: u64,
+    /// Reports that contradicted every world.
+    drifts: Drifts,
     predictions: Predictions,
     /// Number of events so far.
     revision: u64,
@@ -240,6 +243,17 @@ impl Ledger {
     #[must_use]
     pub fn has_report(&self) -> bool {
         self.topology.is_some() && !self.report_lost
+    }
+
+    /// Whether a report has contradicted every world since [`Self::take_drift`].
+    #[must_use]
+    pub fn has_drift(&self) -> bool {
+        self.drifts.is_noted()
+    }
+
+    /// Takes the newest contradiction.
+    pub fn take_drift(&mut self) -> Option<Drift> {
+        self.drifts.take()
     }
 
     /// The last readable report.

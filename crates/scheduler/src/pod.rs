@@ -185,16 +185,17 @@ impl PodView {
         let charged = api::convert::charged_request(pod, stated.as_ref().ok());
         let charged = charged.map(|request| Arc::new(request.needs()));
         let nothing = || Arc::new(PodRequest::default().needs());
+        let spec = pod.spec.as_ref();
+        let node = spec.and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty()).map(Arc::from);
+        let held = |stated| api::convert::allocated_request(pod, stated).filter(|_| node.is_some());
         let (needs, problem) = match stated {
-            Ok(request) => (Arc::new(request.needs()), None),
+            Ok(request) => (Arc::new(held(&request).unwrap_or(request).needs()), None),
             // Of requests that cannot be read in full, what can be is charged.
             Err(error) => (charged.clone().unwrap_or_else(nothing), Some(error.to_string())),
         };
         let charged = charged.filter(|charged| *charged != needs).unwrap_or_else(|| Arc::clone(&needs));
         let parsed = Spec::read(pod, needs, problem);
-        let spec = pod.spec.as_ref();
         let created = meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
-        let node = spec.and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty()).map(Arc::from);
         let status = pod.status.as_ref();
         let nominated = status.and_then(|s| s.nominated_node_name.as_deref()).filter(|n| !n.is_empty());
         let started = status.and_then(|status| status.start_time.as_ref());

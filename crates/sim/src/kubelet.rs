@@ -15,6 +15,7 @@ use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::memory_manager::ZoneMemory;
 use topology::kubelet::pod::{Pod, PodUid};
 use topology::kubelet::report::{KubeletReport, ReportedPod};
+use topology::kubelet::resize;
 use topology::kubelet::{self as model, Allocation, NodeState};
 use topology::placement::holdings::HashKey;
 use topology::request::{ContainerKind, PodRequest};
@@ -72,10 +73,22 @@ pub struct Kubelet {
     changes: u64,
 }
 
+/// The kubelet's answer to a resize.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resized {
+    /// The pod has what it desires.
+    Done,
+    /// It waits until another pod goes.
+    Deferred,
+    /// It keeps what it has for good.
+    Infeasible,
+}
+
 /// A pod that the kubelet has admitted.
 #[derive(Debug)]
 struct AdmittedPod {
     spec: Arc<Spec>,
+    request: Arc<PodRequest>,
     uid: PodUid,
     placement: Placement,
     signed: FingerprintedPod,
@@ -124,7 +137,7 @@ impl Kubelet {
         &mut self,
         pod: usize,
         spec: &Arc<Spec>,
-        request: &PodRequest,
+        request: &Arc<PodRequest>,
         hash: PodHash,
     ) -> Result<Alignment, Rejection> {
         let uid: PodUid = pod.to_string().into();
@@ -145,11 +158,35 @@ impl Kubelet {
         self.totals.add(&spec.needs);
         let exclusive = admit::is_exclusive(self.topology.rules, &self.free, &spec.needs);
         let signed = FingerprintedPod { hash, exclusive };
-        let twice = self.pods.insert(pod, AdmittedPod { spec: Arc::clone(spec), uid, placement, signed });
+        let (spec, request) = (Arc::clone(spec), Arc::clone(request));
+        let twice = self.pods.insert(pod, AdmittedPod { spec, request, uid, placement, signed });
         debug_assert!(twice.is_none(), "pod {pod} is admitted twice");
         debug_assert!(!self.free.has_debt(), "more is handed out than there is");
         self.changes += 1;
         Ok(alignment)
+    }
+
+    /// Resizes a pod that does not wait for an earlier resize; an unknown one keeps what it has. Cost: as
+    /// [`Kubelet::admit`].
+    pub fn resize(&mut self, pod: usize, spec: &Arc<Spec>, request: &Arc<PodRequest>) -> Resized {
+        let Some(held) = self.pods.get_mut(&pod) else { return Resized::Infeasible };
+        let profile = self.model.profile();
+        let [before, after] =
+            [&held.request, request].map(|request| Pod::new(profile, Arc::clone(&held.uid), request));
+        self.totals.remove(&held.spec.needs);
+        let is_short = self.totals.shortages(&self.view, &spec.needs).next().is_some();
+        let mut state = self.state.clone();
+        let resized = match resize::resize(&self.model, &mut state, &before, &after, &Lowest) {
+            Err(pending) if !pending.is_deferred() => Resized::Infeasible,
+            Ok(()) if !is_short => Resized::Done,
+            Ok(()) | Err(_) => Resized::Deferred,
+        };
+        if resized == Resized::Done {
+            self.state = state;
+            (held.spec, held.request) = (Arc::clone(spec), Arc::clone(request));
+        }
+        self.totals.add(&held.spec.needs);
+        resized
     }
 
     /// The amounts of an allocation by zone: what the pod holds, and what podresources shows of it, which leaves out
@@ -308,7 +345,7 @@ mod tests {
 
     use super::*;
     use crate::machine::Shape;
-    use crate::workload::{Arrival, ContainerResources, Workload};
+    use crate::workload::{Arrival, ContainerResources, Resize, Workload};
 
     fn kubelet(shape: &str) -> Kubelet {
         let shape: Shape = shape.parse().unwrap();
@@ -411,6 +448,28 @@ mod tests {
         assert_eq!(error, "Smt");
         admit(&mut kubelet, 1, Arrival::new(0, 4, 0)).unwrap();
         assert_eq!(kubelet.free().cells()[0], 4_000);
+    }
+
+    /// Three pods of two CPUs, one of them Guaranteed, on eight; two of the CPUs are the kubelet's.
+    #[test]
+    fn resizes_as_the_kubelet_does() {
+        let mut kubelet = kubelet("2x4");
+        let shared = Arrival { memory_mib: 0, ..Arrival::new(0, 2, 0) };
+        let pods = [Arrival::new(0, 2, 0), shared.clone(), shared];
+        for (at, pod) in pods.iter().enumerate() {
+            admit(&mut kubelet, at, pod.clone()).unwrap();
+        }
+        let mut resize = |at: usize, cpus| {
+            let resize = Some(Resize { after_ms: 0, cpus });
+            let pod = pods.get(at).unwrap_or(&pods[0]);
+            let (request, spec) = Arrival { resize, ..pod.clone() }.resized().unwrap();
+            (kubelet.resize(at, &spec, &request), kubelet.used_milli())
+        };
+        assert_eq!(resize(0, 1), (Resized::Infeasible, 6_000));
+        assert_eq!(resize(1, 3), (Resized::Deferred, 6_000));
+        assert_eq!(resize(2, 1), (Resized::Done, 5_000));
+        assert_eq!(resize(1, 3), (Resized::Done, 6_000));
+        assert_eq!(resize(7, 3), (Resized::Infeasible, 6_000));
     }
 
     #[test]

@@ -27,7 +27,7 @@ use topology::request::PodRequest;
 use topology::score::{Strategy, Weights};
 use topology::zone::NodeTopology;
 
-use crate::kubelet::{Kubelet, Rejection};
+use crate::kubelet::{Kubelet, Rejection, Resized};
 use crate::latency::{Faults, Latency};
 use crate::machine::{Machine, cpu_milli};
 use crate::record::{Levels, Record};
@@ -106,6 +106,21 @@ struct Pod {
     /// them has gone unannounced before the kubelet sees this pod, there is more room than was known; a pod of several
     /// containers may then be put into another zone, in which not all of them fit.
     present: Vec<usize>,
+    /// The progress of its resize; `None`: it was not asked for yet.
+    resize: Option<ResizeStage>,
+    /// Whether the scheduler has seen that it grows.
+    is_growth_known: bool,
+    /// The pods of its node that had grown, as far as the scheduler knew when it chose the node.
+    known_to_grow: Vec<usize>,
+}
+
+/// The progress of a resize in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ResizeStage {
+    /// The spec has it.
+    Desired,
+    /// The kubelet has answered.
+    Answered(Resized),
 }
 
 /// A node, and the latest messages on their way to and from it.
@@ -139,6 +154,10 @@ enum SimEvent {
     KubeletTerminates(usize),
     /// The kubelet sees that a pod object was deleted by force.
     KubeletRemoves(usize),
+    /// A user resizes the pod in place.
+    ResizeDesired(usize),
+    /// The kubelet sees that.
+    KubeletResizes(usize),
     /// The API server stores a status.
     StatusStored(usize, PodStatus),
     /// The pod has run for its lifetime.
@@ -167,6 +186,7 @@ enum PodStatus {
     Rejected(Rejection),
     Stopped,
     Finished,
+    Resized(Resized),
 }
 
 /// An event in the queue.
@@ -327,6 +347,9 @@ impl<'a> Simulation<'a> {
                 is_leaving_known: false,
                 refused: None,
                 present: Vec::new(),
+                resize: None,
+                is_growth_known: false,
+                known_to_grow: Vec::new(),
             });
             self.pending += 1;
             self.last_event_ms = self.now_ms;
@@ -353,7 +376,13 @@ impl<'a> Simulation<'a> {
             );
             if let (Some(pod), Some(node)) = (pod, node) {
                 let there = self.nodes[node].kubelet.placements().map(|(other, _)| other);
-                self.pods[pod].present = there.filter(|other| !self.pods[*other].is_leaving_known).collect();
+                let there: Vec<usize> = there.collect();
+                let knows = |known: fn(&Pod) -> bool| {
+                    there.iter().copied().filter(|other| known(&self.pods[*other])).collect()
+                };
+                let (present, known_to_grow) =
+                    (knows(|other| !other.is_leaving_known), knows(|other| other.is_growth_known));
+                (self.pods[pod].present, self.pods[pod].known_to_grow) = (present, known_to_grow);
                 let delay = self.setup.latency.bind.draw(&mut self.random);
                 let at_ms = self.nodes[node].bound_ms.max(now_ms) + delay;
                 self.nodes[node].bound_ms = at_ms;
@@ -405,6 +434,7 @@ impl<'a> Simulation<'a> {
             }
         }
         self.incarnation += 1;
+        self.pods.iter_mut().for_each(|pod| pod.is_growth_known |= pod.resize.is_some());
         self.scheduler = Some(core);
     }
 

@@ -60,6 +60,15 @@ pub enum End {
     Finished,
 }
 
+/// A resize in place: other CPUs for the first container of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resize {
+    /// When it is asked for, in milliseconds from Running on.
+    pub after_ms: u64,
+    /// The CPUs that are desired then.
+    pub cpus: u32,
+}
+
 /// The arrival of one pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
@@ -85,6 +94,9 @@ pub struct Arrival {
     /// Init containers, which run to completion one after the other before the rest starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub init: Vec<ContainerResources>,
+    /// A resize in place. The kubelet refuses it for exclusive CPUs, and lets it wait while the node has too little.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<Resize>,
     /// A pod of a real cluster, in place of the resources above.
     #[serde(skip)]
     pub pod: Option<Arc<NamedPod>>,
@@ -204,6 +216,10 @@ impl Workload {
             let containers = 1 + arrival.beside.len() + arrival.init.len();
             within(&at("beside and init"), containers as u64, 1, MAX_CONTAINERS as u64)?;
             check_container(&format!("arrivals[{i}]"), &arrival.first())?;
+            if let Some(resize) = arrival.resize {
+                within(&at("resize.after_ms"), resize.after_ms, 0, MAX_TIME_MS)?;
+                within(&at("resize.cpus"), u64::from(resize.cpus), 0, u64::from(MAX_CPUS))?;
+            }
             for (j, ask) in arrival.beside.iter().enumerate() {
                 check_container(&at(&format!("beside[{j}]")), ask)?;
             }
@@ -260,6 +276,7 @@ impl Arrival {
             devices: BTreeMap::new(),
             beside: Vec::new(),
             init: Vec::new(),
+            resize: None,
             pod: None,
         }
     }
@@ -268,6 +285,14 @@ impl Arrival {
     #[must_use]
     pub fn of(pod: NamedPod) -> Self {
         Self { life_ms: None, pod: Some(Arc::new(pod)), ..Self::new(0, 0, 0) }
+    }
+
+    /// The pod as its resize leaves it: what it asks for, and its constraints. `None`: it is not resized.
+    #[must_use]
+    pub fn resized(&self) -> Option<(Arc<PodRequest>, Arc<Spec>)> {
+        let cpus = self.resize.filter(|_| self.pod.is_none())?.cpus;
+        let after = Self { cpus, ..self.clone() };
+        Some((Arc::new(after.request()), Arc::new(after.spec())))
     }
 
     /// The resources of the first container.

@@ -53,7 +53,7 @@ const REJECTED: &str =
 const UNREADABLE: &str = "tholepin_operator_unreadable_objects{kind=\"NUMAResourcesOperator\"}";
 
 /// All of them.
-pub(super) const CASES: [Case; 19] = [
+pub(super) const CASES: [Case; 22] = [
     case(
         ("TholepinExportersAbsent", "20m"),
         &[(scheduler!("up" ""), "1x20")],
@@ -136,6 +136,31 @@ pub(super) const CASES: [Case; 19] = [
         &[(scheduler!("tholepin_ledger_unexplained_reports" ""), "2x90")],
         &[SCHEDULER, ("namespace", "tholepin-scheduler"), ("pod", "s")],
         &[(scheduler!("tholepin_ledger_unexplained_reports" ""), "1x20 0 1x20 0 1x20 0 1x30")],
+    ),
+    case(
+        ("TholepinLedgerOld", "60m"),
+        &[(scheduler!("tholepin_ledger_age_seconds" ""), "0+60x60")],
+        &[],
+        // Several nodes, one after the other, each for less than a quarter of an hour.
+        &[(scheduler!("tholepin_ledger_age_seconds" ""), "0+60x14 0+60x14 0+60x14 0+60x14")],
+    ),
+    case(
+        ("TholepinPredictionsWrong", "150m"),
+        &[
+            (scheduler!("tholepin_ledger_predictions" ",result=\"right\""), "0+2x150"),
+            (scheduler!("tholepin_ledger_predictions" ",result=\"wrong\""), "0+1x150"),
+        ],
+        &[],
+        &[
+            (scheduler!("tholepin_ledger_predictions" ",result=\"right\""), "0+40x150"),
+            (scheduler!("tholepin_ledger_predictions" ",result=\"wrong\""), "0+1x150"),
+        ],
+    ),
+    case(
+        ("TholepinCpusStranded", "420m"),
+        &[(scheduler!("tholepin_zone_stranded_cpus" ""), "4x420")],
+        &[],
+        &[(scheduler!("tholepin_zone_stranded_cpus" ""), "4x200 0 4x219")],
     ),
     case(
         ("TholepinLedgerContradicted", "150m"),

@@ -103,6 +103,28 @@ pub fn charged_request(pod: &Pod, stated: Option<&PodRequest>) -> Option<PodRequ
     Some(PodRequest { containers, overhead, stated_qos, pod_level, pod_level_limits: Vec::new() })
 }
 
+/// What the kubelet has allocated to a pod on its node: `stated` with the CPUs and the memory that the status has in
+/// their place. The spec has what is desired, which a kubelet with a static policy refuses to give (kubelet 1.36
+/// `UpdatePodFromAllocation`). The QoS class stays, as the API server sees to. `None`: what is stated.
+#[must_use]
+pub fn allocated_request(pod: &Pod, stated: &PodRequest) -> Option<PodRequest> {
+    if !has_amounts_in_status(pod) {
+        return None;
+    }
+    let mut allocated = stated.clone();
+    for ((wire, kind, _), container) in members(pod).zip(&mut allocated.containers) {
+        let status = status_of(pod, kind, &wire.name);
+        let amounts = readable(status.and_then(|status| status.allocated_resources.as_ref()), namespace(pod));
+        for (name, request) in &mut container.requests {
+            if let Ok(at) = amounts.binary_search_by_key(name, |(known, _)| *known) {
+                *request = amounts[at].1;
+            }
+        }
+    }
+    allocated.stated_qos = Some(stated.qos());
+    (allocated.containers != stated.containers).then_some(allocated)
+}
+
 /// Whether a status has amounts, as kubelets with in-place resize write them.
 fn has_amounts_in_status(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{Core, Timer};
 use crate::cycle::UNREPORTED_GRACE_MS;
+use crate::ledger::Drift;
 use crate::node::{Node, NodeView};
 
 /// The nodes.
@@ -63,6 +64,17 @@ impl IndexMut<usize> for Nodes {
 }
 
 impl Core {
+    /// Contradictions of ledgers by reports since the last call, at most one of each node. Cost: nodes.
+    pub fn take_drifts(&mut self) -> Vec<(NodeView, Drift)> {
+        let slots: Vec<usize> =
+            (0..self.nodes.len()).filter(|at| self.nodes[*at].ledger.has_drift()).collect();
+        let take = |slot: usize| {
+            let drift = self.nodes[slot].ledger.take_drift()?;
+            Some((self.nodes[slot].view.clone()?, drift))
+        };
+        slots.into_iter().filter_map(take).collect()
+    }
+
     /// A node is new or has changed.
     pub(super) fn node(&mut self, mut view: NodeView, now_ms: u64) {
         let slot = self.slot(&view.name);

@@ -15,6 +15,8 @@ pub struct LedgerSummary {
     pub leaving: usize,
     /// Whether the newest report describes an unknown pod set.
     pub unexplained: bool,
+    /// Whether no report confirms the ledger: the newest is not understood, cannot be read, or is gone.
+    pub unconfirmed: bool,
     /// Number of reports that contradicted every possible world.
     pub corrections: u64,
     /// Number of pods of which it is not certain what they hold.
@@ -41,7 +43,8 @@ impl Ledger {
             pending: self.indices(|stage| stage == Stage::Pending).count(),
             leaving: self.indices(Stage::is_leaving).count(),
             unexplained: self.unexplained.is_some(),
-            corrections: self.corrections,
+            unconfirmed: self.unexplained.is_some() || self.report_lost,
+            corrections: self.drifts.number,
             in_doubt: self.in_doubt(),
             predictions: self.predictions,
         }

@@ -14,7 +14,7 @@ use topology::policy::Rules;
 use topology::zone::{Free, NodeTopology};
 
 use super::location::{charge, charge_all_zones, possible_locations, widen};
-use super::{Amounts, Held, Ledger, Location, Scratch, Stage, World};
+use super::{Amounts, Held, Ledger, Location, Row, Scratch, Stage, World};
 
 mod assign;
 mod by_id;
@@ -63,14 +63,27 @@ impl Ledger {
             .cloned()
             .collect();
         let bases = if agreeing.is_empty() {
-            self.corrections += u64::from(!self.worlds.is_empty());
-            self.solve_locations(&report, &free, &members)
+            let bases = self.solve_locations(&report, &free, &members);
+            self.note_drift(|(at, _), said| members[at] && bases.iter().all(|base| base[at] != *said));
+            bases
         } else {
             agreeing.into_iter().map(|world| world.locations).collect()
         };
         let released_unannounced = self.describe(&counted, &members);
         let (rules, amounts, members) = (report.rules, Amounts::Counts(free), members.as_slice());
         self.adopt(&Understood { rules, amounts, members, released_unannounced }, bases, scratch);
+    }
+
+    /// Notes that a report has contradicted every world, if there was any. `contradicts`: whether the report says of a
+    /// row something else than this.
+    fn note_drift(&mut self, contradicts: impl Fn((usize, &Row), &Location) -> bool) {
+        if self.worlds.is_empty() {
+            return;
+        }
+        let is_wrong =
+            |row: &(usize, &Row)| self.worlds.iter().all(|world| contradicts(*row, &world.locations[row.0]));
+        let wrong = self.rows.iter().enumerate().filter(is_wrong);
+        self.drifts.note(wrong.map(|(_, row)| row.names.clone()));
     }
 
     /// The rows that the report counts, or `None` if no set of known pods explains the report.
@@ -96,7 +109,7 @@ impl Ledger {
     }
 
     /// Whether the exporter's fingerprint method counts a pod.
-    pub(super) fn counts(&self, report: &NodeTopology, free: &Free, row: &super::Row) -> bool {
+    pub(super) fn counts(&self, report: &NodeTopology, free: &Free, row: &Row) -> bool {
         match report.fingerprint {
             Some((_, Method::All)) => true,
             Some((_, Method::WithExclusiveResources)) | None => {
@@ -106,7 +119,7 @@ impl Ledger {
     }
 
     /// The counted rows that are `present`.
-    fn select(&self, counted: &[bool], present: impl Fn(&super::Row) -> bool) -> Vec<bool> {
+    fn select(&self, counted: &[bool], present: impl Fn(&Row) -> bool) -> Vec<bool> {
         self.rows.iter().zip(counted).map(|(row, counts)| *counts && present(row)).collect()
     }
 
@@ -116,7 +129,7 @@ impl Ledger {
     /// released pods may be counted or not, in any combination; of many, the earliest released are taken to have gone
     /// first. Cost: at most [`MAX_HASHES`].
     pub(super) fn search(&self, counted: &[bool], trials: &mut Trials<'_>) -> Option<Vec<bool>> {
-        let settled = |row: &super::Row| row.described && row.stage == Stage::Admitted;
+        let settled = |row: &Row| row.described && row.stage == Stage::Admitted;
         let undecided = |at: &usize| counted[*at] && !settled(&self.rows[*at]);
         let goes = |at: &usize| matches!(self.rows[*at].stage, Stage::Leaving { .. } | Stage::Released);
         let (mut going, staying): (Vec<usize>, Vec<usize>) =
@@ -275,7 +288,7 @@ impl Ledger {
     }
 
     /// What finished init containers of a pod may keep in each zone, unreported: a bound, as the pod may be in any.
-    fn hidden_anywhere(&self, row: &super::Row) -> Placement {
+    fn hidden_anywhere(&self, row: &Row) -> Placement {
         let has_init = row.needs.containers.iter().any(|container| !container.kind.keeps_running());
         let Some(topology) = self.topology.as_ref().filter(|_| has_init) else { return Placement::default() };
         let free = topology.allocatable();
@@ -333,7 +346,7 @@ impl Ledger {
 
 /// Sets of rows, tried against the fingerprint of a report.
 pub(super) struct Trials<'a> {
-    rows: &'a [super::Row],
+    rows: &'a [Row],
     fingerprint: Fingerprint,
     hashes: Vec<PodHash>,
     /// Hashes so far.
@@ -341,7 +354,7 @@ pub(super) struct Trials<'a> {
 }
 
 impl<'a> Trials<'a> {
-    pub(super) fn new(rows: &'a [super::Row], fingerprint: Fingerprint) -> Self {
+    pub(super) fn new(rows: &'a [Row], fingerprint: Fingerprint) -> Self {
         Self { rows, fingerprint, hashes: Vec::with_capacity(rows.len()), spent: 0 }
     }
 

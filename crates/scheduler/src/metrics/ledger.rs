@@ -3,9 +3,10 @@
 //! In: the core. Out: gauges over all nodes, and over the zones of nodes whose reports are trusted. Never: a series for
 //! each node; a cluster has thousands.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
@@ -36,6 +37,9 @@ pub(super) struct LedgerMetrics {
     unexplained: Gauge,
     corrections: Gauge,
     pods_in_doubt: Gauge,
+    age_seconds: UnitGauge,
+    /// Nodes of which no report confirms the ledger, with the time since.
+    unconfirmed: Arc<Mutex<BTreeMap<Arc<str>, Instant>>>,
     predictions: Family<PredictionLabel, Gauge>,
     free: Family<ResourceLabel, UnitGauge>,
     largest: Family<ResourceLabel, UnitGauge>,
@@ -68,6 +72,11 @@ impl LedgerMetrics {
             m.pods_in_doubt.clone(),
         );
         registry.register(
+            "tholepin_ledger_age_seconds",
+            "Seconds since a report last confirmed the ledger, of the node that has waited longest; 0: all are confirmed",
+            m.age_seconds.clone(),
+        );
+        registry.register(
             "tholepin_ledger_predictions",
             "Number of pods whose zones a report by ids has told, by whether the ledger had predicted them: right or wrong",
             m.predictions.clone(),
@@ -95,8 +104,10 @@ impl LedgerMetrics {
     pub(super) fn observe(&self, core: &Core) {
         let (mut worlds, mut unexplained, mut corrections, mut in_doubt) = (0, 0, 0, 0);
         let (mut right, mut wrong) = (0, 0);
+        let mut unconfirmed = Vec::new();
         for node in core.nodes() {
             let summary = node.ledger.summary();
+            unconfirmed.extend(summary.unconfirmed.then(|| Arc::clone(&node.name)));
             worlds = worlds.max(count(summary.worlds as u64));
             unexplained += i64::from(summary.unexplained);
             corrections += count(summary.corrections);
@@ -108,6 +119,7 @@ impl LedgerMetrics {
         self.unexplained.set(unexplained);
         self.corrections.set(corrections);
         self.pods_in_doubt.set(in_doubt);
+        self.age_seconds.set(self.age(unconfirmed, Instant::now()).as_secs_f64());
         for (result, number) in [("right", right), ("wrong", wrong)] {
             self.predictions.get_or_create(&PredictionLabel { result }).set(number);
         }
@@ -128,6 +140,17 @@ impl LedgerMetrics {
         self.stranded_cpus.set(units(ResourceName::CPU, zones.stranded_cpu.into()));
     }
 
+    /// The time since the first of these nodes was not confirmed any more; it goes on while the node is among them.
+    fn age(&self, nodes: Vec<Arc<str>>, now: Instant) -> Duration {
+        let mut known = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = |node: Arc<str>| {
+            let since = known.get(&node).copied().unwrap_or(now);
+            (node, since)
+        };
+        *known = nodes.into_iter().map(since).collect();
+        known.values().min().map_or(Duration::ZERO, |since| now.saturating_duration_since(*since))
+    }
+
     /// Gives each family a sample.
     pub(super) fn specimen(&self) {
         drop(self.predictions.get_or_create(&PredictionLabel { result: "right" }));
@@ -143,4 +166,21 @@ fn count(number: u64) -> i64 {
 
 fn units(name: ResourceName, amount: i128) -> f64 {
     amount as f64 / name.base_units() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_is_that_of_the_node_that_waits_longest() {
+        let metrics = LedgerMetrics::default();
+        let start = Instant::now();
+        let age = |nodes: &[&str], seconds| {
+            let nodes = nodes.iter().map(|node| Arc::from(*node)).collect();
+            metrics.age(nodes, start + Duration::from_secs(seconds)).as_secs()
+        };
+        let ages = [age(&["a"], 0), age(&["a", "b"], 5), age(&["b"], 7), age(&[], 8), age(&["a"], 9)];
+        assert_eq!(ages, [0, 5, 2, 0, 0]);
+    }
 }

@@ -17,8 +17,9 @@ use super::outbox::{CallResult, MAX_OPEN};
 use super::pod_resources::{self, Query};
 use super::status_dump::Dumper;
 use crate::core::{Binding, Core, Decision, Event, Lap, Refused, RejectedPod};
-use crate::ledger::PodId;
+use crate::ledger::{Drift, PodId};
 use crate::metrics::{Metrics, Steps};
+use crate::node::NodeView;
 
 /// Time between two updates of the gauges.
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,6 +68,8 @@ pub(super) enum Output {
     Decision(Box<Decision>),
     /// The object of the pod with this uid is gone; what waits to be written about it is void.
     PodGone(Arc<str>),
+    /// The report of a node has contradicted its ledger.
+    Drifted(Box<NodeView>, Drift),
 }
 
 /// The state of the thread.
@@ -118,11 +121,12 @@ impl EventLoop {
             if self.intake.is_synced() {
                 synced.open();
             }
+            let leads = leadership.as_ref().is_none_or(|status| status.borrow().leads());
             if observes <= Instant::now() {
                 self.observe();
+                self.tell_drifts(leads);
                 observes = Instant::now() + GAUGE_INTERVAL;
             }
-            let leads = leadership.as_ref().is_none_or(|status| status.borrow().leads());
             let may_decide = self.intake.is_synced() && leads;
             if may_decide && self.decide() {
                 continue;
@@ -189,6 +193,16 @@ impl EventLoop {
         }
         if let Some(dumper) = &mut self.dumper {
             dumper.collect(&self.core, jiff::Timestamp::now());
+        }
+    }
+
+    /// Logs that reports have contradicted ledgers; the process that leads tells it as events of the nodes.
+    fn tell_drifts(&mut self, leads: bool) {
+        for (node, drift) in self.core.take_drifts() {
+            tracing::warn!(node = %node.name, "{drift}");
+            if leads {
+                self.put(Output::Drifted(Box::new(node), drift));
+            }
         }
     }
 

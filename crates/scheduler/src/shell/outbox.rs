@@ -28,7 +28,8 @@ use crate::core::{
     VolumeBindings,
 };
 use crate::devices::views::claim::ClaimView;
-use crate::ledger::PodId;
+use crate::ledger::{Drift, PodId};
+use crate::node::NodeView;
 use crate::pod::PodView;
 
 mod bind_queue;
@@ -197,6 +198,7 @@ impl Outbox {
                 self.volumes.retain(|bind| bind.binding.pod.uid != uid);
                 self.claims.retain(|write| !write.is_reservation_for(&uid));
             }
+            Output::Drifted(node, drift) => self.drifted(&node, &drift),
         }
     }
 
@@ -221,6 +223,20 @@ impl Outbox {
                 self.start();
             }
         }
+    }
+
+    /// Reports that a node's report has contradicted what was booked.
+    fn drifted(&self, node: &NodeView, drift: &Drift) {
+        let regarding = Subject {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            namespace: String::new(),
+            name: node.name.to_string(),
+            uid: node.uid.to_string(),
+        };
+        let (reason, action) = ("LedgerDrift".to_owned(), "Accounting".to_owned());
+        let (severity, note) = (Severity::Warning, drift.to_string());
+        self.recorder.record(events::Event { regarding, related: None, severity, reason, action, note });
     }
 
     /// Drops what was not sent yet, and waits until the bindings in flight have ended, at most for `limit`. Returns

@@ -6,8 +6,10 @@
 use std::sync::Arc;
 
 use scheduler::core::Event;
+use topology::request::PodNeeds;
 
-use super::{PodStatus, SimEvent, Simulation};
+use super::{PodStatus, ResizeStage, SimEvent, Simulation};
+use crate::kubelet::Resized;
 use crate::latency::DelayRange;
 use crate::machine::cpu_milli;
 use crate::workload::End;
@@ -33,6 +35,8 @@ impl Simulation<'_> {
                 self.schedule(at_ms, SimEvent::Released(pod));
             }
             SimEvent::KubeletRemoves(pod) => self.release(pod),
+            SimEvent::ResizeDesired(pod) => self.desire(pod),
+            SimEvent::KubeletResizes(pod) => self.resize(pod),
             SimEvent::StatusStored(pod, step) => self.status(pod, step),
             SimEvent::LifetimeOver(pod) => self.lifetime_over(pod),
             SimEvent::Released(pod) => self.released(pod),
@@ -83,16 +87,31 @@ impl Simulation<'_> {
         progress.admitted = true;
         match step {
             PodStatus::Admitted => {}
+            PodStatus::Resized(_) => {}
             PodStatus::Running => progress.initialized = true,
             // kubelet 1.36 `SyncTerminatingPod`: the status it writes when the containers have stopped is terminal,
             // also for pods that were deleted.
             PodStatus::Stopped | PodStatus::Finished | PodStatus::Rejected(_) => progress.terminal = true,
+        }
+        if let PodStatus::Resized(resized) = step
+            && let Some((_, desired)) = self.setup.workload.arrivals[pod].resized()
+        {
+            let view = &mut entry.view;
+            match resized {
+                Resized::Done => (view.charged, view.spec) = (Arc::clone(&desired.needs), desired),
+                Resized::Infeasible => view.charged = Arc::clone(&view.spec.needs),
+                Resized::Deferred => {}
+            }
         }
         let (view, waited_ms) = (entry.view.clone(), self.now_ms - entry.created_ms);
         match step {
             PodStatus::Running => {
                 self.pending -= 1;
                 self.record.running(waited_ms);
+                if let Some(resize) = self.setup.workload.arrivals[pod].resize {
+                    let at_ms = self.now_ms.saturating_add(resize.after_ms);
+                    self.schedule(at_ms, SimEvent::ResizeDesired(pod));
+                }
                 if let Some(life_ms) = self.setup.workload.arrivals[pod].life_ms {
                     self.schedule(self.now_ms.saturating_add(life_ms), SimEvent::LifetimeOver(pod));
                 }
@@ -101,9 +120,29 @@ impl Simulation<'_> {
                 self.pending -= 1;
                 self.record.rejected(rejection);
             }
-            PodStatus::Admitted | PodStatus::Stopped | PodStatus::Finished => {}
+            PodStatus::Admitted | PodStatus::Stopped | PodStatus::Finished | PodStatus::Resized(_) => {}
         }
         self.notify_scheduler(Event::Pod(view));
+    }
+
+    /// A user resizes a pod: the node's totals count the larger side from now on.
+    fn desire(&mut self, pod: usize) {
+        let entry = &mut self.pods[pod];
+        let (Some(node), Some((_, desired))) = (entry.node, self.setup.workload.arrivals[pod].resized())
+        else {
+            return;
+        };
+        let view = &mut entry.view;
+        if !entry.exists || view.progress.deleting || view.progress.terminal {
+            return;
+        }
+        if cpu_milli(&desired.needs.totals) > cpu_milli(&view.spec.needs.totals) {
+            view.charged = Arc::clone(&desired.needs);
+        }
+        entry.resize = Some(ResizeStage::Desired);
+        let view = view.clone();
+        self.notify_scheduler(Event::Pod(view));
+        self.notify_kubelet(node, SimEvent::KubeletResizes(pod));
     }
 
     fn lifetime_over(&mut self, pod: usize) {
@@ -146,7 +185,9 @@ impl Simulation<'_> {
                 self.request_scan(node, latency.scan_taken);
             }
             Err(rejection) => {
-                self.unforeseen += usize::from(self.has_lost_unannounced(pod, node));
+                let unforeseen =
+                    self.has_lost_unannounced(pod, node) || self.has_grown_unannounced(pod, node);
+                self.unforeseen += usize::from(unforeseen);
                 self.write_status(pod, PodStatus::Rejected(rejection), 0);
             }
         }
@@ -156,6 +197,33 @@ impl Simulation<'_> {
     fn has_lost_unannounced(&self, pod: usize, node: usize) -> bool {
         let there: Vec<usize> = self.nodes[node].kubelet.placements().map(|(other, _)| other).collect();
         self.pods[pod].present.iter().any(|other| !there.contains(other))
+    }
+
+    /// Whether a pod of the node has grown that the scheduler did not know to grow when it chose the node.
+    fn has_grown_unannounced(&self, pod: usize, node: usize) -> bool {
+        let known = &self.pods[pod].known_to_grow;
+        let has_grown = |other: &usize| {
+            let pod = &self.pods[*other];
+            let cpu = |needs: &PodNeeds| cpu_milli(&needs.totals);
+            pod.resize == Some(ResizeStage::Answered(Resized::Done))
+                && cpu(&pod.view.charged) > cpu(&self.specs[*other].needs)
+                && !known.contains(other)
+        };
+        self.nodes[node].kubelet.placements().any(|(other, _)| has_grown(&other))
+    }
+
+    /// The kubelet sees a resize, or tries it again.
+    fn resize(&mut self, pod: usize) {
+        let (Some(node), Some((request, spec))) =
+            (self.pods[pod].node, self.setup.workload.arrivals[pod].resized())
+        else {
+            return;
+        };
+        let answered = self.with_kubelet(node, |kubelet| kubelet.resize(pod, &spec, &request));
+        let stage = Some(ResizeStage::Answered(answered));
+        if std::mem::replace(&mut self.pods[pod].resize, stage) != stage {
+            self.write_status(pod, PodStatus::Resized(answered), 0);
+        }
     }
 
     fn released(&mut self, pod: usize) {
@@ -173,6 +241,10 @@ impl Simulation<'_> {
     fn release(&mut self, pod: usize) {
         let Some(node) = self.pods[pod].node else { return };
         self.with_kubelet(node, |kubelet| kubelet.release(pod));
+        let there = self.nodes[node].kubelet.placements().map(|(other, _)| other);
+        let deferred = Some(ResizeStage::Answered(Resized::Deferred));
+        let waiting: Vec<usize> = there.filter(|other| self.pods[*other].resize == deferred).collect();
+        waiting.into_iter().for_each(|other| self.resize(other));
         self.request_scan(node, self.setup.latency.scan_released);
     }
 
@@ -239,6 +311,12 @@ impl Simulation<'_> {
         };
         if let Some(pod) = told.and_then(|view| self.number(view)) {
             self.pods[pod].is_leaving_known = true;
+        }
+        if let Event::Pod(view) = &event
+            && view.charged != view.spec.needs
+            && let Some(pod) = self.number(view)
+        {
+            self.pods[pod].is_growth_known = true;
         }
         if let Some(core) = self.scheduler.as_mut().filter(|_| incarnation == self.incarnation) {
             core.handle(event, self.now_ms);

@@ -82,6 +82,13 @@ fn no_policy_or_option_loses_a_pod() {
     check(Domain { slow_exporters: true, scheduler_down: true, ..domain }, 800..840, u64::MAX);
 }
 
+#[test]
+fn resizes_in_place_lose_no_pod() {
+    let domain = Domain { resizes: true, mixed: true, ..Domain::default() };
+    check(domain, 900..950, u64::MAX);
+    check(Domain { policies: true, ends: true, scheduler_down: true, ..domain }, 950..990, u64::MAX);
+}
+
 /// Kubelets reject pods, and the record counts them: the tests above could fail.
 #[test]
 fn a_blind_scheduler_loses_pods() {
@@ -184,6 +191,7 @@ fn search() {
         exporters_down: has("exporters_down"),
         scheduler_down: has("scheduler_down"),
         policies: has("policies"),
+        resizes: has("resizes"),
     };
     let (seeds, overlook_ms) = (number("FROM", 0)..number("TO", 200), number("OVERLOOK_MS", u64::MAX));
     if number("COUNT", 0) == 0 {

@@ -34,6 +34,7 @@ fn plans_survive_a_file() {
         OpenArrivals { pods: 12, max_pending: Some(3), ..OpenArrivals::default() }.workload().unwrap();
     workload.arrivals[3].end = End::Finished;
     workload.arrivals[4].life_ms = None;
+    workload.arrivals[4].resize = Some(Resize { after_ms: 3, cpus: 1 });
     workload.arrivals[5].devices.insert("example.com/gpu".to_owned(), 2);
     workload.arrivals[6].init.push(ContainerResources { cpus: 1, memory_mib: 5, devices: BTreeMap::new() });
     let text = yaml::write(&workload).unwrap();
@@ -65,6 +66,10 @@ fn bad_plans_name_file_field_and_what_is_allowed() {
             "p.yaml: arrivals[1].cpus is 70000: allowed are 0 to 65536",
         ),
         ("arrivals:\n- {at_ms: 999999999999999, cpus: 2}", "arrivals[0].at_ms is 999999999999999"),
+        (
+            "arrivals:\n- {at_ms: 1, cpus: 2, resize: {after_ms: 1, cpus: 70000}}",
+            "arrivals[0].resize.cpus is 70000",
+        ),
         ("{max_pending: 0, arrivals: []}", "max_pending is 0: allowed are 1 to"),
         (
             "arrivals:\n- {at_ms: 1, cpus: 1, devices: {gpu: 1}}",

@@ -104,6 +104,47 @@ fn placement(job: &str) -> Vec<Alert> {
             first: "tholepin validate --only report-writers,report-stale,exporter-twice",
         },
         Alert {
+            name: "TholepinLedgerOld",
+            expr: format!("max(tholepin_ledger_age_seconds{{job=\"{job}\"}}) > 900"),
+            lasting: "15m",
+            summary: "No report has confirmed the scheduler's ledger of a node for a quarter of an hour.",
+            description: "The newest report of some node is not understood, cannot be read, or is gone. Pods that need zones may wait although they would fit there.",
+            causes: &[
+                "the exporter of the node is down, or its object was deleted by hand",
+                "an exporter without fingerprints, beside pods that another scheduler binds",
+                "two exporters write the report of one node",
+            ],
+            first: "tholepin validate --only report-stale,report-writers,report-invalid",
+        },
+        Alert {
+            name: "TholepinPredictionsWrong",
+            expr: format!(
+                "sum(delta(tholepin_ledger_predictions{{job=\"{job}\",result=\"wrong\"}}[1h])) > 0.05 * sum(delta(tholepin_ledger_predictions{{job=\"{job}\"}}[1h]))"
+            ),
+            lasting: "1h",
+            summary: "More than one prediction in twenty about the zones of pods is wrong.",
+            description: "Kubelets put pods into other zones than the scheduler's model of them. Events LedgerDrift of nodes name the pods. Where predictions are wrong, pods may be rejected.",
+            causes: &[
+                "another scheduler binds pods with exclusive resources to the same nodes at the same time",
+                "a kubelet of a version or with a feature gate that the model does not know",
+                "the report of a node names other options than its kubelet has",
+            ],
+            first: "kubectl get events -A --field-selector reason=LedgerDrift",
+        },
+        Alert {
+            name: "TholepinCpusStranded",
+            expr: format!("max(tholepin_zone_stranded_cpus{{job=\"{job}\"}}) > 0"),
+            lasting: "6h",
+            summary: "Pods wait while CPUs are free that no zone alone has enough of.",
+            description: "For six hours the smallest waiting pod has fitted the free CPUs of some node, but not those of one zone. Its events say what would help.",
+            causes: &[
+                "small pods are spread over all zones: a scoring strategy that fills zones leaves whole ones free",
+                "the pod needs more CPUs than one zone has after others took theirs; fewer CPUs, or the scope container, may fit",
+                "pods of long life hold a part of every zone",
+            ],
+            first: "tholepin explain pod NAMESPACE/NAME",
+        },
+        Alert {
             name: "TholepinLedgerContradicted",
             expr: format!("sum(delta(tholepin_ledger_corrections{{job=\"{job}\"}}[1h])) > 10"),
             lasting: "1h",

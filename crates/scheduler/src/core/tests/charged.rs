@@ -47,6 +47,19 @@ fn a_resize_counts_its_larger_side_and_leaves_nothing_behind() {
     assert_eq!(used(&core), 0);
 }
 
+/// A scheduler that starts after a resize was refused reads the desired amount in the spec. The kubelet never gave it.
+#[test]
+fn zones_hold_what_the_kubelet_has_allocated() {
+    for (desired, allocated, fits) in [(6, 2, true), (2, 6, false), (6, 6, false)] {
+        let mut core = core(&["n"]);
+        core.handle(Event::Report("n".into(), report([8, 0], &[])), LATER);
+        core.handle(Event::Pod(resized(desired, allocated, true)), LATER);
+        core.handle(Event::Pod(pod("b", 6, json!({}))), LATER);
+        let placed = decide(&mut core, LATER) == ["b -> n"];
+        assert_eq!(placed, fits, "{desired} desired, {allocated} allocated");
+    }
+}
+
 #[test]
 fn pods_on_nodes_count_by_pod_level_resources() {
     let mut core = core(&["n"]);

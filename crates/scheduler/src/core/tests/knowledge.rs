@@ -80,3 +80,20 @@ fn an_older_pod_is_woken_when_the_younger_one_is_admitted() {
     core.handle(Event::Pod(pod("younger", 5, running("n"))), LATER);
     assert_eq!(decide(&mut core, LATER), ["older -> n"]);
 }
+
+/// Whatever zone the ledger predicts, the report has the pod in the other one.
+#[test]
+fn a_contradiction_is_told_once_with_node_and_pod() {
+    let mut core = core(&["n"]);
+    core.handle(Event::Report("n".into(), report([8, 8], &[])), LATER);
+    core.handle(Event::Pod(pod("a", 3, running("n"))), LATER);
+    assert!(core.take_drifts().is_empty());
+    let free = core.nodes().next().unwrap().ledger.free().unwrap().cells().to_vec();
+    let other = if free[0] < 8_000 { [8, 5] } else { [5, 8] };
+    core.handle(Event::Report("n".into(), report(other, &["a"])), LATER);
+    let drifts = core.take_drifts();
+    let told = drifts.iter().map(|(node, drift)| (&*node.name, drift.pods.iter().map(|pod| &*pod.name)));
+    let told: Vec<(&str, Vec<&str>)> = told.map(|(node, pods)| (node, pods.collect())).collect();
+    assert_eq!(told, [("n", vec!["a"])]);
+    assert!(core.take_drifts().is_empty());
+}

@@ -99,7 +99,10 @@ impl Ledger {
             self.worlds.iter().filter(|world| self.agrees_by_ids(world, &reported, key, &start)).collect();
         let predictions = self.judge_predictions(&reported, key, &start);
         let bases: Vec<Vec<Location>> = if agreeing.is_empty() {
-            self.corrections += u64::from(!self.worlds.is_empty());
+            self.note_drift(|(at, row), said| match &reported[at] {
+                Reported::Holds(shown) => !is_as_shown(row, said, shown, key, &start),
+                Reported::Nothing | Reported::Absent | Reported::Hidden | Reported::Unclear => false,
+            });
             vec![self.reported_locations(&reported, key, &vacant, None)]
         } else {
             agreeing

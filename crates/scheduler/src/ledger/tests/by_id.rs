@@ -398,8 +398,14 @@ fn reports_judge_predictions() {
     node.admit(&foreign);
     node.bind(&second);
     node.admit(&second);
+    assert_eq!(node.ledger.take_drift(), None);
     node.report();
     assert_eq!(told(&node), (1, 1, 0));
+    let drift = node.ledger.take_drift().unwrap();
+    assert_eq!(drift.pods, [second.names.clone()], "the first pod is where it was");
+    let text = drift.to_string();
+    assert!(text.ends_with(&format!(" for ns/{}; the report counts", second.names.name)), "{text}");
+    assert_eq!(node.ledger.take_drift(), None, "told once");
     node.restart_scheduler();
     assert_eq!(told(&node), (0, 0, 0), "nothing was predicted of pods that were there before");
 }

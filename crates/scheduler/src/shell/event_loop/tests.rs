@@ -84,7 +84,7 @@ fn bindings(outputs: &mut UnboundedReceiver<Output>) -> Vec<Binding> {
     let all = std::iter::from_fn(|| outputs.try_recv().ok());
     let decision = |output| match output {
         Output::Decision(decision) => Some(*decision),
-        Output::PodGone(_) => None,
+        Output::PodGone(_) | Output::Drifted(..) => None,
     };
     let binding = |decision| match decision {
         Decision::Bind(binding) => Some(binding),
@@ -158,6 +158,7 @@ fn the_thread_takes_inputs_and_ends() {
         match outputs.blocking_recv().unwrap() {
             Output::Decision(decision) => bound += usize::from(matches!(*decision, Decision::Bind(_))),
             Output::PodGone(uid) => gone += usize::from(*uid == *"u9"),
+            Output::Drifted(..) => panic!("there are no reports"),
         }
     }
     token.cancel();

@@ -10,7 +10,7 @@ use topology::resource::ResourceName;
 use super::super::*;
 use crate::latency::DelayRange;
 use crate::machine::{Shape, ZoneShape, open_cpus};
-use crate::workload::{Arrival, ContainerResources, End, OpenArrivals, SIZES};
+use crate::workload::{Arrival, ContainerResources, End, OpenArrivals, Resize, SIZES};
 
 /// The features that scenarios may have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,6 +31,8 @@ pub(super) struct Domain {
     pub(super) scheduler_down: bool,
     /// Every policy, option and number of threads, pods that need several zones, and reports by ids.
     pub(super) policies: bool,
+    /// Pods that are resized in place.
+    pub(super) resizes: bool,
 }
 
 /// The inputs of a run.
@@ -74,6 +76,9 @@ impl Scenario {
         if domain.policies {
             widen(&mut by_policy, &shape, &mut workload);
             retain_admitted(&mut workload, &machines[0]);
+        }
+        if domain.resizes {
+            resize(&mut Random::seeded(seed ^ 0x512e), &mut workload);
         }
         let latency = latency(&mut random, domain);
         let mut sometimes = |may: bool, span| (may && random.below(2) == 0).then_some(span);
@@ -147,8 +152,9 @@ impl Scenario {
                 step /= 2;
             }
             for at in 0..self.workload.arrivals.len() {
-                let simpler: [fn(&mut Arrival); 4] = [
+                let simpler: [fn(&mut Arrival); 5] = [
                     |a| a.end = End::Deleted,
+                    |a| a.resize = None,
                     |a| a.init.clear(),
                     |a| a.beside.clear(),
                     |a| a.devices.clear(),
@@ -397,6 +403,21 @@ fn widen(random: &mut Random, shape: &Shape, workload: &mut Workload) {
                 (arrival.cpus, arrival.memory_mib) = (zone.cpus + 2, zone.memory_mib + 1_024)
             }
             _ => {}
+        }
+    }
+}
+
+/// Resizes of pods in their lifetime. Half of those pods are not Guaranteed, so that the kubelet may carry them out.
+fn resize(random: &mut Random, workload: &mut Workload) {
+    for arrival in &mut workload.arrivals {
+        if random.below(3) > 0 {
+            continue;
+        }
+        let life_ms = arrival.life_ms.unwrap_or(60_000);
+        let cpus = u32::try_from(random.below(12)).unwrap_or(0);
+        arrival.resize = Some(Resize { after_ms: random.below(life_ms + 1), cpus });
+        if random.below(2) == 0 {
+            arrival.memory_mib = 0;
         }
     }
 }

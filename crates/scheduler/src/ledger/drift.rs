@@ -1,0 +1,58 @@
+//! Drift: a report contradicts what the ledger has booked.
+//!
+//! In: what the possible worlds said of each pod, and what a report says. Out: how often, and which pods. Never: a
+//! correction; the report has won by then.
+
+use std::fmt;
+
+use super::PodNames;
+
+/// Most pods that the text names.
+const MAX_NAMED: usize = 10;
+
+/// One contradiction: no possible world agreed with a report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Drift {
+    /// Pods that hold something else than any world said. None: the report does not tell which.
+    pub pods: Vec<PodNames>,
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("The report of the node's zones contradicts what the scheduler had booked")?;
+        for (at, pod) in self.pods.iter().take(MAX_NAMED).enumerate() {
+            let before = if at == 0 { " for " } else { ", " };
+            write!(f, "{before}{}/{}", pod.namespace, pod.name)?;
+        }
+        match self.pods.len().saturating_sub(MAX_NAMED) {
+            0 => f.write_str("; the report counts"),
+            more => write!(f, " and {more} more; the report counts"),
+        }
+    }
+}
+
+/// The contradictions so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Drifts {
+    pub(super) number: u64,
+    /// The newest, until it is taken.
+    newest: Option<Drift>,
+}
+
+impl Drifts {
+    /// Notes one, with the pods that it is about.
+    pub(super) fn note(&mut self, pods: impl Iterator<Item = PodNames>) {
+        self.number += 1;
+        self.newest = Some(Drift { pods: pods.collect() });
+    }
+
+    /// Whether one waits to be taken.
+    pub(super) fn is_noted(&self) -> bool {
+        self.newest.is_some()
+    }
+
+    /// Takes the newest one.
+    pub(super) fn take(&mut self) -> Option<Drift> {
+        self.newest.take()
+    }
+}
