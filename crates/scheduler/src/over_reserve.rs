@@ -18,6 +18,7 @@ use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::policy::Policy;
 use topology::reason::Misfit;
 use topology::request::PodNeeds;
+use topology::score::{MAX_SCORE, Strategy, ZoneScorer};
 use topology::zone::{Free, NodeTopology};
 
 use crate::ledger::PodId;
@@ -74,10 +75,16 @@ impl OverReserve {
         admitted
     }
 
-    /// The report that counts, and what it leaves.
+    /// The plugin's score. But for LeastNUMANodes, zones score where the policy is single-numa-node alone.
     #[must_use]
-    pub fn counted(&self) -> Option<(&NodeTopology, &Free)> {
-        self.counted.as_ref().map(|(report, free)| (&**report, free))
+    pub fn score(&self, scorer: &ZoneScorer<'_>) -> i64 {
+        if scorer.is_neutral() {
+            return MAX_SCORE;
+        }
+        let Some((report, free)) = &self.counted else { return 0 };
+        let scores =
+            report.rules.policy == Policy::SingleNumaNode || scorer.strategy() == Strategy::LeastNumaNodes;
+        if scores { scorer.score(report, free) } else { 0 }
     }
 
     /// Whether the next resync looks at the node.

@@ -12,8 +12,10 @@ use serde_json::{Value, json};
 use topology::policy::Manager;
 use topology::request::PodNeeds;
 use topology::score::{Strategy, Weights, ZoneScorer};
+use topology::zone::NodeTopology;
 
 use crate::ledger::{Ledger, Refusal, Scratch};
+use crate::over_reserve::OverReserve;
 use crate::reason::Reason;
 
 /// Filter vectors we answer differently, each with the reason.
@@ -77,14 +79,17 @@ struct ScoreNode {
     nrt: Option<Value>,
 }
 
+fn topology(nrt: &Value) -> Arc<NodeTopology> {
+    let mut object = nrt.clone();
+    object["metadata"] = json!({"name": "n"});
+    let object: NodeResourceTopology = serde_json::from_value(object).unwrap();
+    Arc::new(api::convert::node_topology(&object).unwrap().0)
+}
+
 fn ledger(nrt: Option<&Value>, fresh: bool) -> Ledger {
     let mut ledger = Ledger::default();
     if let Some(nrt) = nrt {
-        let mut object = nrt.clone();
-        object["metadata"] = json!({"name": "n"});
-        let object: NodeResourceTopology = serde_json::from_value(object).unwrap();
-        let (topology, _) = api::convert::node_topology(&object).unwrap();
-        ledger.report(Arc::new(topology), &mut Scratch::default());
+        ledger.report(topology(nrt), &mut Scratch::default());
     }
     if !fresh {
         ledger.report_deleted();
@@ -174,6 +179,14 @@ fn score() {
                     "{} {} {}: {score}, not {}",
                     vector.id, vector.name, node.name, vector.expected[&node.name]
                 ));
+            }
+            let mut over_reserve = OverReserve::default();
+            node.nrt.iter().for_each(|nrt| over_reserve.report(topology(nrt)));
+            let score = over_reserve.score(&ZoneScorer::new(strategy, &weights, &needs));
+            // Upstream's cache may call a report stale; this accounting waits for none.
+            let is_compared = node.fresh && !(on_purpose && strategy == Strategy::LeastNumaNodes);
+            if is_compared && score != vector.expected[&node.name] {
+                different.push(format!("{} {}, OverReserve: {score}", vector.id, node.name));
             }
         }
     }

@@ -9,6 +9,7 @@ use scheduler::cycle::Accounting;
 use serde::Serialize;
 use topology::fingerprint::Method;
 use topology::placement::holdings::HashKey;
+use topology::score::Strategy;
 
 use crate::latency::{Faults, Latency, PluginPeriods};
 use crate::machine::Machine;
@@ -97,6 +98,7 @@ impl Contender {
                 }
                 Self::Tholepin | Self::Ideal => Some(Accounting::Exact),
             },
+            strategy: Strategy::default(),
             scan_period_ms: (self == Self::Nrtmatch).then_some(plugin.exporter_ms),
             fingerprints: Some(Method::WithExclusiveResources),
             // Its exporter as installed: without the kubelet's checkpoints.

@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(kubelet.free().cells()[0], 4_000);
     }
 
-    /// Three pods of two CPUs, one of them Guaranteed, on eight; two of the CPUs are the kubelet's.
+    /// Three pods of two CPUs, the first of them Guaranteed, on seven that pods may have.
     #[test]
     fn resizes_as_the_kubelet_does() {
         let mut kubelet = kubelet("2x4");
@@ -466,10 +466,10 @@ mod tests {
             (kubelet.resize(at, &spec, &request), kubelet.used_milli())
         };
         assert_eq!(resize(0, 1), (Resized::Infeasible, 6_000));
-        assert_eq!(resize(1, 3), (Resized::Deferred, 6_000));
+        assert_eq!(resize(1, 4), (Resized::Deferred, 6_000));
         assert_eq!(resize(2, 1), (Resized::Done, 5_000));
-        assert_eq!(resize(1, 3), (Resized::Done, 6_000));
-        assert_eq!(resize(7, 3), (Resized::Infeasible, 6_000));
+        assert_eq!(resize(1, 4), (Resized::Done, 7_000));
+        assert_eq!(resize(7, 3), (Resized::Infeasible, 7_000));
     }
 
     #[test]

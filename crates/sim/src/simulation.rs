@@ -49,6 +49,8 @@ pub struct Setup<'a> {
     pub faults: Faults,
     /// How the scheduler accounts for zones; `None`: it decides by node totals, as kube-scheduler does.
     pub accounting: Option<Accounting>,
+    /// How it scores zones.
+    pub strategy: Strategy,
     /// Time between two looks of an exporter, each node at a moment of its own; `None`: exporters react to the kubelet.
     pub scan_period_ms: Option<u64>,
     /// Pods that the exporters' fingerprints cover; `None`: exporters without fingerprints.
@@ -397,10 +399,9 @@ impl<'a> Simulation<'a> {
 
     /// Starts a scheduler that knows only what the API server has.
     fn start_scheduler(&mut self) {
-        let (strategy, weights) = (Strategy::LeastAllocated, Weights::default());
         let numa = |accounting| Numa {
-            strategy,
-            weights,
+            strategy: self.setup.strategy,
+            weights: Weights::default(),
             filters: true,
             score_weight: 1,
             accounting,

@@ -10,15 +10,21 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
+use tokio_util::task::AbortOnDropHandle;
 
 /// How long no pod may be bound before the benchmark gives up.
 const STALLED: Duration = Duration::from_secs(60);
 
-/// What a watch has shown so far.
-#[derive(Clone, Default)]
-pub(super) struct BoundPods(Arc<Mutex<Seen>>);
+/// A watch, and what it has shown so far.
+pub(super) struct BoundPods {
+    seen: Arc<Mutex<Seen>>,
+    /// It ends with this value: a watch of a control plane that is gone would try again without a pause, and take a
+    /// processor from what is measured next.
+    _watch: AbortOnDropHandle<()>,
+}
 
 /// The pods that were seen.
 #[derive(Default)]
@@ -36,36 +42,40 @@ pub(super) struct Place {
     pub(super) at: Instant,
 }
 
-impl BoundPods {
-    /// Watches until the benchmark ends.
-    pub(super) fn watch(client: &Client) -> Self {
-        let (bound, api) = (Self::default(), Api::<Pod>::default_namespaced(client.clone()));
-        let seen = bound.clone();
-        tokio::spawn(async move {
-            let config = watcher::Config::default().fields("spec.nodeName!=");
-            let mut events = std::pin::pin!(watcher::watcher(api, config));
-            while let Some(event) = events.next().await {
-                if let Ok(Event::Apply(pod) | Event::InitApply(pod)) = event {
-                    seen.see(pod);
-                }
-            }
-        });
-        bound
-    }
-
-    fn see(&self, pod: Pod) {
+impl Seen {
+    fn see(&mut self, pod: Pod) {
         let (Some(name), Some(node)) = (pod.metadata.name, pod.spec.and_then(|spec| spec.node_name)) else {
             return;
         };
-        let mut seen = self.seen();
         let place =
-            seen.places.entry(name).or_insert_with(|| Place { node: node.clone(), at: Instant::now() });
+            self.places.entry(name).or_insert_with(|| Place { node: node.clone(), at: Instant::now() });
         let is_other = place.node != node;
-        seen.moved += usize::from(is_other);
+        self.moved += usize::from(is_other);
+    }
+}
+
+fn locked(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl BoundPods {
+    pub(super) fn watch(client: &Client) -> Self {
+        let (seen, api) = (Arc::<Mutex<Seen>>::default(), Api::<Pod>::default_namespaced(client.clone()));
+        let shown = Arc::clone(&seen);
+        let watch = tokio::spawn(async move {
+            let config = watcher::Config::default().fields("spec.nodeName!=");
+            let mut events = watcher::watcher(api, config).default_backoff().boxed();
+            while let Some(event) = events.next().await {
+                if let Ok(Event::Apply(pod) | Event::InitApply(pod)) = event {
+                    locked(&shown).see(pod);
+                }
+            }
+        });
+        Self { seen, _watch: AbortOnDropHandle::new(watch) }
     }
 
     pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.seen)
     }
 
     /// How many pods are on nodes.

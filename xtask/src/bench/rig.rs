@@ -28,7 +28,7 @@ pub(crate) const STOCK: &str = "default-scheduler";
 /// Huge pages of 2 MiB in each zone of mixed nodes.
 const HUGE_PAGES: u64 = 64;
 /// Devices in each zone of mixed nodes.
-const DEVICES: u32 = 4;
+pub(super) const DEVICES: u32 = 4;
 /// How long an exporter may take to its first report, or a scheduler to be ready.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 

@@ -16,12 +16,13 @@ use serde::Serialize;
 use sim::cli::{policy, scope};
 use sim::machine::Shape as SimShape;
 use sim::record::{Summary, percentile};
-use sim::workload::{OpenArrivals, Workload};
-use testkit::load::{self, Arrival, Record, Run};
+use sim::workload::{ContainerResources, OpenArrivals, Workload};
+use testkit::load::{self, Arrival, DEVICE, Record, Run};
 use testkit::process_group::Process;
-use topology::policy::{Policy, Scope};
+use topology::policy::{CpuOption, Policy, Scope};
+use topology::resource::ResourceName;
 
-use super::rig::{ExporterProgram, STOCK, Shape, TOPO_AWARE, TestBed, build_dist};
+use super::rig::{DEVICES, ExporterProgram, STOCK, Shape, TOPO_AWARE, TestBed, build_dist};
 use crate::gotool::RTE;
 
 /// Open arrivals on real kubelets.
@@ -171,7 +172,10 @@ const WAVES: usize = 4;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let has_ideal = args.schedulers.contains(&SchedulerChoice::Ideal);
-    anyhow::ensure!(!(args.mixed && has_ideal), "--mixed has no ideal: name others with --schedulers");
+    anyhow::ensure!(
+        !(args.mixed && has_ideal && args.policy.is_none() && !args.matrix),
+        "--mixed without --policy has no ideal: name others with --schedulers"
+    );
     let real = args.schedulers.iter().any(|scheduler| *scheduler != SchedulerChoice::Ideal);
     let binary = match (&args.binary, real) {
         (Some(path), _) => path.clone(),
@@ -462,14 +466,49 @@ fn peak_mib(process: Option<&Process>) -> Option<f64> {
     Some((memory.peak_kib as f64 / 1024.0 * 10.0).round() / 10.0)
 }
 
-/// The same arrivals under perfect knowledge and without latency. Of several waves, the slowest counts.
-fn ideal(args: &Args) -> anyhow::Result<Row> {
+/// The machines of the simulator that are like the real ones, but for huge pages.
+fn sim_shape(args: &Args) -> anyhow::Result<SimShape> {
     let mut shape = SimShape::even(args.zones, args.cpus_per_zone)?;
     shape.rules.policy = args.policy.unwrap_or(shape.rules.policy);
     shape.rules.scope = args.scope;
-    let machines = shape.machines(args.nodes)?;
+    if args.mixed {
+        shape.threads_per_core = 2;
+        shape.reserved_cpus = 2;
+        shape.options.cpus = [CpuOption::FullPcpusOnly].into_iter().collect();
+        let device = ResourceName::new(DEVICE)?;
+        shape.zones.iter_mut().for_each(|zone| drop(zone.devices.insert(device, DEVICES)));
+    }
+    Ok(shape)
+}
+
+/// A real arrival as one of the simulator, without its huge pages. A sidecar is a container beside the others.
+fn simulated(plain: &sim::workload::Arrival, real: &Arrival) -> sim::workload::Arrival {
+    let container = |cpus| (cpus > 0).then(|| ContainerResources::of_cpus(cpus));
+    let devices = (real.devices > 0).then(|| (DEVICE.to_owned(), real.devices));
+    sim::workload::Arrival {
+        cpus: real.cpus,
+        devices: devices.into_iter().collect(),
+        init: container(real.init_cpus).into_iter().collect(),
+        beside: container(real.sidecar_cpus).into_iter().collect(),
+        ..plain.clone()
+    }
+}
+
+/// The same arrivals under perfect knowledge and without latency. Of several waves, the slowest counts.
+fn ideal(args: &Args) -> anyhow::Result<Row> {
+    let machines = sim_shape(args)?.machines(args.nodes)?;
+    let as_simulated = |plan: &Workload| Workload {
+        arrivals: plan
+            .arrivals
+            .iter()
+            .zip(real(plan, args))
+            .map(|(plain, real)| simulated(plain, &real))
+            .collect(),
+        ..plan.clone()
+    };
+    let plans: Vec<Workload> = waves(args)?.iter().map(as_simulated).collect();
     let results: Vec<Summary> =
-        waves(args)?.iter().map(|plan| sim::comparison::ideal(plan, &machines, args.seed)).collect();
+        plans.iter().map(|plan| sim::comparison::ideal(plan, &machines, args.seed)).collect();
     let slowest = |value: fn(&Summary) -> f64| results.iter().map(value).reduce(f64::max);
     let (policy, scope, _) = described(args);
     Ok(Row {

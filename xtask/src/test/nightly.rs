@@ -62,9 +62,16 @@ const LONG: &[Long] = &[
     ),
     long(
         "search",
-        &[("FROM", "0"), ("TO", "5000"), ("COUNT", "1"), ("DOMAIN", "ends,mixed")],
+        &[("FROM", "0"), ("TO", "100000"), ("COUNT", "1"), ("DOMAIN", "ends,mixed,policies,resizes")],
         SEARCH,
         "search: ",
+    ),
+    long("packing", &[("PACKING_SEEDS", "100")], "-p sim --release --lib -- packing::", "packing: "),
+    long(
+        "starvation",
+        &[("STARVATION_SEEDS", "200")],
+        "-p sim --release --lib -- starvation::",
+        "starvation: ",
     ),
     long(
         "chaos",
@@ -169,7 +176,7 @@ const LONG: &[Long] = &[
 ];
 
 /// A search of the simulator for pods that tholepin loses.
-const SEARCH: &str = "-p sim --lib -- --ignored search";
+const SEARCH: &str = "-p sim --release --lib -- --ignored search";
 
 /// The model of the kubelet beside the kubelet's own packages.
 const DIFFERENTIAL: &str = "-p differential --release --lib -- the_kubelets_own_packages_agree";

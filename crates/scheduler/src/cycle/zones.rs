@@ -169,10 +169,7 @@ pub(super) fn is_second_choice(
 pub(crate) fn zone_score(node: &Node, accounting: Accounting, scorer: &ZoneScorer<'_>) -> i64 {
     match accounting {
         Accounting::Exact => zone_score_of(&node.ledger, scorer),
-        Accounting::OverReserve { .. } if scorer.is_neutral() => topology::score::MAX_SCORE,
-        Accounting::OverReserve { .. } => {
-            node.over_reserve.counted().map_or(0, |(report, free)| scorer.score(report, free))
-        }
+        Accounting::OverReserve { .. } => node.over_reserve.score(scorer),
     }
 }
 

@@ -7,7 +7,9 @@ use crate::latency::PluginPeriods;
 use crate::machine::Shape;
 use crate::workload::{Arrival, OpenArrivals};
 
+mod packing;
 mod scenario;
+mod starvation;
 
 /// Runs a scenario and describes what went wrong; `None` if nothing did. Losses that no scheduler could foresee do not
 /// count, see [`Observations::unforeseen`].

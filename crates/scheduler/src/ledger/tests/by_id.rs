@@ -402,7 +402,7 @@ fn reports_judge_predictions() {
     node.report();
     assert_eq!(told(&node), (1, 1, 0));
     let drift = node.ledger.take_drift().unwrap();
-    assert_eq!(drift.pods, [second.names.clone()], "the first pod is where it was");
+    assert_eq!(drift.pods, std::slice::from_ref(&second.names), "the first pod is where it was");
     let text = drift.to_string();
     assert!(text.ends_with(&format!(" for ns/{}; the report counts", second.names.name)), "{text}");
     assert_eq!(node.ledger.take_drift(), None, "told once");

@@ -102,6 +102,7 @@ impl Scenario {
             latency: &self.latency,
             faults: self.faults,
             accounting: self.zones.then_some(Accounting::Exact),
+            strategy: Strategy::default(),
             scan_period_ms: None,
             fingerprints: self.fingerprints,
             ids: self.ids,
