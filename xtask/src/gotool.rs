@@ -32,6 +32,13 @@ pub(crate) const RTE: GoTool = GoTool {
     tags: "",
 };
 
+/// nfd-topology-updater, whose reports our scheduler understands too.
+pub(crate) const NFD: GoTool = GoTool {
+    name: "nfd-topology-updater",
+    package: "sigs.k8s.io/node-feature-discovery/cmd/nfd-topology-updater",
+    tags: "",
+};
+
 /// Promtool, for alerts and queries.
 #[cfg(test)]
 pub(crate) const PROMTOOL: GoTool = GoTool {
