@@ -39,6 +39,10 @@ pub(crate) const NFD: GoTool = GoTool {
     tags: "",
 };
 
+/// The scheduler of the Go plugins.
+pub(crate) const SCHEDULER_PLUGINS: GoTool =
+    GoTool { name: "scheduler-plugins", package: "sigs.k8s.io/scheduler-plugins/cmd/scheduler", tags: "" };
+
 /// Promtool, for alerts and queries.
 #[cfg(test)]
 pub(crate) const PROMTOOL: GoTool = GoTool {
@@ -86,7 +90,8 @@ impl GoTool {
         Ok(target)
     }
 
-    fn module(self) -> PathBuf {
+    /// The folder of its module.
+    pub(crate) fn module(self) -> PathBuf {
         root().join("testenv").join(self.name)
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde::Serialize;
 use serde_json::Value;
 use topology::policy::Scope;
@@ -20,7 +20,7 @@ use crate::shell::snapshot::Snapshot;
 
 pub mod cli;
 mod print;
-mod target_pod;
+pub(crate) mod target_pod;
 #[cfg(test)]
 mod tests;
 
@@ -152,22 +152,12 @@ pub fn of_objects(
 fn answer(
     settings: Settings,
     snapshot: Snapshot,
-    target: TargetPod,
+    mut target: TargetPod,
     now_ms: u64,
 ) -> anyhow::Result<(Explanation, Vec<String>)> {
+    let profile = target.choose_profile(&settings)?;
     let TargetPod { mut pod, is_new, mut notes } = target;
     let spec = pod.spec.get_or_insert_default();
-    let asked = spec.scheduler_name.clone().unwrap_or_default();
-    let named = settings.profiles.iter().find(|profile| *profile.name == *asked);
-    let Some(profile) = named.or_else(|| settings.profiles.first()).map(|profile| profile.name.clone())
-    else {
-        bail!("the configuration has no profile");
-    };
-    let is_other = named.is_none();
-    if is_other {
-        notes.push(format!("no profile is for schedulerName {asked:?}; explained as a pod of {profile}"));
-        spec.scheduler_name = Some(profile.to_string());
-    }
     if let Some(group) = spec.scheduling_group.as_ref().and_then(|group| group.pod_group_name.as_deref()) {
         notes.push(format!(
             "the pod belongs to PodGroup {group}, which is placed as a whole; explained alone"
@@ -180,7 +170,7 @@ fn answer(
     for event in snapshot.into_events() {
         core.handle(event, now_ms);
     }
-    if is_new || is_other {
+    if is_new {
         core.handle(Event::Pod(view), now_ms);
     }
     let verdicts = core.explain(&uid, &request, now_ms).context("the pod cannot be asked about")?;

@@ -28,7 +28,7 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use topology::kubelet::start::{KubeletStart, PolicyOptions};
+use topology::kubelet::start::KubeletStart;
 use topology::policy::{Policy, Rules};
 use topology::request::PodNeeds;
 use topology::zone::{Free, NodeTopology};
@@ -41,6 +41,7 @@ mod explain;
 mod freed_zones;
 mod identify;
 mod location;
+mod models;
 mod order;
 mod refusal;
 mod row;
@@ -449,7 +450,7 @@ impl Ledger {
         self.report_lost = false;
         let later = self.start.as_ref().zip(self.topology.as_ref());
         let later = later.and_then(|(start, before)| start.later(before, &topology));
-        self.start = later.or_else(|| model_of(&topology)).map(Arc::new);
+        self.start = later.or_else(|| scratch.models.of(&topology)).map(Arc::new);
         let same_table = self.worlds.first().is_none_or(|world| {
             world.amounts.is_by_ids() == self.start.is_some()
                 && world.amounts.free().layout() == topology.available().layout()
@@ -641,16 +642,6 @@ impl Ledger {
             self.drop_row(oldest);
         }
     }
-}
-
-/// The kubelet of a node whose report says all that its model needs, and which may reject pods for what they get in
-/// zones. Resources of whole pods (`PodLevelResourceManagers`) are not modelled here.
-fn model_of(topology: &NodeTopology) -> Option<KubeletStart> {
-    let report = topology.kubelet.as_deref()?;
-    if report.minor.is_none() || report.pod_level_managers {
-        return None;
-    }
-    KubeletStart::new(topology, PolicyOptions::default()).ok()
 }
 
 #[cfg(test)]

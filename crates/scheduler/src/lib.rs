@@ -6,6 +6,7 @@
 pub mod affinity;
 pub mod args;
 pub mod budget;
+pub mod capacity;
 pub mod compat;
 pub mod config;
 pub mod configz;

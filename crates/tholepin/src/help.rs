@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Start here", &["simulate", "setup", "deploy", "status", "validate", "test", "remove"]),
     (
         "Look into a cluster",
-        &["explain", "admit", "detect", "e2e", "hollow", "must-gather", "record", "fingerprint"],
+        &["explain", "capacity", "admit", "detect", "e2e", "hollow", "must-gather", "record", "fingerprint"],
     ),
     ("Manifests", &["render", "images", "crds"]),
     ("Run in a pod", &["exporter", "scheduler", "extender", "operator", "device-plugin"]),

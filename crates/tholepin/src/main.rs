@@ -58,6 +58,8 @@ enum Entry {
     Admit(Box<sim::admit::cli::Args>),
     /// Tell why a pod fits a node or not, and what would help
     Explain(Box<scheduler::explain::cli::Args>),
+    /// Tell how many more pods like one fit, and where
+    Capacity(Box<scheduler::capacity::cli::Args>),
     /// Inspect Container Device Interface specifications as container runtimes do
     #[command(subcommand)]
     Cdi(cdi::cli::Command),
@@ -357,6 +359,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Entry::Admit(args) => sim::admit::cli::run(&args),
         Entry::Explain(args) => with_signals(async |token| scheduler::explain::cli::run(*args, token).await),
+        Entry::Capacity(args) => {
+            with_signals(async |token| scheduler::capacity::cli::run(*args, token).await)
+        }
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),

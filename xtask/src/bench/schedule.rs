@@ -13,7 +13,7 @@ mod contender;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use api::nrt::NodeResourceTopology;
 use clap::ValueEnum;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -29,6 +29,7 @@ use self::contender::{Contender, StartedScheduler};
 use super::bound_pods::BoundPods;
 use super::rig::{Shape, TestBed, build_dist};
 use super::scheduler_perf;
+use crate::gotool::SCHEDULER_PLUGINS;
 
 /// Pods a second, on a real API server without kubelets.
 #[derive(Debug, Clone, clap::Args)]
@@ -37,6 +38,7 @@ use super::scheduler_perf;
     cargo xtask bench schedule --scheduler-perf SchedulingBasic,TopologySpreading --json\n  \
     cargo xtask bench schedule --scheduler-perf all --scale 0.1\n  \
     cargo xtask bench schedule --nodes 1000 --pods 3000 --numa --zones 8 --rounds 3\n  \
+    cargo xtask bench schedule --nodes 200 --pods 600 --numa --peer scheduler-plugins\n  \
     cargo xtask bench schedule --numa --peer bin/kube-scheduler --peer-config scheduler.yaml")]
 pub(crate) struct Args {
     /// Number of nodes
@@ -57,8 +59,8 @@ pub(crate) struct Args {
     /// Zones of each node, which share its 32 CPUs
     #[arg(long, requires = "numa", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=8))]
     zones: u32,
-    /// Another scheduler that takes kube-scheduler's flags
-    #[arg(long, value_name = "FILE", requires = "peer_config")]
+    /// Another scheduler that takes kube-scheduler's flags; scheduler-plugins: that of the Go plugins, which is built
+    #[arg(long, value_name = "FILE")]
     peer: Option<PathBuf>,
     /// Its KubeSchedulerConfiguration; client and leader election are replaced
     #[arg(long, value_name = "FILE", requires = "peer")]
@@ -133,7 +135,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let peer = match (&args.peer, &args.peer_config) {
         (Some(program), Some(config)) => Some(Contender::peer(program, config)?),
-        _ => None,
+        (Some(program), None) if program.as_os_str() == SCHEDULER_PLUGINS.name => {
+            let config = SCHEDULER_PLUGINS.module().join("config.yaml");
+            Some(Contender::peer(&SCHEDULER_PLUGINS.program()?, &config)?)
+        }
+        (Some(program), None) => bail!("--peer {} needs --peer-config", program.display()),
+        (None, _) => None,
     };
     let contenders = Contender::all(&args.schedulers, args.numa, peer);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -3,28 +3,23 @@
 //! In: flags. Out: an explanation on standard output, notes on standard error, an exit code. Never: a write to the
 //! cluster.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::bail;
-use runtime::client::{ClusterArgs, Connection};
+use runtime::client::ClusterArgs;
 use runtime::output::{OutputArgs, TableFormat};
 use runtime::stderr;
 use runtime::stdout::print;
-use runtime::yaml::dump;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::target_pod::TargetPod;
 use super::{Explanation, answer, print};
 use crate::config;
-use crate::shell::snapshot::Snapshot;
+use crate::shell::snapshot::{Snapshot, Source};
 
 /// The exit code for files that cannot be read and clusters that do not answer.
 const WRONG_INPUT: u8 = 2;
-/// The time limit of a list.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Most pods that an error names.
 const MAX_NAMED: usize = 5;
 
@@ -98,22 +93,9 @@ pub async fn explain(args: &Args) -> anyhow::Result<Explanation> {
         None => Some(subject(&args.subject, &args.namespace)?),
     };
     let mut snapshot = Snapshot::new(wanted.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())));
-    if args.dumps.is_empty() {
-        let connection = Connection::open(&args.connection.options("explain")).await?;
-        let timeout = args.connection.request_timeout.unwrap_or(PATIENCE);
-        snapshot.take_cluster(&connection.client_with_timeout(timeout)?).await?;
-    }
-    for path in &args.dumps {
-        dump::objects(path, &mut |object| snapshot.take(object))?;
-    }
-    for warning in &snapshot.warnings {
-        stderr::line(format_args!("note: {warning}"));
-    }
-    if !snapshot.has_nodes() {
-        bail!("there is no node; a dump needs nodes, pods and noderesourcetopologies");
-    }
+    snapshot.fill(Source { dumps: &args.dumps, connection: &args.connection, command: "explain" }).await?;
     let target = match (&args.pod, wanted) {
-        (Some(file), _) => of_file(file)?,
+        (Some(file), _) => TargetPod::of_file(file)?,
         (None, wanted) => of_snapshot(wanted.unwrap_or_default(), &mut snapshot)?,
     };
     let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
@@ -130,19 +112,6 @@ pub async fn explain(args: &Args) -> anyhow::Result<Explanation> {
         explanation.nodes.retain(|row| args.node.iter().any(|name| **name == *row.node));
     }
     Ok(explanation)
-}
-
-fn of_file(file: &Path) -> anyhow::Result<TargetPod> {
-    let mut first = None;
-    let has_pod = |object: &Value| object["kind"] == "Pod" || object["spec"]["template"].is_object();
-    dump::objects(file, &mut |object| {
-        if first.is_none() && has_pod(&object) {
-            first = Some(object);
-        }
-    })?;
-    let name = file.display();
-    let Some(object) = first else { bail!("{name}: neither a Pod nor an object with spec.template") };
-    TargetPod::of_manifest(object).map_err(|error| anyhow::anyhow!("{name}: {error}"))
 }
 
 fn of_snapshot((namespace, name): (&str, &str), snapshot: &mut Snapshot) -> anyhow::Result<TargetPod> {

@@ -3,18 +3,25 @@
 //! In: the object of a pod, or of a controller with a template of pods. Out: a pod on no node that a profile schedules,
 //! and notes about what was changed for that. Never: a pod of the cluster under its own uid twice.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{anyhow, bail};
 use k8s_openapi::api::core::v1::Pod;
+use runtime::yaml::dump;
 use serde_json::{Value, json};
 
-/// A pod to explain.
+use crate::core::Settings;
+
+/// A pod to ask about.
 #[derive(Debug)]
-pub(super) struct TargetPod {
+pub(crate) struct TargetPod {
     /// The pod.
-    pub(super) pod: Pod,
-    /// Whether the core has to be told of it: it is not in the cluster, or is there on a node.
-    pub(super) is_new: bool,
+    pub(crate) pod: Pod,
+    /// Whether the core has to be told of it: it is not in the cluster, or is there on a node, or changed.
+    pub(crate) is_new: bool,
     /// For people.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl TargetPod {
@@ -22,7 +29,7 @@ impl TargetPod {
     ///
     /// # Errors
     /// The field that cannot be read.
-    pub(super) fn of_cluster(mut object: Value) -> Result<Self, String> {
+    pub(crate) fn of_cluster(mut object: Value) -> Result<Self, String> {
         let mut notes = Vec::new();
         let node = object.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default().to_owned();
         if !node.is_empty() {
@@ -39,7 +46,7 @@ impl TargetPod {
     ///
     /// # Errors
     /// When the object has no pod, or a field cannot be read.
-    pub(super) fn of_manifest(object: Value) -> Result<Self, String> {
+    pub(crate) fn of_manifest(object: Value) -> Result<Self, String> {
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut notes = Vec::new();
         let mut object = match object.pointer("/spec/template") {
@@ -76,6 +83,42 @@ impl TargetPod {
             containers.into_iter().flatten().for_each(state_requests);
         }
         Ok(Self { pod: crate::shell::snapshot::pod_of(object)?, is_new: true, notes })
+    }
+
+    /// The first pod of a file, or the template of a controller there; `-` is standard input.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has no pod.
+    pub(crate) fn of_file(file: &Path) -> anyhow::Result<Self> {
+        let mut first = None;
+        let has_pod = |object: &Value| object["kind"] == "Pod" || object["spec"]["template"].is_object();
+        dump::objects(file, &mut |object| {
+            if first.is_none() && has_pod(&object) {
+                first = Some(object);
+            }
+        })?;
+        let name = file.display();
+        let Some(object) = first else { bail!("{name}: neither a Pod nor an object with spec.template") };
+        Self::of_manifest(object).map_err(|error| anyhow!("{name}: {error}"))
+    }
+
+    /// The profile that schedules the pod. If none has the name that the pod asks for, the first one does, and a note
+    /// says so.
+    ///
+    /// # Errors
+    /// When there is no profile.
+    pub(crate) fn choose_profile(&mut self, settings: &Settings) -> anyhow::Result<Arc<str>> {
+        let spec = self.pod.spec.get_or_insert_default();
+        let asked = spec.scheduler_name.clone().unwrap_or_default();
+        if let Some(profile) = settings.profiles.iter().find(|profile| *profile.name == *asked) {
+            return Ok(Arc::clone(&profile.name));
+        }
+        let Some(first) = settings.profiles.first() else { bail!("the configuration has no profile") };
+        let profile = Arc::clone(&first.name);
+        self.notes.push(format!("no profile is for schedulerName {asked:?}; taken as a pod of {profile}"));
+        spec.scheduler_name = Some(profile.to_string());
+        self.is_new = true;
+        Ok(profile)
     }
 }
 

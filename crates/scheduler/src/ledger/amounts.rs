@@ -24,6 +24,8 @@ use topology::reason::Misfit;
 use topology::request::PodNeeds;
 use topology::zone::Free;
 
+use super::models::Models;
+
 mod ids;
 
 pub(super) use ids::{HeldIds, Ids, Vacant};
@@ -34,6 +36,8 @@ pub struct Scratch {
     /// That of admissions by amounts.
     pub(crate) counts: admit::Scratch,
     table: zone_table::Scratch,
+    /// Models of nodes, to be shared by equal ones.
+    pub(super) models: Models,
 }
 
 /// What is free.

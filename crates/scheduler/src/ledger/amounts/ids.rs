@@ -46,8 +46,8 @@ pub(in crate::ledger) struct HeldIds {
 #[derive(Debug)]
 pub(in crate::ledger) struct Vacant {
     pub(in crate::ledger) start: Arc<KubeletStart>,
-    /// With what unknown containers hold.
-    state: NodeState,
+    /// With what unknown containers hold. Equal nodes on which there are none share it.
+    state: Arc<NodeState>,
     /// What zones may give to pods, by the report.
     pub(in crate::ledger) allocatable: Free,
 }
@@ -79,7 +79,11 @@ impl Vacant {
         residents: ContainerAllocation,
         allocatable: Free,
     ) -> Self {
-        Self { state: start.state_with(residents), start, allocatable }
+        let is_empty = residents.cpus.is_empty()
+            && residents.memory.iter().all(|block| block.bytes == 0 && block.zones.len() == 1)
+            && residents.devices.values().all(DeviceIds::is_empty);
+        let state = if is_empty { Arc::clone(&start.vacant) } else { Arc::new(start.state_with(residents)) };
+        Self { state, start, allocatable }
     }
 
     /// Whether an empty zone would hold all that the pod asks for.
@@ -99,7 +103,7 @@ impl Ids {
         let counts = ZoneTable::new(&vacant.start.kubelet, &vacant.state);
         let mut ids = Self {
             held: Vec::new(),
-            state: vacant.state.clone(),
+            state: NodeState::clone(&vacant.state),
             free: vacant.allocatable.clone(),
             vacant,
             counts,

@@ -1,0 +1,169 @@
+//! How many more pods like one fit, and where: `tholepin capacity`.
+//!
+//! In: a cluster's objects, a pod, a configuration. Out: a [`Capacity`]. Never: a binding, or another rule than the
+//! scheduler's. The core places pod after pod in memory, each runs at once, and the first that fits nowhere ends it. Pods
+//! of the cluster that have no node take nothing.
+//!
+//! Cost: what a pod costs the scheduler, for each pod that fits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use serde::Serialize;
+use topology::fingerprint::PodHash;
+use topology::reason::Amount;
+
+use crate::core::{Core, Decision, Event, Settings};
+use crate::explain::target_pod::TargetPod;
+use crate::pod::PodView;
+use crate::shell::snapshot::Snapshot;
+
+pub mod cli;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+/// How many more pods fit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Capacity {
+    /// What each of the pods asks for.
+    pub requests: BTreeMap<&'static str, String>,
+    /// The scheduler whose profile decides.
+    pub scheduler: Arc<str>,
+    /// How many fit.
+    pub fits: usize,
+    /// Whether as many were placed as were asked about; more may fit.
+    pub limited: bool,
+    /// By node name, all nodes.
+    pub nodes: Vec<NodeCapacity>,
+    /// Why the next pod fits nowhere, as in its FailedScheduling event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// How many fit on one node.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeCapacity {
+    /// The node.
+    pub node: Arc<str>,
+    /// How many fit there.
+    pub fits: usize,
+}
+
+/// How many more pods like `target` fit in a cluster, at most `limit`; with notes for people.
+///
+/// # Errors
+/// When the configuration has no profile.
+pub(crate) fn count(
+    mut settings: Settings,
+    snapshot: Snapshot,
+    mut target: TargetPod,
+    limit: usize,
+    now_ms: u64,
+) -> anyhow::Result<(Capacity, Vec<String>)> {
+    let scheduler = target.choose_profile(&settings)?;
+    // Nothing waits, so no node is held.
+    settings.hold_after_ms = None;
+    let mut core = Core::new(settings);
+    let has_place = |event: &Event| !matches!(event, Event::Pod(pod) if pod.node.is_none());
+    snapshot.into_events().filter(has_place).for_each(|event| core.handle(event, now_ms));
+    let pod = PodView::read(&target.pod);
+    let mut placed: BTreeMap<Arc<str>, usize> =
+        core.nodes().map(|node| (Arc::clone(&node.name), 0)).collect();
+    let mut message = None;
+    for number in 0..limit {
+        match place(&mut core, numbered(&pod, number, now_ms), now_ms) {
+            Ok(node) => *placed.entry(node).or_default() += 1,
+            Err(reason) => {
+                message = Some(reason);
+                break;
+            }
+        }
+    }
+    let requests = pod.spec.needs.totals.iter();
+    let requests = requests.map(|need| (need.name.as_str(), Amount(need.name, need.amount).to_string()));
+    let capacity = Capacity {
+        requests: requests.collect(),
+        scheduler,
+        fits: placed.values().sum(),
+        limited: message.is_none(),
+        nodes: placed.into_iter().map(|(node, fits)| NodeCapacity { node, fits }).collect(),
+        message,
+    };
+    Ok((capacity, target.notes))
+}
+
+/// One more pod like this, without a node.
+fn numbered(pod: &PodView, number: usize, now_ms: u64) -> PodView {
+    let name = format!("{}-{number}", pod.name);
+    PodView {
+        uid: format!("asked about {number}").into(),
+        hash: PodHash::of(&pod.namespace, &name),
+        name: name.into(),
+        created_s: now_ms / 1_000,
+        group: None,
+        ..pod.clone()
+    }
+}
+
+/// Places a pod, and lets it run; its node, or why it has none.
+fn place(core: &mut Core, pod: PodView, now_ms: u64) -> Result<Arc<str>, String> {
+    core.handle(Event::Pod(pod.clone()), now_ms);
+    loop {
+        match core.next(now_ms) {
+            Some(Decision::Bind(binding)) => {
+                core.handle(Event::Bound(binding.id), now_ms);
+                let mut running = PodView { node: Some(Arc::clone(&binding.node)), ..pod };
+                (running.progress.admitted, running.progress.initialized) = (true, true);
+                core.handle(Event::Pod(running), now_ms);
+                return Ok(binding.node);
+            }
+            Some(Decision::Refuse(refused)) => return Err(refused.message),
+            Some(Decision::Preempt(preemption)) => return Err(preemption.refused.message),
+            Some(Decision::BindVolumes(_) | Decision::ReserveClaims(_)) => {
+                return Err("the pod has volumes or claims of its own, of which there are no more".to_owned());
+            }
+            Some(
+                Decision::ReleaseClaims(_)
+                | Decision::FailVolumes(_)
+                | Decision::NoteRejection(_)
+                | Decision::SetGroupCondition(_),
+            ) => {}
+            None => return Err("the scheduler would not try it".to_owned()),
+        }
+    }
+}
+
+impl Capacity {
+    /// Text for people. `wide`: also nodes where none fits.
+    fn text(&self, wide: bool) -> String {
+        let requests: Vec<String> =
+            self.requests.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
+        let at_least = if self.limited { "at least " } else { "" };
+        let (fits, pods) = (self.fits, if self.fits == 1 { "pod" } else { "pods" });
+        let mut text = format!(
+            "{at_least}{fits} more {pods} of {} would fit, by {}.\n",
+            if requests.is_empty() { "no requests".to_owned() } else { requests.join(", ") },
+            self.scheduler
+        );
+        if let Some(message) = &self.message {
+            text += &format!("The next one: {message}\n");
+        }
+        let shown = self.nodes.iter().filter(|node| wide || node.fits > 0);
+        let mut table = Table::new();
+        table.load_style(NOTHING).set_header(["NODE", "FITS"]);
+        let mut is_empty = true;
+        for NodeCapacity { node, fits } in shown {
+            is_empty = false;
+            table.add_row([&**node, &fits.to_string()]);
+        }
+        if !is_empty {
+            text += &format!("\n{}\n", table.trim_fmt());
+        }
+        text
+    }
+}
