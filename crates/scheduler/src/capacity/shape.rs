@@ -19,6 +19,8 @@ pub(super) fn manifest(shape: &str, scheduler: &str) -> anyhow::Result<Value> {
     let mut amounts = Map::new();
     for part in shape.split(',') {
         let Some((name, amount)) = part.trim().split_once('=') else { bail!("{part:?}: {FORM}") };
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-._/".contains(c);
+        ensure!(name.chars().all(is_allowed), "{part:?}: {FORM}");
         ResourceName::new(name).with_context(|| format!("{part:?}: {FORM}"))?;
         let quantity = Quantity::parse(amount).with_context(|| format!("{part:?}: {FORM}"))?;
         ensure!(quantity.sign() > 0, "{part:?}: amounts are above 0");
