@@ -478,7 +478,9 @@ fn sim_shape(args: &Args) -> anyhow::Result<SimShape> {
         shape.reserved_cpus = 2;
         shape.options.cpus = [CpuOption::FullPcpusOnly].into_iter().collect();
         let device = ResourceName::new(DEVICE)?;
-        shape.zones.iter_mut().for_each(|zone| drop(zone.devices.insert(device, DEVICES)));
+        for zone in &mut shape.zones {
+            zone.devices.insert(device, DEVICES);
+        }
     }
     Ok(shape)
 }
