@@ -25,7 +25,7 @@ use runtime::watch::{self, Key};
 use serde::de::DeserializeOwned;
 
 use super::event_loop::Input;
-use super::intake::{self, ReportReader, Source};
+use super::intake::{self, ReportReader, ReportView, Source};
 use super::wire_pod::{Warnings, WirePod};
 use super::wire_selecting::{Selecting, WireSelecting};
 use crate::core::Event;
@@ -33,6 +33,7 @@ use crate::devices::Change as DeviceChange;
 use crate::devices::views::claim::ClaimView as DeviceClaimView;
 use crate::devices::views::{ClassView as DeviceClassView, SliceView};
 use crate::metrics::Metrics;
+use crate::node::NodeView;
 use crate::volumes::Change;
 use crate::volumes::reference::ClaimKey;
 use crate::volumes::views::{
@@ -90,10 +91,15 @@ impl<'a> Watches<'a> {
         let mut warnings = Warnings::default();
         let view = move |pod: WirePod| Ok(warnings.view(pod));
         self.mapped(("watch pods", Source::Pods), view, intake::pod)?;
-        self.plain::<Node>(("watch nodes", Source::Nodes), intake::node)?;
+        let view = |node: Node| Ok(NodeView::read(&node));
+        self.mapped(("watch nodes", Source::Nodes), view, intake::node)?;
         let mut reader = ReportReader::new(metrics.clone());
         let reports = ("watch noderesourcetopologies", Source::Reports);
-        self.guarded::<NodeResourceTopology>(reports, move |event| reader.take(event))
+        let view = |guard: DeserializeGuard<NodeResourceTopology>| {
+            let object = guard.0.map_err(|error| error.to_string())?;
+            Ok(ReportView::read(&object))
+        };
+        self.mapped(reports, view, move |event| reader.take(event))
     }
 
     /// Claims for devices, slices and classes; none where the server does not have the kinds.
