@@ -1,8 +1,8 @@
 //! How many more pods like one fit, and where: `tholepin capacity`.
 //!
 //! In: a cluster's objects, a pod, a configuration. Out: a [`Capacity`]. Never: a binding, or another rule than the
-//! scheduler's. The core places pod after pod in memory, each runs at once, and the first that fits nowhere ends it. Pods
-//! of the cluster that have no node take nothing.
+//! scheduler's. The core places pod after pod in memory, each runs at once, and the first that fits nowhere ends it.
+//! Pods of the cluster that have no node take nothing.
 //!
 //! Cost: what a pod costs the scheduler, for each pod that fits.
 

@@ -76,8 +76,8 @@ pub(crate) struct Args {
     /// Topology manager scope of the kubelets
     #[arg(long, value_name = "SCOPE", value_parser = scope, default_value = "container")]
     scope: Scope,
-    /// Who reports nodes to our scheduler: tholepin, or, built from their Go modules, rte: resource-topology-exporter, nfd:
-    /// nfd-topology-updater
+    /// Who reports nodes to our scheduler: tholepin, or, built from their Go modules, rte: resource-topology-exporter,
+    /// nfd: nfd-topology-updater
     #[arg(long, value_enum, default_value_t)]
     exporter: ExporterChoice,
     /// Seconds between two looks of another exporter than ours

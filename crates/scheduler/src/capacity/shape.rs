@@ -1,7 +1,7 @@
 //! The shape of a pod: amounts of resources, in short.
 //!
-//! In: text such as `cpu=4,memory=8Gi,example.com/gpu=1`. Out: a Guaranteed pod of one container, as a manifest. Never: a
-//! pod that no kubelet would align without a word about it.
+//! In: text such as `cpu=4,memory=8Gi,example.com/gpu=1`. Out: a Guaranteed pod of one container, as a manifest. Never:
+//! a pod that no kubelet would align without a word about it.
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Map, Value, json};

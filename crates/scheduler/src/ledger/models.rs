@@ -3,8 +3,8 @@
 //! In: reports. Out: the kubelet of each, of which equal nodes share one. Never: a model of another machine or
 //! configuration.
 //!
-//! Most clusters have a few kinds of nodes, and a model of eight zones takes more memory than all else that is kept of a
-//! node. Cost: a comparison with each kept model, for the first report of a node.
+//! Most clusters have a few kinds of nodes, and a model of eight zones takes as much memory as all else that is kept of
+//! a node. Cost: a comparison with each kept model, for the first report of a node.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -44,8 +44,8 @@ fn packed(preset: Preset, accounting: Accounting, strategy: Strategy, seed: u64)
     full.unwrap() as f64 / 1000.0 / f64::from(open.cpus)
 }
 
-/// Ties are broken by chance, each scheduler's its own: only what chance does not explain counts. `PACKING_SEEDS=N` runs
-/// more seeds than a few.
+/// Ties are broken by chance, each scheduler's its own: only what chance does not explain counts. `PACKING_SEEDS=N`
+/// runs more seeds than a few.
 #[test]
 fn no_strategy_of_the_go_plugin_packs_more() {
     let seeds = std::env::var("PACKING_SEEDS").map_or(4, |seeds| seeds.parse().unwrap());
