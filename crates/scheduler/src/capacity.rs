@@ -39,7 +39,7 @@ pub struct Capacity {
     pub limited: bool,
     /// By node name, all nodes.
     pub nodes: Vec<NodeCapacity>,
-    /// Why the next pod fits nowhere, as in its FailedScheduling event.
+    /// Why the next pod fits nowhere, as in its FailedScheduling event, without what preemption adds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -68,6 +68,10 @@ pub(crate) fn count(
     let scheduler = target.choose_profile(&settings)?;
     // Nothing waits, so no node is held.
     settings.hold_after_ms = None;
+    for profile in &mut settings.profiles {
+        let plugins = Arc::make_mut(&mut profile.plugins);
+        (plugins.preemption, plugins.deallocates) = (None, false);
+    }
     let mut core = Core::new(settings);
     let has_place = |event: &Event| !matches!(event, Event::Pod(pod) if pod.node.is_none());
     snapshot.into_events().filter(has_place).for_each(|event| core.handle(event, now_ms));
