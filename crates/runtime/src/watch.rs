@@ -187,7 +187,11 @@ where
     }
 }
 
-fn unwrap_guard<K>(guard: DeserializeGuard<K>) -> Result<K, String> {
+/// The object that was read, or why it could not be.
+///
+/// # Errors
+/// The reason.
+pub fn unwrap_guard<K>(guard: DeserializeGuard<K>) -> Result<K, String> {
     guard.0.map_err(|invalid| invalid.error)
 }
 

@@ -54,8 +54,10 @@ impl Interned {
     /// Lets a pod share what other pods have too.
     pub(crate) fn share(&mut self, pod: &mut PodView) {
         self.specs.intern(&mut pod.spec);
-        if pod.charged == pod.spec.needs {
-            pod.charged = Arc::clone(&pod.spec.needs);
+        for needs in [&mut pod.charged, &mut pod.allocated] {
+            if *needs == pod.spec.needs {
+                *needs = Arc::clone(&pod.spec.needs);
+            }
         }
         self.labels.intern(&mut pod.labels);
         self.texts.intern(&mut pod.namespace);

@@ -7,6 +7,7 @@ pub mod affinity;
 pub mod args;
 pub mod budget;
 pub mod capacity;
+pub mod cluster_input;
 pub mod compat;
 pub mod config;
 pub mod configz;

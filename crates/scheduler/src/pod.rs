@@ -147,6 +147,8 @@ pub struct PodView {
     /// The requests that a node's totals count while the pod is there: those of the spec, or larger ones during a
     /// resize.
     pub charged: Arc<PodNeeds>,
+    /// The requests that the kubelet has allocated, which zones hold: those of the spec until a resize.
+    pub allocated: Arc<PodNeeds>,
     /// `metadata.labels`, against which selectors of other pods are matched.
     pub labels: Arc<Labels>,
     /// Its images, while it is on no node.
@@ -187,13 +189,15 @@ impl PodView {
         let nothing = || Arc::new(PodRequest::default().needs());
         let spec = pod.spec.as_ref();
         let node = spec.and_then(|s| s.node_name.as_deref()).filter(|n| !n.is_empty()).map(Arc::from);
-        let held = |stated| api::convert::allocated_request(pod, stated).filter(|_| node.is_some());
+        let allocated = node.as_ref().and(stated.as_ref().ok());
+        let allocated = allocated.and_then(|stated| api::convert::allocated_request(pod, stated));
         let (needs, problem) = match stated {
-            Ok(request) => (Arc::new(held(&request).unwrap_or(request).needs()), None),
+            Ok(request) => (Arc::new(request.needs()), None),
             // Of requests that cannot be read in full, what can be is charged.
             Err(error) => (charged.clone().unwrap_or_else(nothing), Some(error.to_string())),
         };
         let charged = charged.filter(|charged| *charged != needs).unwrap_or_else(|| Arc::clone(&needs));
+        let allocated = allocated.map_or_else(|| Arc::clone(&needs), |request| Arc::new(request.needs()));
         let parsed = Spec::read(pod, needs, problem);
         let created = meta.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
         let status = pod.status.as_ref();
@@ -219,6 +223,7 @@ impl PodView {
             node,
             hash: PodHash::of(&namespace, &name),
             charged,
+            allocated,
             spec: Arc::new(parsed),
             progress: Progress::read(pod),
             unschedulable: unschedulable(pod),

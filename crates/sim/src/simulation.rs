@@ -477,6 +477,7 @@ impl<'a> Simulation<'a> {
             hash: PodHash::of(&namespace, &name),
             spec: Arc::clone(&self.specs[number]),
             charged: Arc::clone(&self.specs[number].needs),
+            allocated: Arc::clone(&self.specs[number].needs),
             labels: Arc::default(),
             terms: Vec::new(),
             images: PodImages::default(),

@@ -5,20 +5,15 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
-use runtime::client::ClusterArgs;
+use anyhow::Context as _;
 use runtime::output::{OutputArgs, TableFormat};
-use runtime::stderr;
 use runtime::stdout::print;
 use tokio_util::sync::CancellationToken;
 
 use super::{Capacity, count, shape};
-use crate::config;
+use crate::cluster_input::{ClusterInput, answered, tell};
 use crate::explain::target_pod::TargetPod;
-use crate::shell::snapshot::{Snapshot, Source};
-
-/// The exit code for files that cannot be read and clusters that do not answer.
-const WRONG_INPUT: u8 = 2;
+use crate::shell::snapshot::Snapshot;
 
 /// Tell how many more pods like one fit, and on which nodes. The scheduler's own code decides, on a copy; nothing is
 /// changed. Pods that wait for a node take nothing.
@@ -43,16 +38,9 @@ pub struct Args {
     /// How many to place at most
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub up_to: usize,
-    /// The objects of the cluster, in place of an API server's: dumps as kubectl prints them, or folders of a
-    /// must-gather
-    #[arg(long = "cluster", value_name = "PATH", num_args = 1.., conflicts_with_all = ["kubeconfig", "context"])]
-    pub dumps: Vec<PathBuf>,
-    /// The scheduler's configuration file [default: that of tholepin scheduler without one]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
     /// The cluster.
     #[command(flatten)]
-    pub connection: ClusterArgs,
+    pub input: ClusterInput,
     /// The format of the result.
     #[command(flatten)]
     pub output: OutputArgs<TableFormat>,
@@ -63,16 +51,9 @@ pub struct Args {
 /// # Errors
 /// When the output cannot be written, or `token` is cancelled before the answer.
 pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCode> {
-    let counted = tokio::select! {
-        counted = counted(&args) => counted,
-        () = token.cancelled() => bail!("interrupted"),
-    };
-    let capacity = match counted {
+    let capacity = match answered(counted(&args), &token).await? {
         Ok(capacity) => capacity,
-        Err(error) => {
-            stderr::line(format_args!("error: {error:#}"));
-            return Ok(ExitCode::from(WRONG_INPUT));
-        }
+        Err(code) => return Ok(code),
     };
     print(&args.output.format.write(&capacity, |wide| capacity.text(wide))?)?;
     Ok(if capacity.fits >= args.at_least { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -83,7 +64,7 @@ pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCod
 /// # Errors
 /// When a file or a cluster cannot be read.
 pub async fn counted(args: &Args) -> anyhow::Result<Capacity> {
-    let settings = config::read(args.config.as_deref(), 0)?;
+    let settings = args.input.settings()?;
     let target = match (&args.pod, &args.shape) {
         (Some(file), _) => TargetPod::of_file(file)?,
         (None, shape) => {
@@ -94,12 +75,10 @@ pub async fn counted(args: &Args) -> anyhow::Result<Capacity> {
         }
     };
     let mut snapshot = Snapshot::default();
-    snapshot.fill(Source { dumps: &args.dumps, connection: &args.connection, command: "capacity" }).await?;
+    args.input.fill(&mut snapshot, "capacity").await?;
     let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
     let limit = args.up_to.max(args.at_least);
     let (capacity, notes) = count(settings, snapshot, target, limit, now_ms)?;
-    for note in notes {
-        stderr::line(format_args!("note: {note}"));
-    }
+    tell(&notes);
     Ok(capacity)
 }

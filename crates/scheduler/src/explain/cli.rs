@@ -7,19 +7,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
-use runtime::client::ClusterArgs;
 use runtime::output::{OutputArgs, TableFormat};
-use runtime::stderr;
 use runtime::stdout::print;
 use tokio_util::sync::CancellationToken;
 
 use super::target_pod::TargetPod;
 use super::{Explanation, answer, print};
-use crate::config;
-use crate::shell::snapshot::{Snapshot, Source};
+use crate::cluster_input::{ClusterInput, answered, tell};
+use crate::shell::snapshot::Snapshot;
 
-/// The exit code for files that cannot be read and clusters that do not answer.
-const WRONG_INPUT: u8 = 2;
 /// Most pods that an error names.
 const MAX_NAMED: usize = 5;
 
@@ -44,19 +40,12 @@ pub struct Args {
     /// input
     #[arg(long, value_name = "FILE")]
     pub pod: Option<PathBuf>,
-    /// The objects of the cluster, in place of an API server's: dumps as kubectl prints them, or folders of a
-    /// must-gather
-    #[arg(long = "cluster", value_name = "PATH", num_args = 1.., conflicts_with_all = ["kubeconfig", "context"])]
-    pub dumps: Vec<PathBuf>,
-    /// The scheduler's configuration file [default: that of tholepin scheduler without one]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
     /// Only these nodes in the result
     #[arg(long, value_name = "NAME")]
     pub node: Vec<String>,
     /// The cluster.
     #[command(flatten)]
-    pub connection: ClusterArgs,
+    pub input: ClusterInput,
     /// The format of the result.
     #[command(flatten)]
     pub output: OutputArgs<TableFormat>,
@@ -67,16 +56,9 @@ pub struct Args {
 /// # Errors
 /// When the output cannot be written, or `token` is cancelled before the answer.
 pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCode> {
-    let explained = tokio::select! {
-        explained = explain(&args) => explained,
-        () = token.cancelled() => bail!("interrupted"),
-    };
-    let explanation = match explained {
+    let explanation = match answered(explain(&args), &token).await? {
         Ok(explanation) => explanation,
-        Err(error) => {
-            stderr::line(format_args!("error: {error:#}"));
-            return Ok(ExitCode::from(WRONG_INPUT));
-        }
+        Err(code) => return Ok(code),
     };
     print(&args.output.format.write(&explanation, |wide| print::text(&explanation, wide))?)?;
     Ok(if explanation.chosen.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -87,22 +69,20 @@ pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCod
 /// # Errors
 /// When a file or a cluster cannot be read, or does not have the pod.
 pub async fn explain(args: &Args) -> anyhow::Result<Explanation> {
-    let settings = config::read(args.config.as_deref(), 0)?;
+    let settings = args.input.settings()?;
     let wanted = match args.pod {
         Some(_) => None,
         None => Some(subject(&args.subject, &args.namespace)?),
     };
     let mut snapshot = Snapshot::new(wanted.map(|(namespace, name)| (namespace.to_owned(), name.to_owned())));
-    snapshot.fill(Source { dumps: &args.dumps, connection: &args.connection, command: "explain" }).await?;
+    args.input.fill(&mut snapshot, "explain").await?;
     let target = match (&args.pod, wanted) {
         (Some(file), _) => TargetPod::of_file(file)?,
         (None, wanted) => of_snapshot(wanted.unwrap_or_default(), &mut snapshot)?,
     };
     let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
     let (mut explanation, notes) = answer(settings, snapshot, target, now_ms)?;
-    for note in notes {
-        stderr::line(format_args!("note: {note}"));
-    }
+    tell(&notes);
     if let Some(unknown) =
         args.node.iter().find(|name| !explanation.nodes.iter().any(|it| *it.node == ***name))
     {

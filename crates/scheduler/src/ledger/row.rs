@@ -48,7 +48,7 @@ pub struct BoundPod {
     pub names: PodNames,
     /// Hash of namespace and name, for fingerprints.
     pub hash: PodHash,
-    /// The requests.
+    /// The requests, as the kubelet has allocated them.
     pub needs: Arc<PodNeeds>,
     /// Whether the pod may finish by itself (`restartPolicy` other than `Always`).
     pub finishes: bool,
@@ -64,7 +64,7 @@ impl BoundPod {
             id,
             names: PodNames::of(pod),
             hash: pod.hash,
-            needs: Arc::clone(&pod.spec.needs),
+            needs: Arc::clone(&pod.allocated),
             finishes: pod.spec.finishes,
             created_s: pod.created_s,
         }

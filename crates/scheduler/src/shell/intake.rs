@@ -67,7 +67,7 @@ pub(super) struct Burst {
     reports: BTreeMap<Arc<str>, usize>,
 }
 
-/// A report, made small as it arrives: the object of a node with eight zones takes ten times as much memory.
+/// A report, made small as it arrives: a first list holds those of all nodes at once.
 #[derive(Clone, Debug)]
 pub(super) struct ReportView {
     /// The node.

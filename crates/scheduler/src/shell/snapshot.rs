@@ -5,11 +5,8 @@
 //! watches, and is named.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::ensure;
 use api::nrt::{self, NodeResourceTopology};
 use k8s_openapi::api::apps::v1::{ReplicaSet, StatefulSet};
 use k8s_openapi::api::core::v1::{
@@ -20,9 +17,7 @@ use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceSlice};
 use k8s_openapi::api::scheduling::v1alpha2::PodGroup;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use kube::Client;
-use runtime::client::{self, ClusterArgs, Connection, pages};
-use runtime::stderr;
-use runtime::yaml::dump;
+use runtime::client::{self, pages};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -139,20 +134,8 @@ const KINDS: [Kind; 20] = [
     },
 ];
 
-/// The time limit of a list.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// The path of reports in the older version, for API servers that have no other.
 const OLD_REPORTS: &str = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies";
-
-/// Where objects come from: dumps, or an API server if there are none.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Source<'a> {
-    pub(crate) dumps: &'a [PathBuf],
-    pub(crate) connection: &'a ClusterArgs,
-    /// The command that asks, for the server's log.
-    pub(crate) command: &'static str,
-}
 
 /// The objects.
 #[derive(Debug, Default)]
@@ -204,27 +187,6 @@ impl Snapshot {
                 }
             }
         }
-    }
-
-    /// Takes all objects of a source. What cannot be read is told on standard error.
-    ///
-    /// # Errors
-    /// When a file or a list cannot be read, or there is no node.
-    pub(crate) async fn fill(&mut self, source: Source<'_>) -> anyhow::Result<()> {
-        let Source { dumps, connection, command } = source;
-        if dumps.is_empty() {
-            let timeout = connection.request_timeout.unwrap_or(PATIENCE);
-            let cluster = Connection::open(&connection.options(command)).await?;
-            self.take_cluster(&cluster.client_with_timeout(timeout)?).await?;
-        }
-        for path in dumps {
-            dump::objects(path, &mut |object| self.take(object))?;
-        }
-        for warning in &self.warnings {
-            stderr::line(format_args!("note: {warning}"));
-        }
-        ensure!(self.has_nodes(), "there is no node; a dump needs nodes, pods and noderesourcetopologies");
-        Ok(())
     }
 
     /// Takes all objects of a cluster. Kinds that are not served have none.

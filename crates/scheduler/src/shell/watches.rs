@@ -96,8 +96,7 @@ impl<'a> Watches<'a> {
         let mut reader = ReportReader::new(metrics.clone());
         let reports = ("watch noderesourcetopologies", Source::Reports);
         let view = |guard: DeserializeGuard<NodeResourceTopology>| {
-            let object = guard.0.map_err(|error| error.to_string())?;
-            Ok(ReportView::read(&object))
+            watch::unwrap_guard(guard).map(|object| ReportView::read(&object))
         };
         self.mapped(reports, view, move |event| reader.take(event))
     }

@@ -98,8 +98,10 @@ impl Simulation<'_> {
         {
             let view = &mut entry.view;
             match resized {
-                Resized::Done => (view.charged, view.spec) = (Arc::clone(&desired.needs), desired),
-                Resized::Infeasible => view.charged = Arc::clone(&view.spec.needs),
+                Resized::Done => {
+                    (view.charged, view.allocated) = (Arc::clone(&desired.needs), Arc::clone(&desired.needs));
+                }
+                Resized::Infeasible => view.charged = Arc::clone(&view.allocated),
                 Resized::Deferred => {}
             }
         }
@@ -136,9 +138,10 @@ impl Simulation<'_> {
         if !entry.exists || view.progress.deleting || view.progress.terminal {
             return;
         }
-        if cpu_milli(&desired.needs.totals) > cpu_milli(&view.spec.needs.totals) {
+        if cpu_milli(&desired.needs.totals) > cpu_milli(&view.allocated.totals) {
             view.charged = Arc::clone(&desired.needs);
         }
+        view.spec = desired;
         entry.resize = Some(ResizeStage::Desired);
         let view = view.clone();
         self.notify_scheduler(Event::Pod(view));
@@ -313,7 +316,7 @@ impl Simulation<'_> {
             self.pods[pod].is_leaving_known = true;
         }
         if let Event::Pod(view) = &event
-            && view.charged != view.spec.needs
+            && view.charged != view.allocated
             && let Some(pod) = self.number(view)
         {
             self.pods[pod].is_growth_known = true;

@@ -11,6 +11,27 @@ mod packing;
 mod scenario;
 mod starvation;
 
+/// Our scheduler and its exporters in a healthy cluster.
+fn healthy<'a>(
+    machines: &'a [Machine],
+    workload: &'a Workload,
+    latency: &'a Latency,
+    seed: u64,
+) -> Setup<'a> {
+    Setup {
+        machines,
+        workload,
+        latency,
+        faults: Faults::default(),
+        accounting: Some(Accounting::Exact),
+        strategy: Strategy::default(),
+        scan_period_ms: None,
+        fingerprints: Some(Method::WithExclusiveResources),
+        ids: Some(HashKey::Name),
+        seed,
+    }
+}
+
 /// Runs a scenario and describes what went wrong; `None` if nothing did. Losses that no scheduler could foresee do not
 /// count, see [`Observations::unforeseen`].
 fn failure(scenario: &Scenario, overlook_ms: u64) -> Option<String> {

@@ -111,8 +111,12 @@ impl ChangeSearch<'_, '_> {
 
     /// Whether a pod with these requests fits once these pods have left.
     fn fits(&mut self, spec: &Arc<Spec>, left: &[PodId]) -> bool {
-        let pod =
-            PodView { spec: Arc::clone(spec), charged: Arc::clone(&spec.needs), ..self.incoming.pod.clone() };
+        let pod = PodView {
+            spec: Arc::clone(spec),
+            charged: Arc::clone(&spec.needs),
+            allocated: Arc::clone(&spec.needs),
+            ..self.incoming.pod.clone()
+        };
         let mut spanning = self.spanning.clone();
         let Some(mut trial) = Trial::new(self.core, self.slot) else { return false };
         left.iter().for_each(|id| trial.remove(*id, &pod, &mut spanning));

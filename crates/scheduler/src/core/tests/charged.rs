@@ -56,6 +56,8 @@ fn zones_hold_what_the_kubelet_has_allocated() {
         core.handle(Event::Pod(resized(desired, allocated, true)), LATER);
         core.handle(Event::Pod(pod("b", 6, json!({}))), LATER);
         let placed = decide(&mut core, LATER) == ["b -> n"];
+        let stated = resized(desired, allocated, true).spec.needs.totals.clone();
+        assert_eq!(crate::node::amount(&stated, ResourceName::CPU), desired * 1_000, "the spec is as it is");
         assert_eq!(placed, fits, "{desired} desired, {allocated} allocated");
     }
 }

@@ -20,18 +20,14 @@ fn packed(preset: Preset, accounting: Accounting, strategy: Strategy, seed: u64)
     for (at, arrival) in (0..).zip(&mut workload.arrivals) {
         (arrival.at_ms, arrival.life_ms) = (at * APART_MS, None);
     }
+    let latency = Latency::cluster();
     let is_ours = accounting == Accounting::Exact;
     let setup = Setup {
-        machines: &machines,
-        workload: &workload,
-        latency: &Latency::cluster(),
-        faults: Faults::default(),
         accounting: Some(accounting),
         strategy,
         scan_period_ms: (!is_ours).then_some(10_000),
-        fingerprints: Some(Method::WithExclusiveResources),
         ids: is_ours.then_some(HashKey::Name),
-        seed,
+        ..healthy(&machines, &workload, &latency, seed)
     };
     let mut full = None;
     Simulation::new(setup).run_observed(&mut |_| {}, &mut |simulation| {

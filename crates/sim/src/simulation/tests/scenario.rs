@@ -97,16 +97,11 @@ impl Scenario {
 
     pub(super) fn run(&self) -> (Record, Observations) {
         let setup = Setup {
-            machines: &self.machines,
-            workload: &self.workload,
-            latency: &self.latency,
             faults: self.faults,
             accounting: self.zones.then_some(Accounting::Exact),
-            strategy: Strategy::default(),
-            scan_period_ms: None,
             fingerprints: self.fingerprints,
             ids: self.ids,
-            seed: self.seed,
+            ..super::healthy(&self.machines, &self.workload, &self.latency, self.seed)
         };
         let mut seen = Observations::default();
         let mut since: BTreeMap<usize, u64> = BTreeMap::new();

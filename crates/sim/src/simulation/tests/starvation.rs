@@ -24,24 +24,16 @@ fn waited_ms(seed: u64) -> (Option<u64>, u64) {
     workload.arrivals.push(Arrival::new(ARRIVES_MS, LARGE, 1_000));
     workload.arrivals.sort_by_key(|arrival| arrival.at_ms);
     let large = workload.arrivals.iter().position(|arrival| arrival.cpus == LARGE).unwrap();
-    let setup = Setup {
-        machines: &machines,
-        workload: &workload,
-        latency: &Latency::cluster(),
-        faults: Faults::default(),
-        accounting: Some(Accounting::Exact),
-        strategy: Strategy::default(),
-        scan_period_ms: None,
-        fingerprints: Some(Method::WithExclusiveResources),
-        ids: Some(HashKey::Name),
-        seed,
-    };
+    let latency = Latency::cluster();
     let mut placed_ms = None;
-    Simulation::new(setup).run_observed(&mut |_| {}, &mut |simulation| {
-        if placed_ms.is_none() && simulation.pods.get(large).is_some_and(|pod| pod.node.is_some()) {
-            placed_ms = Some(simulation.now_ms);
-        }
-    });
+    Simulation::new(healthy(&machines, &workload, &latency, seed)).run_observed(
+        &mut |_| {},
+        &mut |simulation| {
+            if placed_ms.is_none() && simulation.pods.get(large).is_some_and(|pod| pod.node.is_some()) {
+                placed_ms = Some(simulation.now_ms);
+            }
+        },
+    );
     let in_time = placed_ms.filter(|placed| *placed < ends_ms);
     (in_time.map(|placed| placed - ARRIVES_MS), life_ms)
 }

@@ -3,8 +3,8 @@
 //! In: reports. Out: the kubelet of each, of which equal nodes share one. Never: a model of another machine or
 //! configuration.
 //!
-//! Most clusters have a few kinds of nodes, and a model of eight zones takes as much memory as all else that is kept of
-//! a node. Cost: a comparison with each kept model, for the first report of a node.
+//! Most clusters have a few kinds of nodes, so a few models do for thousands. Cost: a comparison with each kept model,
+//! for the first report of a node.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ const MAX_MODELS: usize = 16;
 
 /// The models that were made last, with the reports behind them.
 #[derive(Debug, Default)]
-pub(super) struct Models(VecDeque<(Arc<NodeTopology>, KubeletStart)>);
+pub(super) struct KubeletModels(VecDeque<(Arc<NodeTopology>, KubeletStart)>);
 
-impl Models {
+impl KubeletModels {
     /// The kubelet of a node whose report says all that its model needs, and which may reject pods for what they get in
     /// zones. Resources of whole pods (`PodLevelResourceManagers`) are not modelled here.
     pub(super) fn of(&mut self, topology: &Arc<NodeTopology>) -> Option<KubeletStart> {

@@ -1,0 +1,93 @@
+//! The input of commands that ask about a cluster: `tholepin explain` and `tholepin capacity`.
+//!
+//! In: flags. Out: the settings of the scheduler, and the objects of a cluster or a dump. Never: a write to the
+//! cluster.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{bail, ensure};
+use runtime::client::{ClusterArgs, Connection};
+use runtime::stderr;
+use runtime::yaml::dump;
+use tokio_util::sync::CancellationToken;
+
+use crate::config;
+use crate::core::Settings;
+use crate::shell::snapshot::Snapshot;
+
+/// The exit code for files that cannot be read and clusters that do not answer.
+const WRONG_INPUT: u8 = 2;
+/// The time limit of a list.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Flags that name a cluster, and how its scheduler is configured.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ClusterInput {
+    /// The objects of the cluster, in place of an API server's: dumps as kubectl prints them, or folders of a
+    /// must-gather
+    #[arg(long = "cluster", value_name = "PATH", num_args = 1.., conflicts_with_all = ["kubeconfig", "context"])]
+    pub dumps: Vec<PathBuf>,
+    /// The scheduler's configuration file [default: that of tholepin scheduler without one]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The cluster.
+    #[command(flatten)]
+    pub connection: ClusterArgs,
+}
+
+impl ClusterInput {
+    /// The scheduler's settings.
+    ///
+    /// # Errors
+    /// When the configuration file cannot be read.
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        config::read(self.config.as_deref(), 0)
+    }
+
+    /// Takes all objects of the dumps, or of the API server if there are none. What cannot be read is told on standard
+    /// error. `command`: the command that asks, for the server's log.
+    ///
+    /// # Errors
+    /// When a file or a list cannot be read, or there is no node.
+    pub(crate) async fn fill(&self, snapshot: &mut Snapshot, command: &str) -> anyhow::Result<()> {
+        if self.dumps.is_empty() {
+            let timeout = self.connection.request_timeout.unwrap_or(PATIENCE);
+            let cluster = Connection::open(&self.connection.options(command)).await?;
+            snapshot.take_cluster(&cluster.client_with_timeout(timeout)?).await?;
+        }
+        for path in &self.dumps {
+            dump::objects(path, &mut |object| snapshot.take(object))?;
+        }
+        tell(&snapshot.warnings);
+        ensure!(
+            snapshot.has_nodes(),
+            "there is no node; a dump needs nodes, pods and noderesourcetopologies"
+        );
+        Ok(())
+    }
+}
+
+/// Tells notes on standard error.
+pub(crate) fn tell(notes: &[String]) {
+    notes.iter().for_each(|note| stderr::line(format_args!("note: {note}")));
+}
+
+/// The answer to a question; the exit code if the input is wrong, which is told on standard error.
+///
+/// # Errors
+/// When `token` is cancelled before the answer.
+pub(crate) async fn answered<T>(
+    question: impl Future<Output = anyhow::Result<T>>,
+    token: &CancellationToken,
+) -> anyhow::Result<Result<T, ExitCode>> {
+    let answer = tokio::select! {
+        answer = question => answer,
+        () = token.cancelled() => bail!("interrupted"),
+    };
+    Ok(answer.map_err(|error| {
+        stderr::line(format_args!("error: {error:#}"));
+        ExitCode::from(WRONG_INPUT)
+    }))
+}
