@@ -32,6 +32,13 @@ pub(crate) const RTE: GoTool = GoTool {
     tags: "",
 };
 
+/// nfd-topology-updater, whose reports our scheduler understands too.
+pub(crate) const NFD: GoTool = GoTool {
+    name: "nfd-topology-updater",
+    package: "sigs.k8s.io/node-feature-discovery/cmd/nfd-topology-updater",
+    tags: "",
+};
+
 /// The scheduler of the Go plugins.
 pub(crate) const SCHEDULER_PLUGINS: GoTool =
     GoTool { name: "scheduler-plugins", package: "sigs.k8s.io/scheduler-plugins/cmd/scheduler", tags: "" };

@@ -372,12 +372,14 @@ impl Core {
             Event::NodeGone(name) => self.node_gone(&name, now_ms),
             Event::Report(name, topology) => {
                 let slot = self.slot(&name);
-                if self.settings.resync_ms().is_some() {
+                let reserves = self.settings.resync_ms().is_some();
+                if reserves {
                     self.nodes[slot].over_reserve.report(Arc::clone(&topology));
                 }
-                self.nodes[slot].ledger.report(topology, &mut self.scratch);
-                self.changed.insert(slot);
-                self.freed.insert(slot);
+                if self.nodes.report(slot, topology, &mut self.scratch) || reserves {
+                    self.changed.insert(slot);
+                    self.freed.insert(slot);
+                }
                 self.changed.append(&mut self.resynced);
             }
             Event::ReportGone(name) => {

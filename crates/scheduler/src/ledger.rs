@@ -202,7 +202,7 @@ impl Ledger {
             return !(self.report_lost && needs.may_align());
         };
         let vacant = match &self.start {
-            Some(start) => Amounts::vacant(Arc::clone(start), topology.allocatable()),
+            Some(start) => Amounts::vacant(Arc::clone(start)),
             None => Amounts::Counts(topology.allocatable()),
         };
         !vacant.needs_alignment(topology.rules, needs)
@@ -443,13 +443,16 @@ impl Ledger {
         self.settle(worlds, scratch);
     }
 
-    /// Takes a new report about the node.
-    pub fn report(&mut self, topology: Arc<NodeTopology>, scratch: &mut Scratch) {
+    /// Takes a new report about the node. Returns whether it says something else than was expected: if not, each check
+    /// and each score is what it was.
+    pub fn report(&mut self, topology: Arc<NodeTopology>, scratch: &mut Scratch) -> bool {
+        let expected = self.expectation();
         self.changes();
         self.search_pause = 0;
         self.report_lost = false;
         let later = self.start.as_ref().zip(self.topology.as_ref());
         let later = later.and_then(|(start, before)| start.later(before, &topology));
+        let expected = expected.filter(|_| later.is_some());
         self.start = later.or_else(|| scratch.models.of(&topology)).map(Arc::new);
         let same_table = self.worlds.first().is_none_or(|world| {
             world.amounts.is_by_ids() == self.start.is_some()
@@ -465,6 +468,7 @@ impl Ledger {
         self.topology = Some(Arc::clone(&topology));
         self.unexplained = is_modelled.then_some(topology);
         self.explain_report(scratch);
+        expected.is_none() || expected != self.expectation()
     }
 
     /// The report object was deleted. The worlds still hold, but no report will correct them. A node whose reports were
@@ -490,7 +494,22 @@ impl Ledger {
 
 // === internals ===
 
+/// The amounts of a world, and its pods that have not left: whether their kubelet has seen them, and where they are.
+type Expected = (Amounts, Vec<(PodId, bool, Location)>);
+
 impl Ledger {
+    /// All that checks and scores depend on, but for the machine; `None` where something is in doubt. Cost: worlds x
+    /// pods.
+    fn expectation(&self) -> Option<Vec<Expected>> {
+        let expected = |world: &World| {
+            let pods = self.rows.iter().zip(&world.locations).filter(|(row, _)| row.stage != Stage::Released);
+            let pods = pods.map(|(row, location)| (row.id, row.is_unseen(), location.clone()));
+            (world.amounts.clone(), pods.collect())
+        };
+        let is_known = self.is_trusted() && self.unexplained.is_none();
+        is_known.then(|| self.worlds.iter().map(expected).collect())
+    }
+
     fn index(&self, id: PodId) -> Option<usize> {
         self.rows.iter().position(|row| row.id == id)
     }

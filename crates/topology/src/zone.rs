@@ -182,6 +182,11 @@ impl Free {
         &self.layout
     }
 
+    /// The same, to keep.
+    pub(crate) fn shared_layout(&self) -> std::sync::Arc<Layout> {
+        std::sync::Arc::clone(&self.layout)
+    }
+
     /// The amounts with their columns.
     #[must_use]
     pub fn as_cells(&self) -> Cells<'_> {

@@ -53,6 +53,8 @@ pub(crate) enum ExporterProgram {
     Tholepin,
     /// resource-topology-exporter, which looks once in an interval.
     Rte { program: PathBuf, interval: Duration },
+    /// nfd-topology-updater, which looks once in an interval, and never when the kubelet's state changes.
+    Nfd { program: PathBuf, interval: Duration },
 }
 
 /// A running cluster and our processes in it. Everything ends when it is dropped.
@@ -114,12 +116,14 @@ impl TestBed {
     /// Starts an exporter on each node and waits for their reports.
     pub(crate) async fn start_exporters(&mut self, exporter: &ExporterProgram) -> anyhow::Result<()> {
         for node in self.cluster.nodes() {
-            let process = self.cluster.spawn(self.exporter(node, exporter))?;
+            let process = self.cluster.spawn(self.exporter(node, exporter)?)?;
             self.exporters.push(process);
         }
         let within = match exporter {
             ExporterProgram::Tholepin => READY_WITHIN,
-            ExporterProgram::Rte { interval, .. } => READY_WITHIN + *interval,
+            ExporterProgram::Rte { interval, .. } | ExporterProgram::Nfd { interval, .. } => {
+                READY_WITHIN + *interval
+            }
         };
         let reports: Api<NodeResourceTopology> = Api::all(self.cluster.client().await?);
         for (node, exporter) in self.cluster.nodes().iter().zip(&self.exporters) {
@@ -167,17 +171,28 @@ impl TestBed {
         &self.binary
     }
 
-    fn exporter(&self, node: &ClusterNode, exporter: &ExporterProgram) -> Spec {
+    fn exporter(&self, node: &ClusterNode, exporter: &ExporterProgram) -> anyhow::Result<Spec> {
         let name = format!("exporter-{}", node.name());
-        let spec = match exporter {
+        Ok(match exporter {
             ExporterProgram::Tholepin => Spec::new(name, &self.binary)
                 .args(["exporter", "-v4", "--metrics-port=0"])
-                .arg(format!("--kubelet-state-dir={}", node.kubelet().root_dir().display())),
+                .arg(format!("--kubelet-state-dir={}", node.kubelet().root_dir().display()))
+                .args(places(&self.cluster, node)),
             ExporterProgram::Rte { program, interval } => Spec::new(name, program)
                 .args(["--podreadiness=false", "--metrics-mode=disabled"])
-                .arg(format!("--sleep-interval={}ms", interval.as_millis())),
-        };
-        spec.args(places(&self.cluster, node))
+                .arg(format!("--sleep-interval={}ms", interval.as_millis()))
+                .args(places(&self.cluster, node)),
+            // It takes no other place for `/sys`.
+            ExporterProgram::Nfd { program, interval } => Spec::new(name, program)
+                .within(node.kubelet().host().namespaces())
+                .env("NODE_NAME", node.name())
+                .env("KUBERNETES_NAMESPACE", "default")
+                .args(["-kubelet-state-dir=".to_owned(), format!("-port={}", testkit::port::free()?)])
+                .arg(format!("-sleep-interval={}ms", interval.as_millis()))
+                .arg(format!("-podresources-socket={}", node.podresources_socket().display()))
+                .arg(format!("-kubelet-config-uri=file://{}", node.kubelet().config_file().display()))
+                .arg(format!("-kubeconfig={}", self.cluster.control().kubeconfig().display())),
+        })
     }
 }
 

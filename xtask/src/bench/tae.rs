@@ -23,7 +23,7 @@ use topology::policy::{CpuOption, Policy, Scope};
 use topology::resource::ResourceName;
 
 use super::rig::{DEVICES, ExporterProgram, STOCK, Shape, TOPO_AWARE, TestBed, build_dist};
-use crate::gotool::RTE;
+use crate::gotool::{NFD, RTE};
 
 /// Open arrivals on real kubelets.
 #[derive(Debug, Clone, clap::Args)]
@@ -76,16 +76,17 @@ pub(crate) struct Args {
     /// Topology manager scope of the kubelets
     #[arg(long, value_name = "SCOPE", value_parser = scope, default_value = "container")]
     scope: Scope,
-    /// Who reports nodes to our scheduler: tholepin, or rte: resource-topology-exporter, built from its Go module
+    /// Who reports nodes to our scheduler: tholepin, or, built from their Go modules, rte: resource-topology-exporter,
+    /// nfd: nfd-topology-updater
     #[arg(long, value_enum, default_value_t)]
     exporter: ExporterChoice,
-    /// Seconds between two looks of --exporter rte
+    /// Seconds between two looks of another exporter than ours
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     exporter_interval: u64,
     /// Let kube-scheduler place every third pod beside our scheduler, on the same nodes
     #[arg(long)]
     stock_third: bool,
-    /// Each of three policies, both scopes, and three exporters: ours, and rte each 10 and 60 seconds
+    /// Each of three policies, both scopes, and three exporters: ours, rte every 10 seconds, and nfd every 60 seconds
     #[arg(long, conflicts_with_all = ["policy", "scope", "exporter", "exporter_interval"])]
     matrix: bool,
     /// Measure with so many seeds, --seed and those that follow
@@ -132,6 +133,7 @@ enum ExporterChoice {
     #[default]
     Tholepin,
     Rte,
+    Nfd,
 }
 
 /// One line of the result.
@@ -219,7 +221,7 @@ fn cells(args: &Args) -> Vec<Args> {
     let of_policy = |policy| {
         let of_scope = move |scope| {
             let ours = (ExporterChoice::Tholepin, args.exporter_interval);
-            [ours, (ExporterChoice::Rte, 10), (ExporterChoice::Rte, 60)].map(
+            [ours, (ExporterChoice::Rte, 10), (ExporterChoice::Nfd, 60)].map(
                 |(exporter, exporter_interval)| {
                     let schedulers = args.schedulers.iter().copied();
                     let is_wanted =
@@ -336,12 +338,11 @@ fn shape(args: &Args) -> Shape {
 }
 
 fn exporter(args: &Args) -> anyhow::Result<ExporterProgram> {
+    let interval = Duration::from_secs(args.exporter_interval);
     Ok(match args.exporter {
         ExporterChoice::Tholepin => ExporterProgram::Tholepin,
-        ExporterChoice::Rte => ExporterProgram::Rte {
-            program: RTE.program()?,
-            interval: Duration::from_secs(args.exporter_interval),
-        },
+        ExporterChoice::Rte => ExporterProgram::Rte { program: RTE.program()?, interval },
+        ExporterChoice::Nfd => ExporterProgram::Nfd { program: NFD.program()?, interval },
     })
 }
 
@@ -457,6 +458,7 @@ fn described(args: &Args) -> (&'static str, &'static str, String) {
     let exporter = match args.exporter {
         ExporterChoice::Tholepin => "tholepin".to_owned(),
         ExporterChoice::Rte => format!("rte {} s", args.exporter_interval),
+        ExporterChoice::Nfd => format!("nfd {} s", args.exporter_interval),
     };
     (policy, args.scope.as_str(), exporter)
 }

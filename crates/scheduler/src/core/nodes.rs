@@ -1,14 +1,17 @@
 //! All nodes by slot, each with a revision.
 //!
 //! In: events of nodes. Out: the nodes, and a revision that no two states of a slot share. Never: a change that leaves
-//! the revision as it was: there is no other way to a node that can be changed.
+//! the revision as it was, but for a report that says what was expected: there is no other way to a node that can be
+//! changed.
 
 use std::ops::{Deref, Index, IndexMut};
 use std::sync::Arc;
 
+use topology::zone::NodeTopology;
+
 use super::{Core, Timer};
 use crate::cycle::UNREPORTED_GRACE_MS;
-use crate::ledger::Drift;
+use crate::ledger::{Drift, Scratch};
 use crate::node::{Node, NodeView};
 
 /// The nodes.
@@ -31,6 +34,16 @@ impl Nodes {
     /// The revision of a slot, at least 1.
     pub(super) fn revision(&self, slot: usize) -> u64 {
         self.revisions[slot]
+    }
+
+    /// Takes a report about the node of a slot. Returns whether it says something else than was expected; if not, the
+    /// revision stays.
+    pub(super) fn report(&mut self, slot: usize, topology: Arc<NodeTopology>, scratch: &mut Scratch) -> bool {
+        let is_news = self.nodes[slot].ledger.report(topology, scratch);
+        if is_news {
+            self.touch(slot);
+        }
+        is_news
     }
 
     /// Gives a slot another revision: what is said of the node depends on the time, and that has come.

@@ -66,8 +66,8 @@ impl Default for Held {
 
 impl Amounts {
     /// A node without pods.
-    pub(super) fn vacant(start: Arc<KubeletStart>, allocatable: Free) -> Self {
-        let vacant = Vacant::new(start, ContainerAllocation::default(), allocatable);
+    pub(super) fn vacant(start: Arc<KubeletStart>) -> Self {
+        let vacant = Vacant::new(start, ContainerAllocation::default());
         Self::Ids(Arc::new(Ids::new(Arc::new(vacant))))
     }
 

@@ -1,5 +1,5 @@
 //! A [`Layout`] as files: what Linux shows of a machine under `/sys/devices/system`, `/sys/kernel/mm/hugepages`,
-//! `/proc/meminfo` and `/proc/cpuinfo`, as far as the kubelet (cAdvisor) and the exporter read it.
+//! `/proc/meminfo` and `/proc/cpuinfo`, as far as the kubelet (cAdvisor) and exporters read it.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -183,6 +183,7 @@ fn machine_meminfo(layout: &Layout) -> String {
         ("HugePages_Rsvd", 0, ""),
         ("HugePages_Surp", 0, ""),
         ("Hugepagesize", DEFAULT_HUGE_PAGE_KIB, " kB"),
+        ("Hugetlb", huge_kib(&huge), " kB"),
     ] {
         let _ = writeln!(text, "{:<16}{value:>10}{unit}", format!("{key}:"));
     }

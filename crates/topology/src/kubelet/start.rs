@@ -23,7 +23,7 @@ use crate::placement::holdings::Holding;
 use crate::policy::Manager;
 use crate::request::{ContainerKind, Qos};
 use crate::resource::{ResourceKind, ResourceName};
-use crate::zone::{MAX_ZONES, NodeTopology, Zone, ZoneResource};
+use crate::zone::{Free, MAX_ZONES, NodeTopology, Zone, ZoneResource};
 
 /// Settings of a kubelet, in place of those in reports, which most exporters do not write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct KubeletStart {
     pub residents: ContainerAllocation,
     /// Whether CPUs have the ids of a real node.
     pub has_ids: bool,
+    /// What zones may give to pods.
+    pub allocatable: Arc<Free>,
 }
 
 /// Most devices of a resource in a zone, more than any machine has.
@@ -72,7 +74,8 @@ impl KubeletStart {
         vacant.devices.resources = devices(topology, groups);
         let (kubelet, vacant) = (Arc::new(kubelet), Arc::new(vacant));
         let residents = all_residents(topology, &kubelet, &vacant);
-        Ok(Self { kubelet, vacant, residents, has_ids: report.is_some() })
+        let allocatable = Arc::new(topology.allocatable());
+        Ok(Self { kubelet, vacant, residents, has_ids: report.is_some(), allocatable })
     }
 
     /// The same kubelet at the moment of a later report; `None` if that is about another machine or configuration.
@@ -84,6 +87,7 @@ impl KubeletStart {
             vacant: Arc::clone(&self.vacant),
             residents: all_residents(now, &self.kubelet, &self.vacant),
             has_ids: self.has_ids,
+            allocatable: Arc::clone(&self.allocatable),
         })
     }
 

@@ -48,8 +48,6 @@ pub(in crate::ledger) struct Vacant {
     pub(in crate::ledger) start: Arc<KubeletStart>,
     /// With what unknown containers hold. Equal nodes on which there are none share it.
     state: Arc<NodeState>,
-    /// What zones may give to pods, by the report.
-    pub(in crate::ledger) allocatable: Free,
 }
 
 /// The state of a kubelet's managers.
@@ -74,24 +72,26 @@ impl HeldIds {
 
 impl Vacant {
     /// The node of a report, on which unknown containers hold `residents`.
-    pub(in crate::ledger) fn new(
-        start: Arc<KubeletStart>,
-        residents: ContainerAllocation,
-        allocatable: Free,
-    ) -> Self {
+    pub(in crate::ledger) fn new(start: Arc<KubeletStart>, residents: ContainerAllocation) -> Self {
         let is_empty = residents.cpus.is_empty()
             && residents.memory.iter().all(|block| block.bytes == 0 && block.zones.len() == 1)
             && residents.devices.values().all(DeviceIds::is_empty);
         let state = if is_empty { Arc::clone(&start.vacant) } else { Arc::new(start.state_with(residents)) };
-        Self { state, start, allocatable }
+        Self { state, start }
+    }
+
+    /// What zones may give to pods.
+    pub(in crate::ledger) fn allocatable(&self) -> &Free {
+        &self.start.allocatable
     }
 
     /// Whether an empty zone would hold all that the pod asks for.
     pub(super) fn has_zone_for(&self, needs: &PodNeeds) -> bool {
-        let layout = self.allocatable.layout();
+        let allocatable = self.allocatable();
+        let layout = allocatable.layout();
         let holds = |row: usize| {
             needs.pod_scope.iter().all(|need| {
-                layout.column(need.name).is_none_or(|column| self.allocatable.get(row, column) >= need.amount)
+                layout.column(need.name).is_none_or(|column| allocatable.get(row, column) >= need.amount)
             })
         };
         (0..layout.zones().len()).any(holds)
@@ -104,7 +104,7 @@ impl Ids {
         let mut ids = Self {
             held: Vec::new(),
             state: NodeState::clone(&vacant.state),
-            free: vacant.allocatable.clone(),
+            free: vacant.allocatable().clone(),
             vacant,
             counts,
             has_debt: false,
@@ -201,7 +201,7 @@ impl Ids {
 
     /// Takes an amount of a cell, of what is free there.
     fn take(&mut self, number: usize, grant: Grant) {
-        let layout = self.vacant.allocatable.layout();
+        let layout = self.vacant.allocatable().layout();
         let columns = layout.resources().len().max(1);
         let cell = grant.cell as usize;
         let (Some(zone), Some(name)) =
@@ -277,7 +277,7 @@ impl Ids {
         let kubelet = &self.vacant.start.kubelet;
         self.counts.update(kubelet, &self.state);
         let free_cpus = kubelet.free_cpus(&self.state);
-        let layout = self.vacant.allocatable.layout();
+        let layout = self.vacant.allocatable().layout();
         for (row, zone) in layout.zones().iter().enumerate() {
             let here = ZoneMask::of(zone.0);
             for (column, name) in layout.resources().iter().enumerate() {
@@ -303,7 +303,7 @@ impl Ids {
 
     /// What a pod holds at most in a cell. Memory of several zones counts in each of them.
     pub(in crate::ledger) fn held_in(&self, held: &HeldIds, row: usize, column: usize) -> i64 {
-        let layout = self.vacant.allocatable.layout();
+        let layout = self.vacant.allocatable().layout();
         let (zone, name) = (layout.zones()[row].0, layout.resources()[column]);
         let of_container = |container: &ContainerAllocation| match name.kind() {
             ResourceKind::Cpu => {

@@ -94,7 +94,7 @@ impl Ledger {
         let members: Vec<bool> =
             reported.iter().map(|of| matches!(of, Reported::Holds(_) | Reported::Unclear)).collect();
         let key = holdings.key();
-        let vacant = Arc::new(Vacant::new(Arc::clone(&start), residents, report.allocatable()));
+        let vacant = Arc::new(Vacant::new(Arc::clone(&start), residents));
         let agreeing: Vec<&World> =
             self.worlds.iter().filter(|world| self.agrees_by_ids(world, &reported, key, &start)).collect();
         let predictions = self.judge_predictions(&reported, key, &start);
@@ -164,7 +164,7 @@ impl Ledger {
     /// pods on their way are charged beside.
     fn unknown_worlds(&self, start: Arc<KubeletStart>, report: &NodeTopology) -> Vec<World> {
         let residents = start.residents.clone();
-        let vacant = Arc::new(Vacant::new(start, residents, report.allocatable()));
+        let vacant = Arc::new(Vacant::new(start, residents));
         let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
         let mut world = World { locations: vec![Location::nowhere(); self.rows.len()], amounts };
         for (at, row) in self.rows.iter().enumerate().filter(|(_, row)| row.stage == Stage::Pending) {
@@ -343,7 +343,7 @@ fn hidden_bound(row: &Row, hidden: &[&Container], shown: &HeldIds, vacant: &Vaca
     // An init container is in the one zone of the others, which may reuse its CPUs. With several it may be in any.
     let is_single = vacant.start.kubelet.profile().policy == Policy::SingleNumaNode;
     let near = if is_single { vacant.start.kubelet.machine().zones_of(&others) } else { ZoneMask::EMPTY };
-    let layout = vacant.allocatable.layout();
+    let layout = vacant.allocatable().layout();
     let mut grants = SmallVec::new();
     for (at, zone) in layout.zones().iter().enumerate() {
         if !near.is_empty() && !near.contains(zone.0) {
@@ -351,7 +351,7 @@ fn hidden_bound(row: &Row, hidden: &[&Container], shown: &HeldIds, vacant: &Vaca
         }
         for (column, name) in layout.resources().iter().enumerate() {
             let held: i64 = hidden.iter().map(|container| amount(container, *name, row.initialized)).sum();
-            if let (Ok(cell), true) = (u32::try_from(vacant.allocatable.index(at, column)), held > 0) {
+            if let (Ok(cell), true) = (u32::try_from(vacant.allocatable().index(at, column)), held > 0) {
                 grants.push(Grant { cell, held, visible: 0 });
             }
         }

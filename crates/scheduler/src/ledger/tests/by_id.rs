@@ -190,8 +190,20 @@ impl Node {
         }
     }
 
-    fn report(&mut self) {
-        self.ledger.report(Arc::new(self.published()), &mut self.scratch);
+    /// A report comes. Returns whether it is news; if not, no verdict is another one.
+    fn report(&mut self) -> bool {
+        let before = self.verdicts();
+        let is_news = self.ledger.report(Arc::new(self.published()), &mut self.scratch);
+        assert!(is_news || before == self.verdicts());
+        is_news
+    }
+
+    /// Which pods of one and of two containers fit.
+    fn verdicts(&mut self) -> Vec<bool> {
+        let sizes = (1..=8).flat_map(|cpus| (0..=2).map(move |nics| (ContainerKind::App, cpus, 64, nics)));
+        let pods =
+            sizes.flat_map(|size| [pod(99, &[size]), pod(99, &[size, (ContainerKind::App, 2, 600, 0)])]);
+        pods.map(|pod| self.fits(&pod)).collect()
     }
 
     /// The scheduler starts anew beside what runs.
@@ -219,6 +231,26 @@ fn pods_over_several_zones_are_placed_before_a_report_shows_them() {
     assert_eq!(sizes, admitted);
     node.report();
     assert_eq!(node.ledger.summary().corrections, 0, "the report shows what was expected");
+}
+
+#[test]
+fn an_expected_report_is_no_news() {
+    for key in [HashKey::Uid, HashKey::Name] {
+        let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], key);
+        let (own, foreign) = (app(1, 3), app(2, 4));
+        node.bind(&own);
+        node.admit(&own);
+        assert_eq!((node.report(), node.report()), (false, false), "{key:?}");
+        kubelet::admit(&node.kubelet, &mut node.state, &Node::asked(&foreign), &Lowest).unwrap();
+        node.pods.push(foreign.clone());
+        assert!(node.report(), "{key:?}: a pod that is not known holds CPUs");
+        assert!(!node.report());
+        node.bind(&foreign);
+        assert!(node.report(), "{key:?}: it is charged once");
+        node.ledger.admitted(foreign.id, &mut node.scratch);
+        node.release(0);
+        assert!(!node.report(), "{key:?}: it has left, as its status said");
+    }
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl Ids {
 
     /// The least number of zones that can have so much when nothing is in use; all if they never can.
     fn zones_for(&self, name: ResourceName, column: usize, requested: i64) -> usize {
-        let allocatable = &self.vacant.allocatable;
+        let allocatable = self.vacant.allocatable();
         let zones = allocatable.layout().zones();
         let machine = self.vacant.start.kubelet.machine();
         let rooms = (0..zones.len()).map(|row| {
