@@ -23,7 +23,7 @@
 //!
 //! Cost: a check is a look at the zones where one of them certainly has all (`check_cache`), else worlds x one
 //! admission. Events cost worlds x pending pods; reports additionally the search for the pod set, which is bounded by
-//! event and paused when it finds nothing.
+//! event and paused when it finds nothing. A report that says what was expected is no reason to check anything anew.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
