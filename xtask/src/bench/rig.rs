@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use api::nrt::NodeResourceTopology;
+use k8s_openapi::api::core::v1::Node;
 use kube::Api;
+use kube::runtime::wait::await_condition;
 use serde_json::{Map, json};
 use testkit::cluster::{Cluster, ClusterNode};
 use testkit::controlplane::ControlPlaneOptions;
@@ -166,6 +168,13 @@ impl TestBed {
         process.wait_until("ready", READY_WITHIN, async || is_ready(self.port).await).await
     }
 
+    /// The value of a metric of our scheduler that has no labels.
+    pub(crate) async fn scheduler_metric(&self, name: &str) -> Option<f64> {
+        self.scheduler.as_ref()?;
+        let answer = get(self.port, "/metrics").await.ok()?;
+        answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    }
+
     /// The program that is measured.
     pub(crate) fn binary(&self) -> &Path {
         &self.binary
@@ -203,7 +212,7 @@ fn rig() -> anyhow::Result<Rig> {
     }
 }
 
-/// A device plugin on each node, with devices in each zone. Returns when every kubelet knows it.
+/// A device plugin on each node, with devices in each zone. Returns when every node object lists them.
 async fn plugins(cluster: &Cluster, zones: u32) -> anyhow::Result<Vec<DevicePlugin>> {
     let mut plugins = Vec::new();
     for node in cluster.nodes() {
@@ -213,6 +222,16 @@ async fn plugins(cluster: &Cluster, zones: u32) -> anyhow::Result<Vec<DevicePlug
     }
     for plugin in &plugins {
         plugin.registered(1).await?;
+    }
+    let nodes: Api<Node> = Api::all(cluster.client().await?);
+    for node in cluster.nodes() {
+        let lists_devices = |node: Option<&Node>| {
+            let status = node.and_then(|node| node.status.as_ref()?.allocatable.as_ref());
+            status.and_then(|amounts| amounts.get(DEVICE)).is_some_and(|amount| amount.0 != "0")
+        };
+        let listed = await_condition(nodes.clone(), node.name(), lists_devices);
+        let listed = tokio::time::timeout(READY_WITHIN, listed).await;
+        listed.with_context(|| format!("node {} does not list {DEVICE}", node.name()))??;
     }
     Ok(plugins)
 }

@@ -157,6 +157,8 @@ struct Row {
     smt: usize,
     /// Lost for another reason.
     other: usize,
+    /// Reports that contradicted what our scheduler had booked.
+    drifts: Option<f64>,
     p50_s: Option<f64>,
     p95_s: Option<f64>,
     exporter_rss_mib: Option<f64>,
@@ -187,7 +189,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if !args.json {
         println!(
-            "{:<15} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>8} {:>8} {:>13} {:>14}",
+            "{:<15} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>6} {:>8} {:>8} {:>13} {:>14}",
             "SCHEDULER",
             "POLICY",
             "SCOPE",
@@ -198,6 +200,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             "TAE",
             "SMT",
             "OTHER",
+            "DRIFTS",
             "P50",
             "P95",
             "EXPORTER-RSS",
@@ -292,7 +295,8 @@ async fn measure(args: &Args, scheduler: SchedulerChoice, binary: PathBuf) -> an
     let exporters: Option<f64> = bed.exporters.iter().filter_map(|p| peak_mib(Some(p))).reduce(f64::max);
     let name = if ours { "tholepin" } else { "kube-scheduler" };
     let rss = [exporters, peak_mib(bed.scheduler.as_ref().or(stock))];
-    Ok(row(name, args, (&records, scheduler), rss))
+    let drifts = bed.scheduler_metric("tholepin_ledger_corrections").await;
+    Ok(Row { drifts, ..row(name, args, (&records, scheduler), rss) })
 }
 
 /// What goes wrong on purpose. Never ends by itself.
@@ -433,6 +437,7 @@ fn row(
         other_scheduler: [others.len(), others.iter().filter(|record| record.lost.is_some()).count()],
         smt,
         other: all - tae - smt,
+        drifts: None,
         p50_s: percentile_s(50),
         p95_s: percentile_s(95),
         exporter_rss_mib,
@@ -528,6 +533,7 @@ fn ideal(args: &Args) -> anyhow::Result<Row> {
         tae: results.iter().map(|r| r.rejections.tae).sum(),
         smt: results.iter().map(|r| r.rejections.smt).sum(),
         other: results.iter().map(|r| r.rejections.unexpected + r.rejections.out_of).sum(),
+        drifts: None,
         p50_s: slowest(|r| r.p50_s),
         p95_s: slowest(|r| r.p95_s),
         exporter_rss_mib: None,
@@ -543,7 +549,7 @@ fn print(row: &Row, json: bool) -> anyhow::Result<()> {
     let seconds = |value: Option<f64>| value.map_or("-".to_owned(), |s| format!("{s:.2}s"));
     let mib = |value: Option<f64>| value.map_or("-".to_owned(), |m| format!("{m:.1}MiB"));
     println!(
-        "{:<15} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>8} {:>8} {:>13} {:>14}",
+        "{:<15} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>6} {:>8} {:>8} {:>13} {:>14}",
         row.scheduler,
         row.policy,
         row.scope,
@@ -554,6 +560,7 @@ fn print(row: &Row, json: bool) -> anyhow::Result<()> {
         row.tae,
         row.smt,
         row.other,
+        row.drifts.map_or("-".to_owned(), |count| count.to_string()),
         seconds(row.p50_s),
         seconds(row.p95_s),
         mib(row.exporter_rss_mib),

@@ -4,7 +4,8 @@
 //! report names the containers, and pods that the ledger does not know hold what is left over.
 //!
 //! A report of a moment at which the kubelet was admitting a pod shows some of its containers only. It is left out: the
-//! next one is on its way. Reports by pod names, made without the kubelet's checkpoints, leave out what finished init
+//! next one is on its way. The kubelet also takes back devices, CPUs and memory one after the other, so a report that
+//! shows a part of what a pod is known to hold says nothing new of it. Reports by pod names, made without the kubelet's checkpoints, leave out what finished init
 //! containers hold. A world that agrees in all else tells; without one a bound is charged.
 //!
 //! Cost: containers x log containers, a hash for each, and worlds x rows.
@@ -211,7 +212,12 @@ impl Ledger {
                     // Another pod may have contradicted the worlds.
                     let agreed = self.agreed_location(at);
                     let agreed = Some(&agreed).filter(|it| is_as_shown(row, it, shown, key, &vacant.start));
-                    with_hidden(row, shown, key, vacant, before.or(agreed))
+                    let known = before.or(agreed);
+                    let is_part = |known: &&Location| is_part_shown(row, known, shown, key, &vacant.start);
+                    match known.filter(is_part) {
+                        Some(whole) => whole.clone(),
+                        None => with_hidden(row, shown, key, vacant, known),
+                    }
                 }
             }
         };
@@ -261,13 +267,33 @@ impl Lookup<'_> {
 fn is_as_shown(row: &Row, location: &Location, shown: &HeldIds, key: HashKey, start: &KubeletStart) -> bool {
     match location {
         Location::Charged { held: Held::Ids(predicted), exact: true } => {
-            let mut containers = row.needs.pod.containers.iter().filter(|container| is_shown(container, key));
-            containers
-                .all(|container| Shown::of(shown, container, start) == Shown::of(predicted, container, start))
+            compared(row, predicted, shown, key, start).all(|(shown, predicted)| shown.is_part_of(&predicted))
         }
         Location::Charged { exact, .. } => !exact,
         Location::Unknown => true,
     }
+}
+
+/// Whether the report shows less than a pod certainly holds by this location, which agrees with the report in the rest.
+fn is_part_shown(row: &Row, location: &Location, shown: &HeldIds, key: HashKey, start: &KubeletStart) -> bool {
+    match location {
+        Location::Charged { held: Held::Ids(predicted), exact: true } => {
+            compared(row, predicted, shown, key, start).any(|(shown, predicted)| shown != predicted)
+        }
+        Location::Charged { .. } | Location::Unknown => false,
+    }
+}
+
+/// Of each container that reports show: what this one shows, and what was predicted.
+fn compared<'a>(
+    row: &'a Row,
+    predicted: &'a HeldIds,
+    shown: &'a HeldIds,
+    key: HashKey,
+    start: &'a KubeletStart,
+) -> impl Iterator<Item = (Shown, Shown)> + 'a {
+    let containers = row.needs.pod.containers.iter().filter(move |container| is_shown(container, key));
+    containers.map(|container| (Shown::of(shown, container, start), Shown::of(predicted, container, start)))
 }
 
 /// Whether reports show the container. Those by names come from podresources, which leaves out init containers.
@@ -300,6 +326,14 @@ impl Shown {
             }
         }
         Self { cpus: held.cpus.clone(), memory: memory.fold(ZoneMask::EMPTY, ZoneMask::union), devices }
+    }
+
+    /// Whether a container that holds `all` shows this while the kubelet takes it back, or hands it out.
+    fn is_part_of(&self, all: &Self) -> bool {
+        let is_held = |(group, count): (&_, &usize)| all.devices.get(group).is_some_and(|held| count <= held);
+        (self.cpus.is_empty() || self.cpus == all.cpus)
+            && (self.memory.is_empty() || self.memory == all.memory)
+            && self.devices.iter().all(is_held)
     }
 }
 

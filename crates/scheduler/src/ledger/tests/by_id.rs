@@ -341,6 +341,31 @@ fn a_report_in_the_middle_of_an_admission_is_left_out() {
     }
 }
 
+/// The kubelet forgets the devices of a pod that ends before its CPUs, and those before its memory.
+#[test]
+fn a_report_in_the_middle_of_a_release_is_no_contradiction() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
+    let (ends, stays) = (pod(1, &[(ContainerKind::App, 4, 64, 1)]), app(2, 2));
+    for pod in [&ends, &stays] {
+        node.bind(pod);
+        node.admit(pod);
+    }
+    node.report();
+    node.ledger.leaving(ends.id, &mut node.scratch);
+    let next = app(3, 3);
+    node.bind(&next);
+    let before = node.verdicts();
+    node.state.devices.pods.retain(|held| *held.uid != *ends.names.uid);
+    node.report();
+    node.state.cpus.pods.retain(|held| *held.uid != *ends.names.uid);
+    node.report();
+    assert_eq!((node.ledger.take_drift(), node.verdicts()), (None, before));
+    node.release(0);
+    node.report();
+    assert_eq!(node.ledger.take_drift(), None);
+    assert!(node.fits(&app(4, 5)), "its CPUs are free");
+}
+
 #[test]
 fn pods_of_others_are_charged_until_they_are_known() {
     let mut node = node(Policy::Restricted, Scope::Pod, &[], HashKey::Uid);
