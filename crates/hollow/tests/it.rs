@@ -16,3 +16,5 @@ mod explain;
 mod placement;
 #[path = "it/preemption.rs"]
 mod preemption;
+#[path = "it/recall.rs"]
+mod recall;

@@ -47,6 +47,7 @@ mod hold;
 mod nodes;
 mod nomination;
 mod preemption;
+mod recall;
 mod refused;
 mod rejection_backoff;
 mod resync;
@@ -268,6 +269,8 @@ pub struct Core {
     victims: EquivalenceCache<preemption::VictimsKey, preemption::Verdict>,
     hold: Hold,
     rejections: RejectionBackoff,
+    /// Pods to call back.
+    recalls: BTreeSet<PodId>,
     nominations: Nominations,
     /// Pods that are being evicted, each with the pod that needs its room.
     evicting: BTreeMap<PodId, PodId>,
@@ -331,6 +334,7 @@ impl Core {
             stopwatch: Stopwatch::default(),
             hold: Hold::default(),
             rejections: RejectionBackoff::default(),
+            recalls: BTreeSet::new(),
             nominations: Nominations::default(),
             evicting: BTreeMap::new(),
             budgets: BTreeMap::new(),
@@ -377,6 +381,7 @@ impl Core {
                     self.nodes[slot].over_reserve.report(Arc::clone(&topology));
                 }
                 if self.nodes.report(slot, topology, &mut self.scratch) || reserves {
+                    self.recall_from(slot);
                     self.changed.insert(slot);
                     self.freed.insert(slot);
                 }
@@ -496,6 +501,7 @@ impl Core {
             }
             if progress.deleting {
                 self.nodes[slot].ledger.leaving(id, &mut self.scratch);
+                self.recall_from(slot);
             }
             if progress.terminal {
                 self.release(id);
@@ -558,6 +564,7 @@ impl Core {
         entry.lifecycle = Lifecycle::Ended { slot, assumed };
         self.discharge(id);
         self.nodes[slot].ledger.leaving(id, &mut self.scratch);
+        self.recall_from(slot);
         self.changed.insert(slot);
         self.timers.insert((now_ms + VANISHED_MS, Timer::Vanished(id)));
     }

@@ -195,6 +195,21 @@ impl Ledger {
         Ok(())
     }
 
+    /// Whether there is a possible world in which the kubelet rejects a pod that is on its way, by what is known now.
+    /// Cost: worlds x one admission.
+    #[must_use]
+    pub fn may_be_rejected(&self, pod: PodId, scratch: &mut Scratch) -> bool {
+        let row = self.index(pod).filter(|at| self.rows[*at].stage == Stage::Pending && self.is_modelled());
+        let (Some(row), Some(topology)) = (row, &self.topology) else { return false };
+        let (rules, needs) = (topology.rules, &self.rows[row].needs);
+        let later: Vec<usize> = self.unsettled().into_iter().skip_while(|at| *at != row).collect();
+        self.worlds.iter().any(|world| {
+            let mut before = world.amounts.clone();
+            later.iter().for_each(|at| release(&mut before, &world.locations[*at]));
+            before.needs_alignment(rules, needs) && before.check(rules, needs, scratch).is_err()
+        })
+    }
+
     /// Whether `needs` would be admitted on a node without other pods. Allocates a table of the node.
     #[must_use]
     pub fn could_fit(&self, needs: &PodNeeds, scratch: &mut Scratch) -> bool {

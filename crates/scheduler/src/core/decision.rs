@@ -43,6 +43,9 @@ pub enum Decision {
     SetGroupCondition(GroupCondition),
     /// Count that a kubelet has rejected a pod, and delete the pod if that is wanted.
     NoteRejection(RejectedPod),
+    /// Withdraw the binding of a pod if it was not sent yet: its kubelet may reject the pod by now.
+    /// [`Event::BindFailed`](super::Event::BindFailed) tells that it is withdrawn.
+    Recall(PodId),
 }
 
 /// A pod and the node chosen for it.
@@ -145,6 +148,9 @@ impl Core {
         self.run_timers(now_ms);
         self.queue.tick(now_ms);
         self.run_hold(now_ms);
+        if let Some(decision) = self.next_recall() {
+            return Some(decision);
+        }
         if let Some(decision) = self.rejections.next().or_else(|| self.waits.next()) {
             return Some(decision);
         }

@@ -395,7 +395,8 @@ impl Core {
                 | Decision::FailVolumes(_)
                 | Decision::Preempt(_)
                 | Decision::SetGroupCondition(_)
-                | Decision::NoteRejection(_) => continue,
+                | Decision::NoteRejection(_)
+                | Decision::Recall(_) => continue,
             };
             if let Some(slot) = self.pods.get(&id).and_then(|entry| entry.lifecycle.slot()) {
                 plan.entry(slot).or_default().push(id);

@@ -271,6 +271,7 @@ impl EventLoop {
                 Decision::SetGroupCondition(condition) => {
                     self.carry_out(Decision::SetGroupCondition(condition));
                 }
+                Decision::Recall(id) => self.carry_out(Decision::Recall(id)),
             }
         }
         true
@@ -289,7 +290,8 @@ impl EventLoop {
             Decision::ReserveClaims(_)
             | Decision::ReleaseClaims(_)
             | Decision::SetGroupCondition(_)
-            | Decision::NoteRejection(_) => {
+            | Decision::NoteRejection(_)
+            | Decision::Recall(_) => {
                 return;
             }
         };
@@ -328,6 +330,13 @@ impl EventLoop {
             CallResult::BindFailed(binding, took) => {
                 let lap = Lap { point: "Bind", status: "Error", took };
                 self.steps.observe(&binding.pod.scheduler, lap);
+                let seconds = self.ended(&binding);
+                self.metrics.attempt("error", &binding.pod.scheduler, seconds);
+                self.core.handle(Event::BindFailed(binding.id), now);
+            }
+            CallResult::Recalled(binding) => {
+                let (pod, node) = (binding.pod.key(), &binding.node);
+                tracing::debug!(pod, %node, "binding withdrawn: the kubelet may reject the pod by now");
                 let seconds = self.ended(&binding);
                 self.metrics.attempt("error", &binding.pod.scheduler, seconds);
                 self.core.handle(Event::BindFailed(binding.id), now);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, ready};
 use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -63,6 +63,8 @@ pub(super) enum CallResult {
     Bound(Box<Binding>, Duration),
     /// It is not, for certain.
     BindFailed(Box<Binding>, Duration),
+    /// Its binding was withdrawn before it was sent.
+    Recalled(Box<Binding>),
     /// The volumes of a pod are written, with their new versions.
     VolumesWritten(PodId, VolumeBindings),
     /// They are not all, with the reason.
@@ -79,6 +81,8 @@ pub(super) enum CallResult {
 
 enum Completed {
     Bind(Box<Binding>, Duration, Result<(), BindFailure>),
+    /// A binding is not sent any more.
+    Recalled(Box<Binding>),
     Volumes(PodId, VolumeBindings, Result<(), String>),
     Claims(PodId, Vec<ClaimView>, Result<(), String>),
     /// Claims are given back.
@@ -222,6 +226,11 @@ impl Outbox {
                 self.groups.push(condition);
                 self.start();
             }
+            Decision::Recall(id) => {
+                if let Some(binding) = self.binds.recall(id) {
+                    self.in_flight.push(Box::pin(ready(Completed::Recalled(Box::new(binding)))));
+                }
+            }
         }
     }
 
@@ -338,6 +347,7 @@ impl Outbox {
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
                 CallResult::BindFailed(binding, took)
             }
+            Completed::Recalled(binding) => CallResult::Recalled(binding),
             Completed::Volumes(id, volumes, result) => {
                 self.writing_volumes = self.writing_volumes.saturating_sub(1);
                 match result {

@@ -275,7 +275,13 @@ fn is_as_shown(row: &Row, location: &Location, shown: &HeldIds, key: HashKey, st
 }
 
 /// Whether the report shows less than a pod certainly holds by this location, which agrees with the report in the rest.
-fn is_part_shown(row: &Row, location: &Location, shown: &HeldIds, key: HashKey, start: &KubeletStart) -> bool {
+fn is_part_shown(
+    row: &Row,
+    location: &Location,
+    shown: &HeldIds,
+    key: HashKey,
+    start: &KubeletStart,
+) -> bool {
     match location {
         Location::Charged { held: Held::Ids(predicted), exact: true } => {
             compared(row, predicted, shown, key, start).any(|(shown, predicted)| shown != predicted)

@@ -366,6 +366,31 @@ fn a_report_in_the_middle_of_a_release_is_no_contradiction() {
     assert!(node.fits(&app(4, 5)), "its CPUs are free");
 }
 
+/// The first pod moves to the lower zone, if the one that leaves is gone before. The second one's init container is
+/// there as well then, and its other container, which has to follow, no longer fits.
+#[test]
+fn a_pod_on_its_way_may_be_rejected_once_another_leaves() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
+    let leaves = app(1, 4);
+    node.bind(&leaves);
+    node.admit(&leaves);
+    node.report();
+    let (first, second) =
+        (app(2, 5), pod(3, &[(ContainerKind::Init, 2, 64, 0), (ContainerKind::App, 3, 64, 0)]));
+    for pod in [&first, &second] {
+        assert!(node.fits(pod));
+        node.bind(pod);
+    }
+    let may_be_rejected =
+        |node: &mut Node| [&first, &second].map(|pod| node.ledger.may_be_rejected(pod.id, &mut node.scratch));
+    assert_eq!(may_be_rejected(&mut node), [false, false]);
+    node.ledger.leaving(leaves.id, &mut node.scratch);
+    assert_eq!(may_be_rejected(&mut node), [false, true]);
+    node.release(0);
+    node.admit(&first);
+    assert!(!node.would_admit(&second), "the kubelet rejects it");
+}
+
 #[test]
 fn pods_of_others_are_charged_until_they_are_known() {
     let mut node = node(Policy::Restricted, Scope::Pod, &[], HashKey::Uid);

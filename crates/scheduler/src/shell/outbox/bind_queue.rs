@@ -74,6 +74,18 @@ impl BindQueue {
         Some(binding)
     }
 
+    /// Takes the binding of a pod out; `None` if it does not wait.
+    pub(super) fn recall(&mut self, id: PodId) -> Option<Binding> {
+        let is_its = |(_, binding): &(u64, Binding)| binding.id == id;
+        let lane = self.waiting.iter().find(|(_, queue)| queue.iter().any(is_its))?.0.clone();
+        let queue = self.waiting.get_mut(&lane)?;
+        let (_, binding) = queue.remove(queue.iter().position(is_its)?)?;
+        if queue.is_empty() {
+            self.waiting.remove(&lane);
+        }
+        Some(binding)
+    }
+
     /// A binding in flight has ended.
     pub(super) fn done(&mut self, binding: &Binding) {
         self.busy.remove(&Lane::of(binding));
@@ -122,6 +134,18 @@ mod tests {
         queue.done(&binding(1, "z", 0));
         let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
         assert_eq!(sent, [5, 3]);
+    }
+
+    #[test]
+    fn what_waits_can_be_recalled_and_what_is_sent_cannot() {
+        let mut queue = BindQueue::default();
+        (1..4).for_each(|id| queue.push(binding(id, "n", 0)));
+        let sent = queue.next().unwrap();
+        let recalled = |queue: &mut BindQueue, id| queue.recall(PodId(id)).map(|binding| binding.id.0);
+        assert_eq!((recalled(&mut queue, 1), recalled(&mut queue, 2)), (None, Some(2)));
+        queue.done(&sent);
+        assert_eq!(queue.next().unwrap().id.0, 3);
+        assert_eq!(recalled(&mut queue, 3), None);
     }
 
     #[test]

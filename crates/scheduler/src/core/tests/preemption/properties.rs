@@ -68,7 +68,8 @@ fn survive(core: &mut Core, steps: &[Move]) -> Result<Vec<String>, TestCaseError
                         | Decision::ReleaseClaims(_)
                         | Decision::FailVolumes(_)
                         | Decision::SetGroupCondition(_)
-                        | Decision::NoteRejection(_) => {}
+                        | Decision::NoteRejection(_)
+                        | Decision::Recall(_) => {}
                     }
                 }
             }
