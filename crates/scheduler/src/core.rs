@@ -374,19 +374,7 @@ impl Core {
             }
             Event::Node(view) => self.node(view, now_ms),
             Event::NodeGone(name) => self.node_gone(&name, now_ms),
-            Event::Report(name, topology) => {
-                let slot = self.slot(&name);
-                let reserves = self.settings.resync_ms().is_some();
-                if reserves {
-                    self.nodes[slot].over_reserve.report(Arc::clone(&topology));
-                }
-                if self.nodes.report(slot, topology, &mut self.scratch) || reserves {
-                    self.recall_from(slot);
-                    self.changed.insert(slot);
-                    self.freed.insert(slot);
-                }
-                self.changed.append(&mut self.resynced);
-            }
+            Event::Report(name, topology) => self.report(&name, topology),
             Event::ReportGone(name) => {
                 let slot = self.slot(&name);
                 self.nodes[slot].ledger.report_deleted();

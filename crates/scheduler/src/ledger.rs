@@ -37,6 +37,7 @@ mod alignment;
 mod amounts;
 mod check_cache;
 mod drift;
+mod expectation;
 mod explain;
 mod freed_zones;
 mod identify;
@@ -195,21 +196,6 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether there is a possible world in which the kubelet rejects a pod that is on its way, by what is known now.
-    /// Cost: worlds x one admission.
-    #[must_use]
-    pub fn may_be_rejected(&self, pod: PodId, scratch: &mut Scratch) -> bool {
-        let row = self.index(pod).filter(|at| self.rows[*at].stage == Stage::Pending && self.is_modelled());
-        let (Some(row), Some(topology)) = (row, &self.topology) else { return false };
-        let (rules, needs) = (topology.rules, &self.rows[row].needs);
-        let later: Vec<usize> = self.unsettled().into_iter().skip_while(|at| *at != row).collect();
-        self.worlds.iter().any(|world| {
-            let mut before = world.amounts.clone();
-            later.iter().for_each(|at| release(&mut before, &world.locations[*at]));
-            before.needs_alignment(rules, needs) && before.check(rules, needs, scratch).is_err()
-        })
-    }
-
     /// Whether `needs` would be admitted on a node without other pods. Allocates a table of the node.
     #[must_use]
     pub fn could_fit(&self, needs: &PodNeeds, scratch: &mut Scratch) -> bool {
@@ -259,17 +245,6 @@ impl Ledger {
     #[must_use]
     pub fn has_report(&self) -> bool {
         self.topology.is_some() && !self.report_lost
-    }
-
-    /// Whether a report has contradicted every world since [`Self::take_drift`].
-    #[must_use]
-    pub fn has_drift(&self) -> bool {
-        self.drifts.is_noted()
-    }
-
-    /// Takes the newest contradiction.
-    pub fn take_drift(&mut self) -> Option<Drift> {
-        self.drifts.take()
     }
 
     /// The last readable report.
@@ -509,22 +484,7 @@ impl Ledger {
 
 // === internals ===
 
-/// The amounts of a world, and its pods that have not left: whether their kubelet has seen them, and where they are.
-type Expected = (Amounts, Vec<(PodId, bool, Location)>);
-
 impl Ledger {
-    /// All that checks and scores depend on, but for the machine; `None` where something is in doubt. Cost: worlds x
-    /// pods.
-    fn expectation(&self) -> Option<Vec<Expected>> {
-        let expected = |world: &World| {
-            let pods = self.rows.iter().zip(&world.locations).filter(|(row, _)| row.stage != Stage::Released);
-            let pods = pods.map(|(row, location)| (row.id, row.is_unseen(), location.clone()));
-            (world.amounts.clone(), pods.collect())
-        };
-        let is_known = self.is_trusted() && self.unexplained.is_none();
-        is_known.then(|| self.worlds.iter().map(expected).collect())
-    }
-
     fn index(&self, id: PodId) -> Option<usize> {
         self.rows.iter().position(|row| row.id == id)
     }

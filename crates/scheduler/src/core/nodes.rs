@@ -88,6 +88,21 @@ impl Core {
         slots.into_iter().filter_map(take).collect()
     }
 
+    /// A report about a node is new or has changed.
+    pub(super) fn report(&mut self, name: &Arc<str>, topology: Arc<NodeTopology>) {
+        let slot = self.slot(name);
+        let reserves = self.settings.resync_ms().is_some();
+        if reserves {
+            self.nodes[slot].over_reserve.report(Arc::clone(&topology));
+        }
+        if self.nodes.report(slot, topology, &mut self.scratch) || reserves {
+            self.recall_from(slot);
+            self.changed.insert(slot);
+            self.freed.insert(slot);
+        }
+        self.changed.append(&mut self.resynced);
+    }
+
     /// A node is new or has changed.
     pub(super) fn node(&mut self, mut view: NodeView, now_ms: u64) {
         let slot = self.slot(&view.name);

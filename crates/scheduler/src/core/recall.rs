@@ -1,4 +1,4 @@
-//! Bindings that are called back: since the decision, something has happened after which the kubelet may reject the pod.
+//! Bindings that are called back: since the decision, something has happened, and the kubelet may reject the pod now.
 //!
 //! In: a node whose pods leave, or whose report is news. Out: the pods to call back. Never: a pod of a gang, which is
 //! placed whole; a pod taken off its node while its binding may be under way.

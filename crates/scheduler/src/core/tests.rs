@@ -630,8 +630,7 @@ proptest! {
 
     #[test]
     fn totals_survive_any_interleaving(steps in prop::collection::vec(step(), 1..80)) {
-        let mut core = core(&["n0", "n1"]);
-        let mut world = World::default();
+        let (mut core, mut world) = (core(&["n0", "n1"]), World::default());
         for step in &steps {
             world.apply(&mut core, step);
             recount(&core);

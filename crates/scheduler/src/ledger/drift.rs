@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::PodNames;
+use super::{Ledger, PodNames};
 
 /// Most pods that the text names.
 const MAX_NAMED: usize = 10;
@@ -54,5 +54,18 @@ impl Drifts {
     /// Takes the newest one.
     pub(super) fn take(&mut self) -> Option<Drift> {
         self.newest.take()
+    }
+}
+
+impl Ledger {
+    /// Whether a report has contradicted every world since [`Self::take_drift`].
+    #[must_use]
+    pub fn has_drift(&self) -> bool {
+        self.drifts.is_noted()
+    }
+
+    /// Takes the newest contradiction.
+    pub fn take_drift(&mut self) -> Option<Drift> {
+        self.drifts.take()
     }
 }

@@ -5,8 +5,9 @@
 //!
 //! A report of a moment at which the kubelet was admitting a pod shows some of its containers only. It is left out: the
 //! next one is on its way. The kubelet also takes back devices, CPUs and memory one after the other, so a report that
-//! shows a part of what a pod is known to hold says nothing new of it. Reports by pod names, made without the kubelet's checkpoints, leave out what finished init
-//! containers hold. A world that agrees in all else tells; without one a bound is charged.
+//! shows a part of what a pod is known to hold says nothing new of it. Reports by pod names, made without the kubelet's
+//! checkpoints, leave out what finished init containers hold. A world that agrees in all else tells; without one a
+//! bound is charged.
 //!
 //! Cost: containers x log containers, a hash for each, and worlds x rows.
 
