@@ -16,5 +16,5 @@ mod explain;
 mod placement;
 #[path = "it/preemption.rs"]
 mod preemption;
-#[path = "it/recall.rs"]
-mod recall;
+#[path = "it/withdrawal.rs"]
+mod withdrawal;

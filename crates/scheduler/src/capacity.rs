@@ -135,7 +135,7 @@ fn place(core: &mut Core, pod: PodView, now_ms: u64) -> Result<Arc<str>, String>
                 Decision::ReleaseClaims(_)
                 | Decision::FailVolumes(_)
                 | Decision::NoteRejection(_)
-                | Decision::Recall(_)
+                | Decision::Withdraw(_)
                 | Decision::SetGroupCondition(_),
             ) => {}
             None => return Err("the scheduler would not try it".to_owned()),

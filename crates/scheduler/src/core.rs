@@ -47,7 +47,6 @@ mod hold;
 mod nodes;
 mod nomination;
 mod preemption;
-mod recall;
 mod refused;
 mod rejection_backoff;
 mod resync;
@@ -56,6 +55,7 @@ mod stopwatch;
 mod trial;
 mod victim_sets;
 mod volumes;
+mod withdrawal;
 
 pub use claims::{Deallocation, ReleaseClaims, Reservation, ReserveClaims};
 pub use decision::{
@@ -269,8 +269,8 @@ pub struct Core {
     victims: EquivalenceCache<preemption::VictimsKey, preemption::Verdict>,
     hold: Hold,
     rejections: RejectionBackoff,
-    /// Pods to call back.
-    recalls: BTreeSet<PodId>,
+    /// Pods whose bindings are to be withdrawn.
+    withdrawals: BTreeSet<PodId>,
     nominations: Nominations,
     /// Pods that are being evicted, each with the pod that needs its room.
     evicting: BTreeMap<PodId, PodId>,
@@ -334,7 +334,7 @@ impl Core {
             stopwatch: Stopwatch::default(),
             hold: Hold::default(),
             rejections: RejectionBackoff::default(),
-            recalls: BTreeSet::new(),
+            withdrawals: BTreeSet::new(),
             nominations: Nominations::default(),
             evicting: BTreeMap::new(),
             budgets: BTreeMap::new(),
@@ -489,7 +489,7 @@ impl Core {
             }
             if progress.deleting {
                 self.nodes[slot].ledger.leaving(id, &mut self.scratch);
-                self.recall_from(slot);
+                self.withdraw_from(slot);
             }
             if progress.terminal {
                 self.release(id);
@@ -552,7 +552,7 @@ impl Core {
         entry.lifecycle = Lifecycle::Ended { slot, assumed };
         self.discharge(id);
         self.nodes[slot].ledger.leaving(id, &mut self.scratch);
-        self.recall_from(slot);
+        self.withdraw_from(slot);
         self.changed.insert(slot);
         self.timers.insert((now_ms + VANISHED_MS, Timer::Vanished(id)));
     }

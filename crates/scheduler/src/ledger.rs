@@ -37,15 +37,15 @@ mod alignment;
 mod amounts;
 mod check_cache;
 mod drift;
-mod expectation;
 mod explain;
 mod freed_zones;
 mod identify;
-mod kubelet_models;
+mod kubelet_model_cache;
 mod location;
 mod order;
 mod refusal;
 mod row;
+mod verdict_basis;
 
 pub use amounts::Scratch;
 use amounts::{Amounts, Held, HeldIds};
@@ -57,6 +57,7 @@ use location::{charge, merge_alike, merge_worst, possible_locations, predict, re
 pub use refusal::{Doubt, Refusal};
 use row::Row;
 pub use row::{BoundPod, PodId, PodNames, Stage};
+use verdict_basis::VerdictBasis;
 
 /// Most possible worlds; more are merged into one that is worse than each of them.
 const MAX_WORLDS: usize = 64;
@@ -436,13 +437,12 @@ impl Ledger {
     /// Takes a new report about the node. Returns whether it says something else than was expected: if not, each check
     /// and each score is what it was.
     pub fn report(&mut self, topology: Arc<NodeTopology>, scratch: &mut Scratch) -> bool {
-        let expected = self.expectation();
+        let later = self.start.as_ref().zip(self.topology.as_ref());
+        let later = later.and_then(|(start, before)| start.later(before, &topology));
+        let expected = later.as_ref().and_then(|_| VerdictBasis::of(self));
         self.changes();
         self.search_pause = 0;
         self.report_lost = false;
-        let later = self.start.as_ref().zip(self.topology.as_ref());
-        let later = later.and_then(|(start, before)| start.later(before, &topology));
-        let expected = expected.filter(|_| later.is_some());
         self.start = later.or_else(|| scratch.models.of(&topology)).map(Arc::new);
         let same_table = self.worlds.first().is_none_or(|world| {
             world.amounts.is_by_ids() == self.start.is_some()
@@ -458,7 +458,7 @@ impl Ledger {
         self.topology = Some(Arc::clone(&topology));
         self.unexplained = is_modelled.then_some(topology);
         self.explain_report(scratch);
-        expected.is_none() || expected != self.expectation()
+        expected.is_none() || expected != VerdictBasis::of(self)
     }
 
     /// The report object was deleted. The worlds still hold, but no report will correct them. A node whose reports were

@@ -136,7 +136,7 @@ impl Core {
             self.nodes[slot].residents.remove(&(entry.view.priority, id));
         }
         self.nodes[slot].ledger.released(id, &mut self.scratch);
-        self.recall_from(slot);
+        self.withdraw_from(slot);
         self.changed.insert(slot);
         self.freed.insert(slot);
     }

@@ -45,7 +45,7 @@ pub enum Decision {
     NoteRejection(RejectedPod),
     /// Withdraw the binding of a pod if it was not sent yet: its kubelet may reject the pod by now.
     /// [`Event::BindFailed`](super::Event::BindFailed) tells that it is withdrawn.
-    Recall(PodId),
+    Withdraw(PodId),
 }
 
 /// A pod and the node chosen for it.
@@ -148,8 +148,8 @@ impl Core {
         self.run_timers(now_ms);
         self.queue.tick(now_ms);
         self.run_hold(now_ms);
-        if let Some(decision) = self.next_recall() {
-            return Some(decision);
+        if let Some(id) = self.withdrawals.pop_first() {
+            return Some(Decision::Withdraw(id));
         }
         if let Some(decision) = self.rejections.next().or_else(|| self.waits.next()) {
             return Some(decision);

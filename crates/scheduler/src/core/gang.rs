@@ -396,7 +396,7 @@ impl Core {
                 | Decision::Preempt(_)
                 | Decision::SetGroupCondition(_)
                 | Decision::NoteRejection(_)
-                | Decision::Recall(_) => continue,
+                | Decision::Withdraw(_) => continue,
             };
             if let Some(slot) = self.pods.get(&id).and_then(|entry| entry.lifecycle.slot()) {
                 plan.entry(slot).or_default().push(id);

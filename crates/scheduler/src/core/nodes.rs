@@ -96,7 +96,7 @@ impl Core {
             self.nodes[slot].over_reserve.report(Arc::clone(&topology));
         }
         if self.nodes.report(slot, topology, &mut self.scratch) || reserves {
-            self.recall_from(slot);
+            self.withdraw_from(slot);
             self.changed.insert(slot);
             self.freed.insert(slot);
         }

@@ -166,7 +166,7 @@ fn decide(core: &mut Core, now: u64) -> Vec<String> {
             Decision::Preempt(it) => panic!("{} evicts pods on {}", it.refused.pod.name, it.node),
             Decision::NoteRejection(it) => format!("{} rejected, {}", it.pod.name, it.times),
             Decision::SetGroupCondition(it) => format!("{}: {}", it.group.name, it.scheduled.reason),
-            Decision::Recall(pod) => format!("pod {} is called back", pod.0),
+            Decision::Withdraw(pod) => format!("pod {} is withdrawn", pod.0),
         })
         .collect()
 }

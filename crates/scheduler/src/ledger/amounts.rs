@@ -24,7 +24,7 @@ use topology::reason::Misfit;
 use topology::request::PodNeeds;
 use topology::zone::Free;
 
-use super::kubelet_models::KubeletModels;
+use super::kubelet_model_cache::KubeletModelCache;
 
 mod ids;
 
@@ -37,7 +37,7 @@ pub struct Scratch {
     pub(crate) counts: admit::Scratch,
     table: zone_table::Scratch,
     /// Models of nodes, to be shared by equal ones.
-    pub(super) models: KubeletModels,
+    pub(super) models: KubeletModelCache,
 }
 
 /// What is free.

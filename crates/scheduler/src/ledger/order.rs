@@ -1,7 +1,7 @@
 //! The orders in which the kubelet may admit pods that are on their way.
 //!
 //! In: pods that it may not have seen yet, in the order of their binding. Out: the worlds that follow from other
-//! orders, and whether a pod can be added without a rejection in any. Never: two orders that differ only in pods alike
+//! orders, whether a pod can be added without a rejection in any, and which pods may be rejected. Never: two orders that differ only in pods alike
 //! side by side, which take the same amounts from the same zones.
 //!
 //! A watch delivers pods in the order of their binding. After a restart of the kubelet or a broken watch a list does:
@@ -16,7 +16,7 @@ use topology::policy::Rules;
 use topology::request::PodNeeds;
 
 use super::location::release;
-use super::{Amounts, Doubt, Ledger, Location, MAX_WORLDS, Refusal, Row, Scratch, Stage, World};
+use super::{Amounts, Doubt, Ledger, Location, MAX_WORLDS, PodId, Refusal, Row, Scratch, Stage, World};
 
 /// Most different pods on their way whose orders are all tried.
 const MAX_MOVED: usize = 3;
@@ -39,6 +39,27 @@ pub(super) struct Overtaking {
 }
 
 impl Ledger {
+    /// The pods on their way that the kubelet rejects in a possible world, if it admits them in the order of their
+    /// binding. Cost: rows, and worlds x one admission for each pod on its way.
+    #[must_use]
+    pub fn may_be_rejected(&self, scratch: &mut Scratch) -> Vec<PodId> {
+        let Some(rules) = self.topology.as_ref().map(|it| it.rules).filter(|_| self.is_modelled()) else {
+            return Vec::new();
+        };
+        let unsettled = self.unsettled();
+        let mut is_rejected = |place: usize| {
+            let needs = &self.rows[unsettled[place]].needs;
+            self.worlds.iter().any(|world| {
+                let mut before = world.amounts.clone();
+                unsettled[place..].iter().for_each(|at| release(&mut before, &world.locations[*at]));
+                before.needs_alignment(rules, needs) && before.check(rules, needs, scratch).is_err()
+            })
+        };
+        let is_on_its_way = |place: &usize| self.rows[unsettled[*place]].stage == Stage::Pending;
+        let rejected = (0..unsettled.len()).filter(|place| is_on_its_way(place) && is_rejected(*place));
+        rejected.map(|place| self.rows[unsettled[place]].id).collect()
+    }
+
     /// The pods that this one, which is bound last, may precede; `None`: it is admitted after all others.
     pub(super) fn overtaking(&self, pod: Candidate<'_>) -> Option<Overtaking> {
         let from = self.rows.iter().position(|row| may_precede(pod, row))?;

@@ -271,7 +271,7 @@ impl EventLoop {
                 Decision::SetGroupCondition(condition) => {
                     self.carry_out(Decision::SetGroupCondition(condition));
                 }
-                Decision::Recall(id) => self.carry_out(Decision::Recall(id)),
+                Decision::Withdraw(id) => self.carry_out(Decision::Withdraw(id)),
             }
         }
         true
@@ -291,7 +291,7 @@ impl EventLoop {
             | Decision::ReleaseClaims(_)
             | Decision::SetGroupCondition(_)
             | Decision::NoteRejection(_)
-            | Decision::Recall(_) => {
+            | Decision::Withdraw(_) => {
                 return;
             }
         };
@@ -330,16 +330,12 @@ impl EventLoop {
             CallResult::BindFailed(binding, took) => {
                 let lap = Lap { point: "Bind", status: "Error", took };
                 self.steps.observe(&binding.pod.scheduler, lap);
-                let seconds = self.ended(&binding);
-                self.metrics.attempt("error", &binding.pod.scheduler, seconds);
-                self.core.handle(Event::BindFailed(binding.id), now);
+                self.bind_failed(&binding, now);
             }
-            CallResult::Recalled(binding) => {
+            CallResult::Withdrawn(binding) => {
                 let (pod, node) = (binding.pod.key(), &binding.node);
                 tracing::debug!(pod, %node, "binding withdrawn: the kubelet may reject the pod by now");
-                let seconds = self.ended(&binding);
-                self.metrics.attempt("error", &binding.pod.scheduler, seconds);
-                self.core.handle(Event::BindFailed(binding.id), now);
+                self.bind_failed(&binding, now);
             }
             CallResult::VolumesWritten(id, volumes) => {
                 self.core.handle(Event::VolumesWritten(id, volumes), now);
@@ -354,6 +350,13 @@ impl EventLoop {
             CallResult::PreemptFailed(id) => self.core.handle(Event::PreemptFailed(id), now),
             CallResult::Other => {}
         }
+    }
+
+    /// A pod is not bound after all.
+    fn bind_failed(&mut self, binding: &Binding, now_ms: u64) {
+        let seconds = self.ended(binding);
+        self.metrics.attempt("error", &binding.pod.scheduler, seconds);
+        self.core.handle(Event::BindFailed(binding.id), now_ms);
     }
 
     /// The seconds of an attempt whose binding has ended.

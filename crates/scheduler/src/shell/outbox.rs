@@ -64,7 +64,7 @@ pub(super) enum CallResult {
     /// It is not, for certain.
     BindFailed(Box<Binding>, Duration),
     /// Its binding was withdrawn before it was sent.
-    Recalled(Box<Binding>),
+    Withdrawn(Box<Binding>),
     /// The volumes of a pod are written, with their new versions.
     VolumesWritten(PodId, VolumeBindings),
     /// They are not all, with the reason.
@@ -82,7 +82,7 @@ pub(super) enum CallResult {
 enum Completed {
     Bind(Box<Binding>, Duration, Result<(), BindFailure>),
     /// A binding is not sent any more.
-    Recalled(Box<Binding>),
+    Withdrawn(Box<Binding>),
     Volumes(PodId, VolumeBindings, Result<(), String>),
     Claims(PodId, Vec<ClaimView>, Result<(), String>),
     /// Claims are given back.
@@ -226,9 +226,9 @@ impl Outbox {
                 self.groups.push(condition);
                 self.start();
             }
-            Decision::Recall(id) => {
-                if let Some(binding) = self.binds.recall(id) {
-                    self.in_flight.push(Box::pin(ready(Completed::Recalled(Box::new(binding)))));
+            Decision::Withdraw(id) => {
+                if let Some(binding) = self.binds.withdraw(id) {
+                    self.in_flight.push(Box::pin(ready(Completed::Withdrawn(Box::new(binding)))));
                 }
             }
         }
@@ -347,7 +347,7 @@ impl Outbox {
                 self.record(&binding.pod, Severity::Warning, "FailedScheduling", "Scheduling", reason);
                 CallResult::BindFailed(binding, took)
             }
-            Completed::Recalled(binding) => CallResult::Recalled(binding),
+            Completed::Withdrawn(binding) => CallResult::Withdrawn(binding),
             Completed::Volumes(id, volumes, result) => {
                 self.writing_volumes = self.writing_volumes.saturating_sub(1);
                 match result {

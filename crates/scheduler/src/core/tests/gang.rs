@@ -361,7 +361,7 @@ fn claims_are_written_once_the_gang_is_placed() {
     let reserved: Vec<String> = std::iter::from_fn(|| core.next(LATER))
         .filter_map(|decision| match decision {
             Decision::ReserveClaims(reserve) => Some(reserve.binding.pod.name.to_string()),
-            Decision::SetGroupCondition(_) | Decision::NoteRejection(_) | Decision::Recall(_) => None,
+            Decision::SetGroupCondition(_) | Decision::NoteRejection(_) | Decision::Withdraw(_) => None,
             other => panic!("{other:?}"),
         })
         .collect();

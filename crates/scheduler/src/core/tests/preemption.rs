@@ -19,7 +19,7 @@ fn tell(core: &mut Core, now: u64) -> Vec<String> {
             | Decision::FailVolumes(_)
             | Decision::SetGroupCondition(_)
             | Decision::NoteRejection(_)
-            | Decision::Recall(_)) => panic!("{other:?}"),
+            | Decision::Withdraw(_)) => panic!("{other:?}"),
             Decision::Preempt(it) => {
                 assert_eq!(it.refused.nominated.as_ref(), Some(&it.node));
                 assert!(!it.refused.message.contains("preemption:"), "{}", it.refused.message);

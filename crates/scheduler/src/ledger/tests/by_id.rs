@@ -381,8 +381,10 @@ fn a_pod_on_its_way_may_be_rejected_once_another_leaves() {
         assert!(node.fits(pod));
         node.bind(pod);
     }
-    let may_be_rejected =
-        |node: &mut Node| [&first, &second].map(|pod| node.ledger.may_be_rejected(pod.id, &mut node.scratch));
+    let may_be_rejected = |node: &mut Node| {
+        let rejected = node.ledger.may_be_rejected(&mut node.scratch);
+        [&first, &second].map(|pod| rejected.contains(&pod.id))
+    };
     assert_eq!(may_be_rejected(&mut node), [false, false]);
     node.ledger.leaving(leaves.id, &mut node.scratch);
     assert_eq!(may_be_rejected(&mut node), [false, true]);

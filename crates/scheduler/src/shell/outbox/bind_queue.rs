@@ -75,7 +75,7 @@ impl BindQueue {
     }
 
     /// Takes the binding of a pod out; `None` if it does not wait.
-    pub(super) fn recall(&mut self, id: PodId) -> Option<Binding> {
+    pub(super) fn withdraw(&mut self, id: PodId) -> Option<Binding> {
         let is_its = |(_, binding): &(u64, Binding)| binding.id == id;
         let lane = self.waiting.iter().find(|(_, queue)| queue.iter().any(is_its))?.0.clone();
         let queue = self.waiting.get_mut(&lane)?;
@@ -137,15 +137,15 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_can_be_recalled_and_what_is_sent_cannot() {
+    fn what_waits_can_be_withdrawn_and_what_is_sent_cannot() {
         let mut queue = BindQueue::default();
         (1..4).for_each(|id| queue.push(binding(id, "n", 0)));
         let sent = queue.next().unwrap();
-        let recalled = |queue: &mut BindQueue, id| queue.recall(PodId(id)).map(|binding| binding.id.0);
-        assert_eq!((recalled(&mut queue, 1), recalled(&mut queue, 2)), (None, Some(2)));
+        let withdrawn = |queue: &mut BindQueue, id| queue.withdraw(PodId(id)).map(|binding| binding.id.0);
+        assert_eq!((withdrawn(&mut queue, 1), withdrawn(&mut queue, 2)), (None, Some(2)));
         queue.done(&sent);
         assert_eq!(queue.next().unwrap().id.0, 3);
-        assert_eq!(recalled(&mut queue, 3), None);
+        assert_eq!(withdrawn(&mut queue, 3), None);
     }
 
     #[test]

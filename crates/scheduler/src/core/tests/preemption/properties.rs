@@ -69,7 +69,7 @@ fn survive(core: &mut Core, steps: &[Move]) -> Result<Vec<String>, TestCaseError
                         | Decision::FailVolumes(_)
                         | Decision::SetGroupCondition(_)
                         | Decision::NoteRejection(_)
-                        | Decision::Recall(_) => {}
+                        | Decision::Withdraw(_) => {}
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! A binding that was decided and not sent is called back once its kubelet may reject the pod.
+//! A binding that was decided and not sent is withdrawn once its kubelet may reject the pod.
 
 use hollow::node_group::NodeGroup;
 use scheduler::core::{Binding, Decision, Event};
@@ -24,18 +24,16 @@ fn two_on_their_way(is_blind: bool) -> (CoreCluster, [Binding; 2]) {
     let group = NodeGroup { machine: "2x8".to_owned(), ..NodeGroup::default() };
     let mut cluster = CoreCluster::new(&group, 1, is_blind).unwrap();
     let leaves = pod_of("leaves", 0, &[amounts(4)]);
-    cluster.run(0, leaves.clone()).unwrap();
+    cluster.run(0, leaves).unwrap();
     cluster.report(0).unwrap();
     let mut second = pod_of("second", 0, &[amounts(3)]);
     let requests = json!({ "requests": amounts(2), "limits": amounts(2) });
     second["spec"]["initContainers"] =
         json!([{ "name": "init", "image": "registry.example/app:1", "resources": requests }]);
     let bindings = [pod_of("first", 0, &[amounts(5)]), second].map(|pod| decide(&mut cluster, &pod).unwrap());
-    let mut leaving = leaves;
-    leaving["spec"]["nodeName"] = "n0".into();
-    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:01:00Z".into();
-    leaving["status"] = json!({ "phase": "Running", "startTime": "2026-01-01T00:00:00Z" });
-    cluster.tell(Event::Pod(PodView::read(&read(&leaving).unwrap())));
+    let mut leaving = cluster.core.pods().find(|pod| &*pod.name == "leaves").unwrap().clone();
+    leaving.progress.deleting = true;
+    cluster.tell(Event::Pod(leaving));
     (cluster, bindings)
 }
 
@@ -43,7 +41,7 @@ fn two_on_their_way(is_blind: bool) -> (CoreCluster, [Binding; 2]) {
 fn a_binding_is_called_back_once_its_pod_may_be_rejected() {
     let (mut cluster, [first, second]) = two_on_their_way(false);
     let decision = cluster.next();
-    assert!(matches!(decision, Some(Decision::Recall(id)) if id == second.id), "{decision:?}");
+    assert!(matches!(decision, Some(Decision::Withdraw(id)) if id == second.id), "{decision:?}");
     assert!(cluster.next().is_none(), "the other pod fits whatever comes first");
     let pods = |cluster: &CoreCluster| cluster.core.nodes().map(|node| node.pods).sum::<i64>();
     assert_eq!(pods(&cluster), 3);

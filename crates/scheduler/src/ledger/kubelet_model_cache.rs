@@ -17,9 +17,9 @@ const MAX_MODELS: usize = 16;
 
 /// The models that were made last, with the reports behind them.
 #[derive(Debug, Default)]
-pub(super) struct KubeletModels(VecDeque<(Arc<NodeTopology>, KubeletStart)>);
+pub(super) struct KubeletModelCache(VecDeque<(Arc<NodeTopology>, KubeletStart)>);
 
-impl KubeletModels {
+impl KubeletModelCache {
     /// The kubelet of a node whose report says all that its model needs, and which may reject pods for what they get in
     /// zones. Resources of whole pods (`PodLevelResourceManagers`) are not modelled here.
     pub(super) fn of(&mut self, topology: &Arc<NodeTopology>) -> Option<KubeletStart> {
