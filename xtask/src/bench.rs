@@ -15,6 +15,7 @@ mod cycle;
 mod device_plugin;
 mod exporter;
 mod failover;
+mod figures;
 mod freshness;
 mod model;
 mod operator;

@@ -29,10 +29,9 @@ use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::env;
 use testkit::process_group::{Process, Spec};
 
-use self::figures::Figures;
+use super::figures::Figures;
 use super::rig::{build_dist, get};
 
-mod figures;
 mod objects;
 
 /// Where the operator works.

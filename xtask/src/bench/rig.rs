@@ -21,6 +21,7 @@ use testkit::machine::Machine;
 use testkit::process_group::{Process, Spec};
 use topology::policy::{CpuOption, Policy, Scope};
 
+use super::figures::Figures;
 use crate::cargo::{self, CLIENT, DIST};
 
 /// The scheduler name of our pods.
@@ -172,7 +173,7 @@ impl TestBed {
     pub(crate) async fn scheduler_metric(&self, name: &str) -> Option<f64> {
         self.scheduler.as_ref()?;
         let answer = get(self.port, "/metrics").await.ok()?;
-        answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+        Figures::parse(&answer).value(name)
     }
 
     /// The program that is measured.

@@ -38,7 +38,7 @@ fn two_on_their_way(is_blind: bool) -> (CoreCluster, [Binding; 2]) {
 }
 
 #[test]
-fn a_binding_is_called_back_once_its_pod_may_be_rejected() {
+fn a_binding_is_withdrawn_once_its_pod_may_be_rejected() {
     let (mut cluster, [first, second]) = two_on_their_way(false);
     let decision = cluster.next();
     assert!(matches!(decision, Some(Decision::Withdraw(id)) if id == second.id), "{decision:?}");

@@ -18,6 +18,12 @@ impl Figures {
         Self(text.lines().filter(|line| !line.starts_with('#')).filter_map(sample).collect())
     }
 
+    /// The value of a sample without labels.
+    pub(super) fn value(&self, name: &str) -> Option<f64> {
+        let own = self.0.iter().find(|(own, labels, _)| own == name && labels.is_empty());
+        own.map(|(_, _, value)| *value)
+    }
+
     /// The sum over all labels.
     pub(super) fn sum(&self, name: &str) -> f64 {
         self.sum_where(name, "")
@@ -62,6 +68,7 @@ mod tests {
         );
         assert_eq!((figures.sum("a_total"), figures.sum_where("a_total", "y=\"2\"")), (7.0, 3.0));
         assert_eq!((figures.sum("b"), figures.sum("c")), (1.5, 0.0));
+        assert_eq!((figures.value("b"), figures.value("a_total")), (Some(1.5), None));
         let quantiles = [0.5, 0.75, 0.99].map(|part| figures.quantile("t", part));
         assert_eq!(quantiles, [Some(0.1), Some(0.2), None]);
         assert_eq!(figures.quantile("none", 0.5), None);
