@@ -1,7 +1,7 @@
 //! The orders in which the kubelet may admit pods that are on their way.
 //!
 //! In: pods that it may not have seen yet, in the order of their binding. Out: the worlds that follow from other
-//! orders, whether a pod can be added without a rejection in any, and which pods may be rejected. Never: two orders that
+//! orders, whether a pod can be added without a rejection in any, which pods may be rejected. Never: two orders that
 //! differ only in pods alike side by side, which take the same amounts from the same zones.
 //!
 //! A watch delivers pods in the order of their binding. After a restart of the kubelet or a broken watch a list does:
