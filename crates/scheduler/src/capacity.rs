@@ -1,20 +1,24 @@
 //! How many more pods like one fit, and where: `tholepin capacity`.
 //!
 //! In: a cluster's objects, a pod, a configuration. Out: a [`Capacity`]. Never: a binding, or another rule than the
-//! scheduler's. The core places pod after pod in memory, each runs at once, and the first that fits nowhere ends it.
-//! Pods of the cluster that have no node take nothing.
+//! scheduler's. The core fills node after node (`core::room`). Where a pod on one node counts on another, it places pod
+//! after pod, each runs at once, and the first that fits nowhere ends it. Pods of the cluster that have no node take
+//! nothing.
 //!
-//! Cost: what a pod costs the scheduler, for each pod that fits.
+//! Cost: a filter and a charge for each pod that fits; where pods are placed, what each costs the scheduler.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use anyhow::Context as _;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
 use topology::fingerprint::PodHash;
 use topology::reason::Amount;
+use topology::request::Need;
 
+use crate::core::room::Room;
 use crate::core::{Core, Decision, Event, Settings};
 use crate::explain::target_pod::TargetPod;
 use crate::pod::PodView;
@@ -35,7 +39,7 @@ pub struct Capacity {
     pub scheduler: Arc<str>,
     /// How many fit.
     pub fits: usize,
-    /// Whether as many were placed as were asked about; more may fit.
+    /// Whether counting ended at the limit; more may fit.
     pub limited: bool,
     /// By node name, all nodes.
     pub nodes: Vec<NodeCapacity>,
@@ -54,7 +58,8 @@ pub struct NodeCapacity {
     pub fits: usize,
 }
 
-/// How many more pods like `target` fit in a cluster, at most `limit`; with notes for people.
+/// How many more pods like `target` fit in a cluster, at most `limit` on a node, or in all where they are placed one
+/// after the other; with notes for people.
 ///
 /// # Errors
 /// When the configuration has no profile.
@@ -75,12 +80,35 @@ pub(crate) fn count(
     let mut core = Core::new(settings);
     let has_place = |event: &Event| !matches!(event, Event::Pod(pod) if pod.node.is_none());
     snapshot.into_events().filter(has_place).for_each(|event| core.handle(event, now_ms));
-    let pod = PodView::read(&target.pod);
+    let pod = PodView { group: None, created_s: now_ms / 1_000, ..PodView::read(&target.pod) };
+    let room = core.room(&pod, limit, now_ms);
+    let room = room.unwrap_or_else(|| fill(&mut core, &pod, limit, now_ms));
+    Ok((Capacity::new(&pod, scheduler, room), target.notes))
+}
+
+/// How many more pods of a shape such as `cpu=4,memory=8Gi` a core has room for, at most `limit` on a node.
+pub(crate) fn of_shape(
+    core: &mut Core,
+    shape: &str,
+    scheduler: &str,
+    limit: usize,
+    now_ms: u64,
+) -> anyhow::Result<Capacity> {
+    let manifest = shape::manifest(shape, scheduler)?;
+    let target = TargetPod::of_manifest(manifest).map_err(anyhow::Error::msg)?;
+    let pod = PodView { created_s: now_ms / 1_000, ..PodView::read(&target.pod) };
+    let room = core.room(&pod, limit, now_ms);
+    let room = room.context("this scheduler's settings do not let nodes be counted one by one")?;
+    Ok(Capacity::new(&pod, scheduler.into(), room))
+}
+
+/// Places pods until one fits nowhere, at most `limit`.
+fn fill(core: &mut Core, pod: &PodView, limit: usize, now_ms: u64) -> Room {
     let mut placed: BTreeMap<Arc<str>, usize> =
         core.nodes().map(|node| (Arc::clone(&node.name), 0)).collect();
     let mut message = None;
     for number in 0..limit {
-        match place(&mut core, numbered(&pod, number, now_ms), now_ms) {
+        match place(core, numbered(pod, number), now_ms) {
             Ok(node) => *placed.entry(node).or_default() += 1,
             Err(reason) => {
                 message = Some(reason);
@@ -88,28 +116,16 @@ pub(crate) fn count(
             }
         }
     }
-    let requests = pod.spec.needs.totals.iter();
-    let requests = requests.map(|need| (need.name.as_str(), Amount(need.name, need.amount).to_string()));
-    let capacity = Capacity {
-        requests: requests.collect(),
-        scheduler,
-        fits: placed.values().sum(),
-        limited: message.is_none(),
-        nodes: placed.into_iter().map(|(node, fits)| NodeCapacity { node, fits }).collect(),
-        message,
-    };
-    Ok((capacity, target.notes))
+    Room { nodes: placed.into_iter().collect(), message }
 }
 
 /// One more pod like this, without a node.
-fn numbered(pod: &PodView, number: usize, now_ms: u64) -> PodView {
+fn numbered(pod: &PodView, number: usize) -> PodView {
     let name = format!("{}-{number}", pod.name);
     PodView {
         uid: format!("asked about {number}").into(),
         hash: PodHash::of(&pod.namespace, &name),
         name: name.into(),
-        created_s: now_ms / 1_000,
-        group: None,
         ..pod.clone()
     }
 }
@@ -144,6 +160,19 @@ fn place(core: &mut Core, pod: PodView, now_ms: u64) -> Result<Arc<str>, String>
 }
 
 impl Capacity {
+    fn new(pod: &PodView, scheduler: Arc<str>, Room { nodes, message }: Room) -> Self {
+        let amount = |need: &Need| (need.name.as_str(), Amount(need.name, need.amount).to_string());
+        let placed: BTreeMap<Arc<str>, usize> = nodes.into_iter().collect();
+        Self {
+            requests: pod.spec.needs.totals.iter().map(amount).collect(),
+            scheduler,
+            fits: placed.values().sum(),
+            limited: message.is_none(),
+            nodes: placed.into_iter().map(|(node, fits)| NodeCapacity { node, fits }).collect(),
+            message,
+        }
+    }
+
     /// Text for people. `wide`: also nodes where none fits.
     fn text(&self, wide: bool) -> String {
         let requests: Vec<String> =

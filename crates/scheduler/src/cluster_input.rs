@@ -8,13 +8,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{bail, ensure};
+use prometheus_client::registry::Registry;
 use runtime::client::{ClusterArgs, Connection};
+use runtime::shutdown::Tasks;
 use runtime::stderr;
 use runtime::yaml::dump;
 use tokio_util::sync::CancellationToken;
 
 use crate::config;
 use crate::core::Settings;
+use crate::shell::observer::{Followed, Observer};
 use crate::shell::snapshot::Snapshot;
 
 /// The exit code for files that cannot be read and clusters that do not answer.
@@ -69,6 +72,36 @@ impl ClusterInput {
     }
 }
 
+impl ClusterInput {
+    /// An observer of the dumps, or of the cluster if there are none.
+    ///
+    /// # Errors
+    /// When a file cannot be read, there is no node in a dump, or the cluster cannot be followed.
+    pub async fn observe(
+        &self,
+        command: &str,
+        (tasks, registry): (&mut Tasks, &mut Registry),
+    ) -> anyhow::Result<Observer> {
+        if self.dumps.is_empty() {
+            let settings = self.settings()?;
+            let connection = Connection::open(&self.connection.options(command)).await?;
+            return Observer::of_cluster(settings, Followed::All, &connection, (tasks, registry));
+        }
+        self.observe_once(command).await
+    }
+
+    /// An observer of the objects as they are now, in the dumps or in the cluster.
+    ///
+    /// # Errors
+    /// When a file or a list cannot be read, or there is no node.
+    pub async fn observe_once(&self, command: &str) -> anyhow::Result<Observer> {
+        let mut snapshot = Snapshot::keeping_waiting();
+        self.fill(&mut snapshot, command).await?;
+        let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
+        Observer::of_snapshot(self.settings()?, snapshot, now_ms)
+    }
+}
+
 /// Tells notes on standard error.
 pub(crate) fn tell(notes: &[String]) {
     notes.iter().for_each(|note| stderr::line(format_args!("note: {note}")));
@@ -78,7 +111,7 @@ pub(crate) fn tell(notes: &[String]) {
 ///
 /// # Errors
 /// When `token` is cancelled before the answer.
-pub(crate) async fn answered<T>(
+pub async fn answered<T>(
     question: impl Future<Output = anyhow::Result<T>>,
     token: &CancellationToken,
 ) -> anyhow::Result<Result<T, ExitCode>> {

@@ -44,12 +44,14 @@ pub mod extender_verbs;
 mod extenders;
 mod gang;
 mod hold;
+mod listing;
 mod nodes;
 mod nomination;
 mod preemption;
 mod refused;
 mod rejection_backoff;
 mod resync;
+pub mod room;
 mod search;
 mod stopwatch;
 mod trial;
@@ -367,6 +369,7 @@ impl Core {
             }
             Event::PodGone(view) => self.pod_gone(view, now_ms),
             Event::PodVanished(uid) => {
+                self.rejections.forget(&uid);
                 let entry = self.ids.get(&uid).and_then(|id| self.pods.get(id));
                 if let Some(view) = entry.map(|entry| entry.view.clone()) {
                     self.pod_gone(view, now_ms);
@@ -529,6 +532,7 @@ impl Core {
     /// The object is gone. After a graceful deletion the kubelet has released the pod already, since it had reported
     /// the end of all containers. After a forced one it will, and a report or a timer tells when.
     fn pod_gone(&mut self, view: PodView, now_ms: u64) {
+        self.rejections.forget(&view.uid);
         let Some(id) = self.ids.get(&view.uid).copied() else { return };
         self.dequeue(id);
         self.leave_group(id);

@@ -156,6 +156,20 @@ fn answer(
     now_ms: u64,
 ) -> anyhow::Result<(Explanation, Vec<String>)> {
     let profile = target.choose_profile(&settings)?;
+    let mut core = Core::new(settings);
+    for event in snapshot.into_events() {
+        core.handle(event, now_ms);
+    }
+    ask(&mut core, profile, target, now_ms)
+}
+
+/// What a core says about a pod, with notes for people. `profile`: the one that schedules it. The core stays as it was.
+pub(crate) fn ask(
+    core: &mut Core,
+    profile: Arc<str>,
+    target: TargetPod,
+    now_ms: u64,
+) -> anyhow::Result<(Explanation, Vec<String>)> {
     let TargetPod { mut pod, is_new, mut notes } = target;
     let spec = pod.spec.get_or_insert_default();
     if let Some(group) = spec.scheduling_group.as_ref().and_then(|group| group.pod_group_name.as_deref()) {
@@ -165,15 +179,18 @@ fn answer(
     }
     let view = PodView::read(&pod);
     let request = api::convert::pod_request(&pod).unwrap_or_default();
-    let (key, uid) = (view.key(), view.uid.clone());
-    let mut core = Core::new(settings);
-    for event in snapshot.into_events() {
-        core.handle(event, now_ms);
-    }
+    let (key, uid) = (view.key(), Arc::clone(&view.uid));
+    let known = core.pod_with_uid(&uid).map(|(_, view)| view.clone());
     if is_new {
         core.handle(Event::Pod(view), now_ms);
     }
-    let verdicts = core.explain(&uid, &request, now_ms).context("the pod cannot be asked about")?;
+    let verdicts = core.explain(&uid, &request, now_ms);
+    match known {
+        _ if !is_new => {}
+        Some(known) => core.handle(Event::Pod(known), now_ms),
+        None => core.handle(Event::PodVanished(uid), now_ms),
+    }
+    let verdicts = verdicts.context("the pod cannot be asked about")?;
     Ok((Explanation::new(key, profile, verdicts), notes))
 }
 

@@ -32,6 +32,7 @@ mod event_loop;
 pub mod extender_server;
 mod extenders;
 mod intake;
+pub mod observer;
 mod outbox;
 mod pod_resources;
 pub(crate) mod snapshot;

@@ -60,6 +60,10 @@ enum Entry {
     Explain(Box<scheduler::explain::cli::Args>),
     /// Tell how many more pods like one fit, and where
     Capacity(Box<scheduler::capacity::cli::Args>),
+    /// Show the cluster in a browser: zones, what fits where, why pods wait
+    Web(Box<view::web::Args>),
+    /// Write the cluster as one HTML file, for a ticket
+    Report(Box<view::report::Args>),
     /// Inspect Container Device Interface specifications as container runtimes do
     #[command(subcommand)]
     Cdi(cdi::cli::Command),
@@ -362,6 +366,13 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::Capacity(args) => {
             with_signals(async |token| scheduler::capacity::cli::run(*args, token).await)
         }
+        Entry::Web(args) => {
+            let level = log::init(log::Format::Text, args.verbosity)?;
+            block_on(tokio::runtime::Builder::new_current_thread(), async {
+                view::web::run(*args, level, shutdown::on_signals()?).await
+            })
+        }
+        Entry::Report(args) => with_signals(async |token| view::report::run(*args, token).await),
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),
         Entry::MustGather(args) => with_signals(async |token| support::mustgather::run(*args, token).await),

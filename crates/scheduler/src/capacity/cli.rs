@@ -35,7 +35,7 @@ pub struct Args {
     /// How many have to fit
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub at_least: usize,
-    /// How many to place at most
+    /// How many to count at most on a node, or in all if pods like it look at other nodes (spread, affinity)
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub up_to: usize,
     /// The cluster.

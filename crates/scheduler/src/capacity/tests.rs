@@ -89,8 +89,27 @@ fn text_has_the_number_first_and_empty_nodes_when_wide() {
     assert!(found.text(true).contains("\n b "), "{}", found.text(true));
 }
 
+/// Pods that are to keep apart count on other nodes as well.
+#[test]
+fn pods_that_look_at_others_are_placed_one_by_one() {
+    let objects = [node("a", "container", &[8, 8], 110), node("b", "container", &[8, 8], 110)].concat();
+    let mut pod = shape("cpu=2,memory=1Gi");
+    pod["metadata"]["labels"] = json!({"app": "x"});
+    pod["spec"]["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+        {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"},
+    ]}});
+    let labelled = |mut object: Value| {
+        if object["kind"] == "Node" {
+            object["metadata"]["labels"] = json!({"kubernetes.io/hostname": object["metadata"]["name"]});
+        }
+        object
+    };
+    let found = capacity(objects.into_iter().map(labelled), pod, 100);
+    assert_eq!(by_node(&found), [("a", 1), ("b", 1)], "{found:?}");
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Each node takes pods until its zones or its number of pods are used up.
     #[test]
@@ -122,5 +141,30 @@ proptest! {
             prop_assert_eq!(found.nodes[at].fits, usize::try_from(taken).unwrap(), "node {}", at);
         }
         prop_assert_eq!(found.fits, total);
+    }
+
+    /// Nodes that are filled one by one take what the scheduler places, for the same reasons.
+    #[test]
+    fn room_is_what_the_scheduler_fills(
+        nodes in prop::collection::vec((prop::collection::vec(0..=8_i64, 1..4), 1..9_i64, any::<bool>()), 1..5),
+        cpus in 1..6_i64,
+        port in any::<bool>(),
+    ) {
+        let scope = |is_pod: bool| if is_pod { "pod" } else { "container" };
+        let objects = nodes.iter().enumerate();
+        let objects = objects.flat_map(|(at, (free, pods, pod))| node(&format!("n{at}"), scope(*pod), free, *pods));
+        let mut pod = shape(&format!("cpu={cpus},memory=1Gi"));
+        if port {
+            pod["spec"]["containers"][0]["ports"] = json!([{"containerPort": 1, "hostPort": 1, "protocol": "TCP"}]);
+        }
+        let pod = PodView::read(&TargetPod::of_manifest(pod).unwrap().pod);
+        let pod = PodView { created_s: NOW_MS / 1_000, ..pod };
+        let mut snapshot = Snapshot::default();
+        objects.for_each(|object| snapshot.take(object));
+        let mut core = Core::new(config::read(None, 0).unwrap());
+        snapshot.into_events().for_each(|event| core.handle(event, NOW_MS));
+        let mut room = core.room(&pod, 1_000, NOW_MS).unwrap();
+        room.nodes.sort();
+        prop_assert_eq!(room, fill(&mut core, &pod, 1_000, NOW_MS));
     }
 }

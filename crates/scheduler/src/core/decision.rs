@@ -450,7 +450,7 @@ impl Core {
         })
     }
 
-    fn run_timers(&mut self, now_ms: u64) {
+    pub(super) fn run_timers(&mut self, now_ms: u64) {
         while let Some((due, timer)) = self.timers.first().filter(|(due, _)| *due <= now_ms).copied() {
             self.timers.remove(&(due, timer));
             self.groups.renew();

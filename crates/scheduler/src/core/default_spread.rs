@@ -60,7 +60,7 @@ impl Core {
     }
 
     /// The default constraints of a pod; `None` if it has them already, or states some.
-    fn default_spread(&self, pod: &PodView, profile: &Profile) -> Option<Vec<SpreadConstraint>> {
+    pub(super) fn default_spread(&self, pod: &PodView, profile: &Profile) -> Option<Vec<SpreadConstraint>> {
         if !pod.spec.has_default_spread() {
             return None;
         }

@@ -36,6 +36,8 @@ pub(super) struct RejectionBackoff {
     /// By the uid of the controller.
     controllers: BTreeMap<Arc<str>, ControllerRejections>,
     notes: VecDeque<RejectedPod>,
+    /// The node of each rejected pod that is still there, by the pod's uid.
+    there: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 /// Rejected pods of one controller.
@@ -121,6 +123,21 @@ impl RejectionBackoff {
         self.notes.pop_front().map(Decision::NoteRejection)
     }
 
+    /// All rejections to note.
+    pub(super) fn take_notes(&mut self) -> Vec<RejectedPod> {
+        std::mem::take(&mut self.notes).into()
+    }
+
+    /// A pod is gone.
+    pub(super) fn forget(&mut self, uid: &str) {
+        self.there.remove(uid);
+    }
+
+    /// The node of each rejected pod that is still there.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.there.values()
+    }
+
     /// Whether there is one.
     pub(super) fn has_notes(&self) -> bool {
         !self.notes.is_empty()
@@ -131,6 +148,9 @@ impl Core {
     /// Looks whether a pod has been rejected by its kubelet just now.
     pub(super) fn look_for_rejection(&mut self, pod: &PodView, now_ms: u64) {
         let Some(rejection) = &pod.rejection else { return };
+        if let Some(node) = &pod.node {
+            self.rejections.there.insert(Arc::clone(&pod.uid), Arc::clone(node));
+        }
         let known = self.ids.get(&pod.uid).and_then(|id| self.pods.get(id));
         let is_old = match known {
             Some(entry) => entry.view.rejection.is_some(),

@@ -2,7 +2,7 @@
 
 use topology::fingerprint::Fingerprint;
 
-use super::{Ledger, Location, PodId, Stage};
+use super::{Ledger, PodId, Stage};
 
 /// The state of a ledger in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,14 +52,7 @@ impl Ledger {
 
     /// Pods that do not hold the same, exactly known, in every world. Cost: rows x worlds.
     fn in_doubt(&self) -> usize {
-        let is_certain = |at: usize| {
-            let mut worlds = self.worlds.iter().map(|world| &world.locations[at]);
-            let first = worlds.next();
-            first.is_none_or(|first| {
-                matches!(first, Location::Charged { exact: true, .. }) && worlds.all(|other| other == first)
-            })
-        };
-        self.indices(|stage| stage != Stage::Released).filter(|at| !is_certain(*at)).count()
+        self.indices(|stage| stage != Stage::Released).filter(|at| !self.is_certain(*at)).count()
     }
 
     /// A number that differs after any change of [`Self::fingerprinted`].

@@ -90,7 +90,8 @@ impl PodNames {
     }
 
     /// The hash under which a report has a container.
-    pub(super) fn hash(&self, key: HashKey, container: &str) -> ContainerHash {
+    #[must_use]
+    pub fn hash(&self, key: HashKey, container: &str) -> ContainerHash {
         match key {
             HashKey::Uid => ContainerHash::of_uid(&self.uid, container),
             HashKey::Name => ContainerHash::of(&self.namespace, &self.name, container),

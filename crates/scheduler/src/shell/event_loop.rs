@@ -55,6 +55,13 @@ impl<F: FnOnce(&mut Core, u64) + Send + 'static> From<Box<F>> for CoreCall {
     }
 }
 
+impl CoreCall {
+    /// Calls it.
+    pub(super) fn run(self, core: &mut Core, now_ms: u64) {
+        (self.0)(core, now_ms);
+    }
+}
+
 impl std::fmt::Debug for CoreCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("CoreCall")
@@ -79,6 +86,8 @@ pub(super) struct EventLoop {
     outputs: UnboundedSender<Output>,
     metrics: Metrics,
     dumper: Option<Dumper>,
+    /// Whether pods are decided about.
+    decides: bool,
     steps: Steps,
     /// The starts of the attempts whose bindings have not ended.
     decided: BTreeMap<PodId, Instant>,
@@ -102,7 +111,14 @@ impl EventLoop {
         core.measure(Instant::now);
         let steps = Steps::new(&metrics);
         let (decided, held) = (BTreeMap::new(), None);
-        Self { core, intake, outputs, metrics, steps, dumper, decided, held, started, started_ms }
+        let decides = true;
+        Self { core, intake, outputs, metrics, steps, dumper, decides, decided, held, started, started_ms }
+    }
+
+    /// A loop that only keeps the core up to date, for calls.
+    pub(super) fn observing(core: Core, intake: Intake, metrics: Metrics) -> Self {
+        let (outputs, _) = tokio::sync::mpsc::unbounded_channel();
+        Self { decides: false, ..Self::new(core, intake, outputs, metrics, None) }
     }
 
     /// Runs until `token` is cancelled and an input comes: decides while this process leads, and opens `synced` once
@@ -121,7 +137,7 @@ impl EventLoop {
             if self.intake.is_synced() {
                 synced.open();
             }
-            let leads = leadership.as_ref().is_none_or(|status| status.borrow().leads());
+            let leads = self.decides && leadership.as_ref().is_none_or(|status| status.borrow().leads());
             if observes <= Instant::now() {
                 self.observe();
                 self.tell_drifts(leads);
@@ -163,7 +179,7 @@ impl EventLoop {
             }
             self.core.handle(event, now);
         }
-        calls.into_iter().for_each(|CoreCall(call)| call(&mut self.core, now));
+        calls.into_iter().for_each(|call| call.run(&mut self.core, now));
     }
 
     /// Hands an output over. At the end of the process none is taken any more.
@@ -182,6 +198,10 @@ impl EventLoop {
 
     /// Updates gauges and status files.
     fn observe(&mut self) {
+        if !self.decides {
+            let rejected = self.core.pass_time(self.now_ms());
+            rejected.iter().for_each(|rejected| self.metrics.rejected_by_kubelet(rejected));
+        }
         self.metrics.observe(&self.core);
         let held = self.core.held().map(|(node, pod)| format!("{node} for {}", pod.key()));
         if held != self.held {

@@ -20,19 +20,15 @@ use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
 use runtime::http::{Endpoints, Probe};
 use runtime::shutdown::Tasks;
-use runtime::{log, process_metrics, ready, tls, watch};
+use runtime::{log, process_metrics, tls};
 use serde_json::{Value, json};
-use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::event_loop::{EventLoop, Input};
-use super::intake::Intake;
+use super::observer::{Followed, Observer};
 use super::outbox::binding;
-use super::watches::Watches;
 use super::{GRACE, WRITE_TIMEOUT};
-use crate::core::{Core, Event};
+use crate::core::Event;
 use crate::extender::MetaVictims;
-use crate::metrics::Metrics;
 use crate::pod::PodView;
 
 mod args;
@@ -49,12 +45,11 @@ const MAX_SCORE: i64 = 10;
 /// What handlers share.
 #[derive(Clone)]
 struct Server {
-    inputs: std::sync::mpsc::Sender<Input>,
+    observer: Observer,
     client: Client,
     stopped: CancellationToken,
     /// One for each node to which pods are being bound.
     locks: Arc<Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>>,
-    synced: ready::Readiness,
 }
 
 /// Runs the extender until `token` is cancelled. `level` lets the log level be changed over HTTP.
@@ -70,28 +65,19 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let connection = Connection::open(&options).await?;
     let mut registry = Registry::default();
     registry.register_collector(Box::new(process_metrics::ProcessCollector));
-    let metrics = Metrics::register(&mut registry);
-    let watch_metrics = watch::Metrics::register(&mut registry);
-    let readiness = ready::Readiness::default();
-    let synced = readiness.gate("watches");
     let mut tasks = Tasks::new(token.clone());
-    let (inputs, receiver) = std::sync::mpsc::channel();
-    let watches = Watches::new(&mut tasks, &connection, &watch_metrics, &inputs);
-    let watches = watches.spawn_for_zones(&metrics)?;
-    // Nothing is decided here: no pod names the scheduler of the profile.
-    let (outputs, _) = mpsc::unbounded_channel();
-    let event_loop = EventLoop::new(Core::new(settings), Intake::new(watches), outputs, metrics, None);
-    let gates = readiness.clone();
+    // Nothing is decided here: the other scheduler does.
+    let observer = Observer::of_cluster(settings, Followed::Zones, &connection, (&mut tasks, &mut registry))?;
+    let gates = observer.clone();
     let endpoints =
         Endpoints::new(registry).log_level(level).check(Probe::Ready, "informer-sync", move || gates.check());
     let listener = runtime::http::bind(args.http_bind_address).await?;
     tasks.spawn_draining("http", runtime::http::serve(listener, endpoints.router(), token.clone()));
     let server = Server {
-        inputs: inputs.clone(),
+        observer,
         client: connection.client_with_timeout(WRITE_TIMEOUT)?,
         stopped: token.clone(),
         locks: Arc::default(),
-        synced: readiness,
     };
     let listener = runtime::http::bind(args.bind_address).await?;
     let router = router(server);
@@ -102,9 +88,6 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
             tasks.spawn_draining("extender", tls::serve(listener, router, token.clone(), watcher));
         }
     }
-    super::spawn_waker(&mut tasks, None, inputs);
-    let ended = super::spawn_thread(event_loop, receiver, None, synced, token)?;
-    tasks.spawn_draining("core", ended);
     tasks.run(GRACE).await?;
     Ok::<_, anyhow::Error>(())
 }
@@ -120,19 +103,6 @@ fn router(server: Server) -> Router {
 }
 
 impl Server {
-    /// Asks the core, once it knows all objects.
-    async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&mut Core, u64) -> T + Send + 'static,
-    ) -> Result<T, String> {
-        self.synced.check()?;
-        let (sender, answer) = oneshot::channel();
-        let call = move |core: &mut Core, now_ms| drop(sender.send(question(core, now_ms)));
-        let gone = |_| "the extender is ending".to_owned();
-        self.inputs.send(Input::Call(Box::new(call).into())).map_err(|_| gone(()))?;
-        answer.await.map_err(|_| gone(()))
-    }
-
     /// The lock of a node. Cost: a look at all locks that are in use.
     fn lock(&self, node: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,12 +114,12 @@ impl Server {
     async fn bind(&self, uid: String, node: Arc<str>) -> Result<(), String> {
         let lock = self.lock(&node);
         let _guard = lock.lock().await;
-        let binding = self.ask(move |core, now_ms| core.assume(&uid, &node, now_ms)).await??;
+        let binding = self.observer.ask(move |core, now_ms| core.assume(&uid, &node, now_ms)).await??;
         let id = binding.id;
         let bound = binding::post_until_certain(&self.client, &binding, &self.stopped, 0).await;
         let event = if bound.is_ok() { Event::Bound(id) } else { Event::BindFailed(id) };
         // At the end of the process the core is gone, and the object tells.
-        let _ = self.ask(move |core, now_ms| core.handle(event, now_ms)).await;
+        let _ = self.observer.ask(move |core, now_ms| core.handle(event, now_ms)).await;
         bound.map_err(|failure| failure.to_string())
     }
 }
@@ -164,7 +134,8 @@ async fn filter(State(server): State<Server>, Json(request): Json<Value>) -> Jso
     let answer = async {
         let (pod, asked) = (pod(&request)?, nodes(&request)?);
         let names = asked.names.clone();
-        let verdicts = server.ask(move |core, now_ms| core.filter_zones(&pod, &names, now_ms)).await?;
+        let verdicts =
+            server.observer.ask(move |core, now_ms| core.filter_zones(&pod, &names, now_ms)).await?;
         let (mut fits, mut failed, mut unresolvable) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
         for (name, verdict) in verdicts {
             match verdict {
@@ -186,7 +157,7 @@ async fn filter(State(server): State<Server>, Json(request): Json<Value>) -> Jso
 async fn prioritize(State(server): State<Server>, Json(request): Json<Value>) -> Response {
     let answer = async {
         let (pod, names) = (pod(&request)?, nodes(&request)?.names);
-        let scores = server.ask(move |core, _| core.score_zones(&pod, &names)).await?;
+        let scores = server.observer.ask(move |core, _| core.score_zones(&pod, &names)).await?;
         let item = |(host, score): (Arc<str>, i64)| {
             let score = score * MAX_SCORE / topology::score::MAX_SCORE;
             json!({ "Host": host, "Score": score })
@@ -203,7 +174,8 @@ async fn prioritize(State(server): State<Server>, Json(request): Json<Value>) ->
 async fn preempt(State(server): State<Server>, Json(request): Json<Value>) -> Response {
     let answer = async {
         let (pod, candidates) = (pod(&request)?, candidates(&request));
-        let kept = server.ask(move |core, now_ms| core.victims_by_zones(&pod, candidates, now_ms)).await?;
+        let kept =
+            server.observer.ask(move |core, now_ms| core.victims_by_zones(&pod, candidates, now_ms)).await?;
         let victims = |MetaVictims { pods, violations }: MetaVictims| {
             let pods: Vec<Value> = pods.into_iter().map(|uid| json!({ "UID": uid })).collect();
             json!({ "Pods": pods, "NumPDBViolations": violations })

@@ -148,6 +148,10 @@ pub(crate) struct Snapshot {
     wanted: Option<(String, String)>,
     /// That object. Of all others only what counts is kept.
     pub(crate) pod: Option<Value>,
+    /// Whether the objects of pods without a node are kept as well.
+    keeps_waiting: bool,
+    /// Those, by namespace and name.
+    pub(crate) waiting: BTreeMap<(String, String), Value>,
     /// What cannot be read, for people.
     pub(crate) warnings: Vec<String>,
 }
@@ -156,6 +160,11 @@ impl Snapshot {
     /// Nothing yet. `wanted`: namespace and name of a pod whose object is needed as well.
     pub(crate) fn new(wanted: Option<(String, String)>) -> Self {
         Self { wanted, ..Self::default() }
+    }
+
+    /// Nothing yet. The objects of pods without a node will be kept.
+    pub(crate) fn keeping_waiting() -> Self {
+        Self { keeps_waiting: true, ..Self::default() }
     }
 
     /// Takes an object, unless its kind does not count or it is there already.
@@ -175,6 +184,10 @@ impl Snapshot {
             let is_wanted = |wanted: &(String, String)| wanted.0 == namespace && wanted.1 == name;
             if self.wanted.as_ref().is_some_and(is_wanted) {
                 self.pod = Some(object.clone());
+            }
+            let node = object.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+            if self.keeps_waiting && node.is_empty() {
+                self.waiting.insert((namespace.clone(), name.clone()), object.clone());
             }
         }
         match (KINDS[at].read)(object) {

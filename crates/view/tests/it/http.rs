@@ -1,0 +1,67 @@
+//! Requests to the page's server, written by hand: so clients can be of every kind.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// A connection that has sent a request.
+pub(crate) async fn request(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> TcpStream {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let mut text = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n");
+    headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));
+    connection.write_all(format!("{text}\r\n").as_bytes()).await.unwrap();
+    connection
+}
+
+/// The answer to a GET.
+pub(crate) async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let headers = [headers, &[("Connection", "close")]].concat();
+    let mut text = String::new();
+    request(address, path, &headers).await.read_to_string(&mut text).await.unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let is_chunked = head.contains("transfer-encoding: chunked");
+    assert!(!is_chunked, "{head}");
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+/// The events of a page that follows: name and data.
+pub(crate) struct Events(BufReader<TcpStream>);
+
+impl Events {
+    pub(crate) async fn follow(address: SocketAddr, token: &str) -> Self {
+        let authorization = format!("Bearer {token}");
+        let headers = [("Authorization", authorization.as_str())];
+        Self(BufReader::new(request(address, "/api/v1/changes", &headers).await))
+    }
+
+    /// The next event.
+    pub(crate) async fn next(&mut self) -> (String, Value) {
+        let mut name = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).await.unwrap() > 0, "the stream has ended");
+            if let Some(event) = line.strip_prefix("event: ") {
+                name = event.trim().to_owned();
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                return (name, serde_json::from_str(data.trim()).unwrap());
+            }
+        }
+    }
+}
