@@ -71,12 +71,7 @@ pub(crate) fn count(
     now_ms: u64,
 ) -> anyhow::Result<(Capacity, Vec<String>)> {
     let scheduler = target.choose_profile(&settings)?;
-    // Nothing waits, so no node is held.
-    settings.hold_after_ms = None;
-    for profile in &mut settings.profiles {
-        let plugins = Arc::make_mut(&mut profile.plugins);
-        (plugins.preemption, plugins.deallocates) = (None, false);
-    }
+    place_only(&mut settings);
     let mut core = Core::new(settings);
     let has_place = |event: &Event| !matches!(event, Event::Pod(pod) if pod.node.is_none());
     snapshot.into_events().filter(has_place).for_each(|event| core.handle(event, now_ms));
@@ -100,6 +95,15 @@ pub(crate) fn of_shape(
     let room = core.room(&pod, limit, now_ms);
     let room = room.context("this scheduler's settings do not let nodes be counted one by one")?;
     Ok(Capacity::new(&pod, scheduler.into(), room))
+}
+
+/// Leaves out all that makes room: evictions, claims that are taken back, nodes that are held.
+fn place_only(settings: &mut Settings) {
+    settings.hold_after_ms = None;
+    for profile in &mut settings.profiles {
+        let plugins = Arc::make_mut(&mut profile.plugins);
+        (plugins.preemption, plugins.deallocates) = (None, false);
+    }
 }
 
 /// Places pods until one fits nowhere, at most `limit`.

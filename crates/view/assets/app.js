@@ -3,6 +3,7 @@
 
 const state = {
   nodes: new Map(), // by name
+  zones: 1, // most zones of a node so far
   order: null, // shown nodes, sorted; null: to be made anew
   waiting: { number: 0, pods: [] },
   capacity: null, // the last answer: { shape, fits: Map(node, number), ... }
@@ -14,7 +15,7 @@ const answer = document.getElementById("answer");
 const connection = document.getElementById("connection");
 const shapeInput = document.getElementById("shape");
 const embedded = document.getElementById("data");
-const POLICY_NONE = "no report";
+const NO_REPORT = "no report";
 const ROWS = 200; // rows of a table before "show more"
 
 // === small things ===
@@ -84,7 +85,7 @@ function stranded(node, resource) {
 }
 
 const STATES = {
-  confirmed: "confirmed", inDoubt: "in doubt", unconfirmed: "not confirmed", unreported: POLICY_NONE,
+  confirmed: "confirmed", inDoubt: "in doubt", unconfirmed: "not confirmed", unreported: NO_REPORT,
 };
 
 function describe(node, resource) {
@@ -155,18 +156,19 @@ function askForToken() {
 }
 
 function take(event, data) {
-  if (event === "restart") { state.nodes.clear(); state.order = null; }
+  if (event === "restart") { state.nodes.clear(); state.order = null; state.isDump = data.isDump; }
   else if (event === "nodes") {
     for (const node of data) {
       const known = state.nodes.get(node.name);
       state.nodes.set(node.name, node);
+      state.zones = Math.max(state.zones, node.zones.length);
       if (!known) state.order = null;
     }
   } else if (event === "waiting") state.waiting = data;
   else if (event === "problem") { say(`waiting for the cluster: ${data}`); return; }
   else if (event === "version") {
     state.asking = false;
-    say(`live, ${plural(state.nodes.size, "node")}`);
+    say(`${state.isDump ? "dump" : "live"}, ${plural(state.nodes.size, "node")}`);
     if (state.sorted !== "name") state.order = null;
     changed();
   }
@@ -295,16 +297,29 @@ function facts(pairs) {
     element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }
 
+// One pass: thousands of nodes are counted twice a second.
 function clusterFacts(resource) {
-  const nodes = [...state.nodes.values()];
-  const free = sum(nodes.map((node) => sum(freeOf(node, resource))));
-  const all = sum(nodes.map((node) => sum(allocatableOf(node, resource))));
-  const largest = Math.max(0, ...nodes.map((node) => Math.max(0, ...freeOf(node, resource))));
-  const strandedAll = sum(nodes.map((node) => stranded(node, resource)));
-  const rejected = sum(nodes.map((node) => node.rejected ?? 0));
-  const unsure = nodes.filter((node) => node.state !== "confirmed").length;
+  const each = state.capacity ? state.capacity.amounts[resource] ?? 0 : null;
+  let [free, all, largest, strandedAll, rejected, unsure] = [0, 0, 0, 0, 0, 0];
+  for (const node of state.nodes.values()) {
+    const at = node.resources.indexOf(resource);
+    let [sumHere, best] = [0, 0];
+    if (at >= 0) {
+      for (const zone of node.zones) {
+        const here = Math.max(0, zone.free[at]);
+        sumHere += here;
+        best = Math.max(best, here);
+        all += zone.allocatable[at];
+      }
+    }
+    free += sumHere;
+    largest = Math.max(largest, best);
+    strandedAll += each === null ? sumHere - best : Math.max(0, sumHere - fitsOn(node) * each);
+    rejected += node.rejected ?? 0;
+    unsure += node.state === "confirmed" ? 0 : 1;
+  }
   return facts([
-    ["nodes", nodes.length.toLocaleString("en")],
+    ["nodes", state.nodes.size.toLocaleString("en")],
     [`${resource} free`, `${amount(resource, free)} of ${amount(resource, all)}`],
     ["largest free zone", amount(resource, largest)],
     [state.capacity ? "stranded for this shape" : "free beside the best zones", amount(resource, strandedAll)],
@@ -344,7 +359,7 @@ function nodeTable(resource, limit) {
     const zones = node.zones.map((zone, at) => `${zone.id}: ${amount(resource, freeOf(node, resource)[at] ?? 0)}`);
     return element("tr", {},
       element("th", { scope: "row" }, element("a", { href: link(["node", name]) }, name)),
-      element("td", {}, node.policy ?? POLICY_NONE), element("td", {}, node.scope ?? ""),
+      element("td", {}, node.policy ?? NO_REPORT), element("td", {}, node.scope ?? ""),
       element("td", { class: node.state === "confirmed" ? null : "bad" }, STATES[node.state]),
       element("td", { class: "number" }, String(node.pods)),
       element("td", { class: node.rejected ? "number bad" : "number" }, String(node.rejected ?? 0)),
@@ -388,16 +403,26 @@ function age(createdS) {
 
 // === the map: a canvas of what is visible, whatever the number of nodes ===
 
+const SIZES = [
+  { nodes: 60, zone: 22, bars: 84, label: 18 },
+  { nodes: 400, zone: 14, bars: 40, label: 18 },
+  { nodes: Infinity, zone: 9, bars: 34, label: 0 },
+];
+
 const map = {
   resource: "cpu", box: null, canvas: null, spacer: null, dirty: false,
-  zone: 9, gap: 6, height: 34, draws: 0,
+  gap: 6, draws: 0,
 
+  // The fewer nodes, the larger; names are there where they have room.
   layout() {
-    let zones = 1;
-    for (const node of state.nodes.values()) zones = Math.max(zones, node.zones.length);
-    const cell = zones * this.zone + this.gap + 4;
+    const zones = state.zones;
+    const number = shown().length;
+    const size = SIZES.find((it) => number <= it.nodes);
+    const width = Math.max(size.label ? 120 : 0, zones * size.zone + 4);
+    const cell = width + this.gap;
     const columns = Math.max(1, Math.floor((this.box.clientWidth - this.gap) / cell));
-    return { cell, columns, rows: Math.ceil(shown().length / columns) };
+    const pitch = size.bars + size.label + this.gap;
+    return { ...size, zones, width, cell, columns, pitch, rows: Math.ceil(number / columns) };
   },
 
   attach() {
@@ -416,9 +441,9 @@ const map = {
 
   at(event) {
     const bounds = this.box.getBoundingClientRect();
-    const { cell, columns } = this.layout();
+    const { cell, columns, pitch } = this.layout();
     const column = Math.floor((event.clientX - bounds.left - this.gap) / cell);
-    const row = Math.floor((event.clientY - bounds.top + this.box.scrollTop - this.gap) / (this.height + this.gap));
+    const row = Math.floor((event.clientY - bounds.top + this.box.scrollTop - this.gap) / pitch);
     if (column < 0 || column >= columns || row < 0) return null;
     return shown()[row * columns + column] ?? null;
   },
@@ -435,16 +460,16 @@ const map = {
   },
 
   key(event) {
-    const { columns } = this.layout();
+    const { columns, pitch } = this.layout();
     const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns, Home: -1e9, End: 1e9 };
     const names = shown();
     if (event.key === "Enter" && names[state.selected]) { location.hash = link(["node", names[state.selected]]); return; }
     if (!(event.key in steps) || names.length === 0) return;
     event.preventDefault();
     state.selected = Math.min(names.length - 1, Math.max(0, state.selected + steps[event.key]));
-    const top = Math.floor(state.selected / columns) * (this.height + this.gap);
+    const top = Math.floor(state.selected / columns) * pitch;
     if (top < this.box.scrollTop) this.box.scrollTop = top;
-    const bottom = top + this.height + 2 * this.gap;
+    const bottom = top + pitch + this.gap;
     if (bottom > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = bottom - this.box.clientHeight;
     this.tell(names[state.selected]);
     this.invalidate();
@@ -457,8 +482,10 @@ const map = {
   },
 
   draw() {
-    const { cell, columns, rows } = this.layout();
-    const pitch = this.height + this.gap;
+    const layout = this.layout();
+    const { cell, columns, pitch, rows } = layout;
+    const whole = rows * pitch + this.gap;
+    this.box.style.height = `min(${Math.max(whole + 2, 60)}px, 62vh)`;
     const [width, height] = [this.box.clientWidth, this.box.clientHeight];
     const scale = window.devicePixelRatio || 1;
     if (this.canvas.width !== Math.round(width * scale) || this.canvas.height !== Math.round(height * scale)) {
@@ -467,7 +494,7 @@ const map = {
       this.canvas.style.width = `${width}px`;
       this.canvas.style.height = `${height}px`;
     }
-    this.spacer.style.height = `${Math.max(0, rows * pitch + this.gap - height)}px`;
+    this.spacer.style.height = `${Math.max(0, whole - height)}px`;
     const context = this.canvas.getContext("2d");
     context.setTransform(scale, 0, 0, scale, 0, 0);
     context.clearRect(0, 0, width, height);
@@ -480,31 +507,45 @@ const map = {
       const node = state.nodes.get(names[at]);
       const x = this.gap + (at % columns) * cell;
       const y = this.gap + Math.floor(at / columns) * pitch - this.box.scrollTop;
-      this.drawNode(context, paint, node, { x, y, width: cell - this.gap, isSelected: at === state.selected });
+      this.drawNode(context, paint, node, { ...layout, x, y, isSelected: at === state.selected });
     }
     this.draws += 1;
   },
 
-  drawNode(context, paint, node, { x, y, width, isSelected }) {
+  drawNode(context, paint, node, { x, y, width, zone, bars, label, isSelected }) {
+    const height = bars + label;
     context.fillStyle = paint.back;
-    context.fillRect(x, y, width, this.height);
+    context.fillRect(x, y, width, height);
     const free = freeOf(node, this.resource);
     const all = allocatableOf(node, this.resource);
     free.forEach((amountFree, at) => {
       const share = all[at] > 0 ? Math.min(1, amountFree / all[at]) : 0;
-      const left = x + 2 + at * this.zone;
-      const inner = this.height - 4;
+      const left = x + 2 + at * zone;
+      const inner = bars - 4;
       context.fillStyle = paint.used;
-      context.fillRect(left, y + 2, this.zone - 1, inner);
+      context.fillRect(left, y + 2, zone - 1, inner);
       context.fillStyle = share > 0.5 ? paint.free : paint.some;
-      context.fillRect(left, y + 2, this.zone - 1, Math.round(inner * share));
+      context.fillRect(left, y + 2, zone - 1, Math.round(inner * share));
     });
+    if (label) {
+      context.fillStyle = paint.text;
+      context.font = "12px system-ui, sans-serif";
+      context.fillText(shortened(context, node.name, width - 8), x + 4, y + height - 6);
+    }
     const isOdd = node.rejected || node.state === "unconfirmed" || node.state === "unreported";
     context.lineWidth = isSelected ? 3 : isOdd ? 2 : 1;
     context.strokeStyle = isSelected ? paint.focus : isOdd ? paint.none : paint.line;
-    context.strokeRect(x + 0.5, y + 0.5, width - 1, this.height - 1);
+    context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
   },
 };
+
+// The end of a name tells nodes apart.
+function shortened(context, name, width) {
+  if (context.measureText(name).width <= width) return name;
+  let text = name;
+  while (text.length > 1 && context.measureText(`...${text}`).width > width) text = text.slice(1);
+  return `...${text}`;
+}
 
 function mapElement(resource) {
   map.resource = resource;
@@ -539,7 +580,7 @@ async function renderNode(name) {
   main.replaceChildren(
     element("p", {}, element("a", { href: link([]) }, "Cluster")),
     element("h1", {}, `Node ${name}`),
-    facts([["policy", page.policy ?? POLICY_NONE], ["scope", page.scope ?? "-"], ["known", STATES[page.state]],
+    facts([["policy", page.policy ?? NO_REPORT], ["scope", page.scope ?? "-"], ["known", STATES[page.state]],
       ["pods", String(page.pods.length)], ["rejected", String(page.rejected ?? 0)],
       ["corrections", String(page.corrections ?? 0)], ...settings]),
     page.sockets.length ? machine(page) : element("p", {}, "The report has no cores: zones alone are known."),

@@ -192,7 +192,7 @@ pub async fn start(args: &Args, level: Option<log::Handle>, tasks: &mut Tasks) -
     registry.register_collector(Box::new(process_metrics::ProcessCollector));
     let token = tasks.token().clone();
     let observer = args.input.observe("web", (tasks, &mut registry)).await?;
-    let board = Arc::new(Board::new());
+    let board = Arc::new(Board::new(!args.input.dumps.is_empty()));
     let gates = observer.clone();
     let endpoints = Endpoints::new(registry).check(Probe::Ready, "watches", move || gates.check());
     let endpoints = match level {

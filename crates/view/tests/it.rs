@@ -1,5 +1,13 @@
 //! The view on dumps and on a rig: one test binary.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking; the exemption for tests misses helpers"
+)]
+
+#[path = "it/browser.rs"]
+mod browser;
 #[path = "it/fixture.rs"]
 mod fixture;
 #[path = "it/http.rs"]
@@ -10,3 +18,5 @@ mod node;
 mod report;
 #[path = "it/web.rs"]
 mod web;
+#[path = "it/webdriver.rs"]
+mod webdriver;

@@ -161,7 +161,9 @@ proptest! {
         let pod = PodView { created_s: NOW_MS / 1_000, ..pod };
         let mut snapshot = Snapshot::default();
         objects.for_each(|object| snapshot.take(object));
-        let mut core = Core::new(config::read(None, 0).unwrap());
+        let mut settings = config::read(None, 0).unwrap();
+        place_only(&mut settings);
+        let mut core = Core::new(settings);
         snapshot.into_events().for_each(|event| core.handle(event, NOW_MS));
         let mut room = core.room(&pod, 1_000, NOW_MS).unwrap();
         room.nodes.sort();

@@ -29,6 +29,8 @@ const QUIET_TURNS: u32 = 50;
 /// The last known rows of all nodes.
 #[derive(Debug)]
 pub(super) struct Board {
+    /// Whether nothing will change.
+    is_dump: bool,
     state: Mutex<Rows>,
     /// Number of the last turn.
     turns: watch::Sender<u64>,
@@ -70,8 +72,8 @@ struct News {
 }
 
 impl Board {
-    pub(super) fn new() -> Self {
-        Self { state: Mutex::default(), turns: watch::Sender::new(0), joined: Notify::new() }
+    pub(super) fn new(is_dump: bool) -> Self {
+        Self { is_dump, state: Mutex::default(), turns: watch::Sender::new(0), joined: Notify::new() }
     }
 
     /// Keeps the rows up to date while pages follow, until `token` is cancelled.
@@ -230,7 +232,8 @@ impl Follower {
         }
         if self.has < rows.restart || self.has == 0 {
             self.has = 0;
-            self.events.push_back(Event::Text("restart", rows.nodes.len().to_string()));
+            let start = serde_json::json!({ "nodes": rows.nodes.len(), "isDump": board.is_dump });
+            self.events.push_back(Event::Text("restart", start.to_string()));
         }
         let new = rows.nodes.values().filter(|row| row.version > self.has);
         let new: Vec<Arc<str>> = new.map(|row| Arc::clone(&row.json)).collect();

@@ -19,6 +19,36 @@ pub(crate) fn dump() -> (TempDir, ClusterInput) {
     (folder, input(vec![path]))
 }
 
+/// Nodes with zones, each as full as another.
+pub(crate) fn large(nodes: usize, zones: usize) -> (TempDir, ClusterInput) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dump.json");
+    let objects = (0..nodes).flat_map(|number| {
+        let name = format!("node-{number}");
+        let zone = |id: usize| {
+            let free = (number * 7 + id * 3) % 17;
+            let amount = |name: &str, all: String, free: String| {
+                json!({"name": name, "capacity": all, "allocatable": all, "available": free})
+            };
+            json!({"name": format!("node-{id}"), "type": "Node", "resources": [
+                amount("cpu", "16".into(), free.to_string()),
+                amount("memory", "64Gi".into(), format!("{}Gi", free * 4))]})
+        };
+        [
+            json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "uid": name},
+                "status": {"allocatable": {"cpu": (16 * zones).to_string(), "memory": "999Gi", "pods": "110"}}}),
+            json!({"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology",
+                "metadata": {"name": name},
+                "attributes": [{"name": "topologyManagerPolicy", "value": "single-numa-node"},
+                    {"name": "topologyManagerScope", "value": "container"}],
+                "zones": (0..zones).map(zone).collect::<Vec<_>>()}),
+        ]
+    });
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects.collect::<Vec<_>>()});
+    std::fs::write(&path, list.to_string()).unwrap();
+    (folder, input(vec![path]))
+}
+
 pub(crate) fn input(dumps: Vec<PathBuf>) -> ClusterInput {
     ClusterInput { dumps, config: None, connection: ClusterArgs::default() }
 }

@@ -32,13 +32,35 @@ pub(crate) async fn request(address: SocketAddr, path: &str, headers: &[(&str, &
 /// The answer to a GET.
 pub(crate) async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Answer {
     let headers = [headers, &[("Connection", "close")]].concat();
-    let mut text = String::new();
-    request(address, path, &headers).await.read_to_string(&mut text).await.unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    answer(request(address, path, &headers).await).await
+}
+
+/// The answer to a request with a body of JSON.
+pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
+    let mut connection = TcpStream::connect(address).await.unwrap();
+    let body = if method == "GET" { "" } else { body };
+    let text = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    connection.write_all(text.as_bytes()).await.unwrap();
+    answer(connection).await
+}
+
+/// As long as it says; not all servers close the connection when they are asked to.
+async fn answer(connection: TcpStream) -> Answer {
+    let mut reader = BufReader::new(connection);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).await.unwrap() > 0, "the connection has ended: {head}");
+    }
+    let lower = head.to_ascii_lowercase();
+    let length = lower.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let mut body = vec![0; length.unwrap_or_else(|| panic!("{head}")).trim().parse().unwrap()];
+    reader.read_exact(&mut body).await.unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    let is_chunked = head.contains("transfer-encoding: chunked");
-    assert!(!is_chunked, "{head}");
-    Answer { status, head: head.to_owned(), body: body.to_owned() }
+    Answer { status, head, body: String::from_utf8(body).unwrap() }
 }
 
 /// The events of a page that follows: name and data.

@@ -37,7 +37,7 @@ impl Page {
     }
 }
 
-fn args(input: scheduler::cluster_input::ClusterInput, address: &str) -> Args {
+pub(crate) fn args(input: scheduler::cluster_input::ClusterInput, address: &str) -> Args {
     let bind_address = address.parse().unwrap();
     Args { input, bind_address, tls_cert_file: None, tls_private_key_file: None, verbosity: 1 }
 }
@@ -89,7 +89,7 @@ async fn capacity_counts_and_names_what_is_wrong() {
 async fn pages_that_follow_get_all_nodes_first() {
     let page = Page::open().await;
     let mut events = Events::follow(page.address, &page.token).await;
-    assert_eq!(events.next().await, ("restart".to_owned(), json!(3)));
+    assert_eq!(events.next().await, ("restart".to_owned(), json!({"nodes": 3, "isDump": true})));
     let (name, nodes) = events.next().await;
     assert_eq!((name.as_str(), nodes.as_array().unwrap().len()), ("nodes", 3));
     assert_eq!(events.next().await.0, "waiting");
