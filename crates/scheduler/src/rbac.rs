@@ -33,6 +33,24 @@ pub fn cluster() -> Vec<PolicyRule> {
     ]
 }
 
+/// Rules of the ClusterRole of what follows a cluster and decides nothing: to watch all that the scheduler does, and to
+/// read a pod that waits ([`crate::shell::observer`]).
+#[must_use]
+pub fn observer() -> Vec<PolicyRule> {
+    let watch = ["list", "watch"];
+    vec![
+        rule("", &["pods"], &["get", "list", "watch"]),
+        rule("", &["nodes", "namespaces", "services", "replicationcontrollers"], &watch),
+        rule("", &["persistentvolumeclaims", "persistentvolumes"], &watch),
+        rule(nrt::GROUP, &[nrt::PLURAL], &watch),
+        rule("apps", &["replicasets", "statefulsets"], &watch),
+        rule("policy", &["poddisruptionbudgets"], &watch),
+        rule("scheduling.k8s.io", &["podgroups"], &watch),
+        rule("storage.k8s.io", &STORAGE, &watch),
+        rule(DEVICES, &["deviceclasses", "resourceclaims", "resourceslices"], &watch),
+    ]
+}
+
 /// Rules of the ClusterRole of `tholepin extender`: to watch what decides about zones, and to bind pods
 /// ([`crate::shell::extender_server`]).
 #[must_use]

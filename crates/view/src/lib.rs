@@ -7,5 +7,6 @@
 pub mod cluster;
 pub mod node;
 mod page;
+pub mod rbac;
 pub mod report;
 pub mod web;

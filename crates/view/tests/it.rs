@@ -16,6 +16,8 @@ mod http;
 mod node;
 #[path = "it/report.rs"]
 mod report;
+#[path = "it/rig.rs"]
+mod rig;
 #[path = "it/web.rs"]
 mod web;
 #[path = "it/webdriver.rs"]

@@ -1,0 +1,103 @@
+//! The page beside a real kubelet: what it hands out is seen at once, with no more rights than are documented.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use api::crd::NRT_CRD_YAML;
+use clap::Parser as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::PostParams;
+use runtime::client::ClusterArgs;
+use runtime::shutdown::Tasks;
+use scheduler::cluster_input::ClusterInput;
+use serde_json::Value;
+use testkit::account::Account;
+use testkit::cluster::Cluster;
+use testkit::load::guaranteed_pod;
+use testkit::machine::Machine;
+use tokio_util::sync::CancellationToken;
+use view::web::start;
+
+use crate::http::{Events, get};
+use crate::{fixture, web};
+
+#[derive(clap::Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: exporter::Args,
+}
+
+/// The flags that an exporter of the node needs.
+fn exporter(cluster: &Cluster) -> exporter::Args {
+    let node = &cluster.nodes()[0];
+    let path = |flag: &str, path: &Path| format!("--{flag}={}", path.display());
+    let flags = [
+        "exporter".to_owned(),
+        format!("--hostname={}", node.name()),
+        format!("--podresources-socket=unix://{}", node.podresources_socket().display()),
+        path("sysfs", &node.kubelet().machine().sys()),
+        path("kubelet-state-dir", node.kubelet().root_dir()),
+        path("kubelet-config-file", &node.kubelet().config_file()),
+        path("kubeconfig", cluster.control().kubeconfig()),
+        "--metrics-port=0".to_owned(),
+    ];
+    Cli::parse_from(flags).args
+}
+
+/// Follows until `node-0` is as wanted.
+async fn node(events: &mut Events, wanted: impl Fn(&Value) -> bool) {
+    let is_it = |(name, data): &(String, Value)| {
+        let nodes = data.as_array().filter(|_| name == "nodes");
+        nodes.is_some_and(|nodes| nodes.iter().any(|node| node["name"] == "node-0" && wanted(node)))
+    };
+    let found = async { while !is_it(&events.next().await) {} };
+    tokio::time::timeout(Duration::from_secs(60), found).await.expect("the node in time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_kubelet_hands_out_is_on_the_page_at_once() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let machine = Machine::new().zones(2).cpus_per_zone(8);
+    let cluster = Cluster::builder().crds(NRT_CRD_YAML).machines([machine]).start(&rig).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let token = CancellationToken::new();
+    let exporter = tokio::spawn(exporter::run(exporter(&cluster).settings().unwrap(), token.clone()));
+
+    let account = Account::create(cluster.control(), "view", "web").await.unwrap();
+    account.allow(view::rbac::server(), Vec::new()).await.unwrap();
+    let kubeconfig = Some(account.kubeconfig(None).await.unwrap());
+    let connection = ClusterArgs { kubeconfig, ..ClusterArgs::default() };
+    let input = ClusterInput { connection, ..fixture::input(Vec::new()) };
+    let mut tasks = Tasks::new(token.clone());
+    let started = start(&web::args(input, "127.0.0.1:0"), None, &mut tasks).await.unwrap();
+    let server = tokio::spawn(tasks.run(Duration::from_secs(5)));
+    let session: Arc<str> = started.session.unwrap();
+
+    let mut events = Events::follow(started.address, &session).await;
+    node(&mut events, |node| node["state"] == "confirmed").await;
+    let mut pod = guaranteed_pod("a", "nobody", [("cpu", "3"), ("memory", "64Mi")]);
+    pod.spec.get_or_insert_default().node_name = Some("node-0".to_owned());
+    Api::<Pod>::default_namespaced(client.clone()).create(&PostParams::default(), &pod).await.unwrap();
+    let holds = |node: &Value| {
+        let free = |zone: usize| node["zones"][zone]["free"][0].as_i64().unwrap_or_default();
+        node["state"] == "confirmed" && node["onTheirWay"].is_null() && free(0) + free(1) == 12_000
+    };
+    node(&mut events, holds).await;
+    let written =
+        std::fs::metadata(cluster.nodes()[0].kubelet().root_dir().join("cpu_manager_state")).unwrap();
+    let since = SystemTime::now().duration_since(written.modified().unwrap()).unwrap();
+    println!("view: on the page {} ms after the kubelet's CPU manager wrote", since.as_millis());
+
+    let bearer = format!("Bearer {session}");
+    let page = get(started.address, "/api/v1/nodes/node-0", &[("Authorization", &bearer)]).await.json();
+    let pod = &page["pods"][0];
+    assert_eq!(pod["name"], "a", "{page}");
+    assert_eq!(pod["isAsPredicted"], true, "{pod}");
+    assert_eq!(pod["predicted"][0]["cpus"], pod["observed"][0]["cpus"]);
+    assert_eq!(page["row"], Value::Null, "one object, flat");
+    token.cancel();
+    server.await.unwrap().unwrap();
+    exporter.await.unwrap().unwrap();
+}
