@@ -1,6 +1,7 @@
 //! `cargo xtask`: the chores of this repository.
 
 mod bench;
+mod browser;
 mod bundle;
 mod cargo;
 mod chart;

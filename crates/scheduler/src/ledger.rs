@@ -29,7 +29,7 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 
 use topology::kubelet::start::KubeletStart;
-use topology::policy::{Policy, Rules};
+use topology::policy::Policy;
 use topology::request::PodNeeds;
 use topology::zone::{Free, NodeTopology};
 
@@ -44,6 +44,7 @@ mod kubelet_model_cache;
 mod location;
 mod order;
 mod pod_place;
+mod readmission;
 mod refusal;
 mod row;
 mod verdict_basis;
@@ -54,8 +55,9 @@ use check_cache::CheckCache;
 pub use drift::Drift;
 use drift::Drifts;
 pub use explain::{LedgerSummary, Predictions};
-use location::{charge, merge_alike, merge_worst, possible_locations, predict, release, widen};
+use location::{charge, merge_alike, merge_worst, possible_locations, release, widen};
 pub use pod_place::{HeldPlace, PodPlace};
+use readmission::check_pauses;
 pub use refusal::{Doubt, Refusal};
 use row::Row;
 pub use row::{BoundPod, PodId, PodNames, Stage};
@@ -185,6 +187,7 @@ impl Ledger {
                 early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
                 amounts.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
             }
+            check_pauses((world, amounts), (rules, needs), &early, scratch).map_err(Refusal::Misfit)?;
         }
         let Some(overtaking) = overtaking() else { return Ok(()) };
         for world in &self.worlds {
@@ -549,39 +552,6 @@ impl Ledger {
         all.filter(|set| !set.is_empty()).collect()
     }
 
-    /// Replaces each world by those in which the row is released before some of the unsettled pods are admitted: after
-    /// all of them, before the last, and so on, in each order. `then` completes each new world.
-    fn fork(&mut self, index: usize, scratch: &mut Scratch, then: impl Fn(&mut World)) {
-        let rules = self.topology.as_ref().map(|t| t.rules).unwrap_or_default();
-        let unsettled: Vec<_> = self.unsettled().into_iter().filter(|at| *at != index).collect();
-        let orders = self.orders(&unsettled);
-        let mut next = Vec::with_capacity(self.worlds.len());
-        for world in &self.worlds {
-            if world.locations[index] == Location::Unknown {
-                next.push(world.clone());
-                continue;
-            }
-            if orders.len() > 1 && self.is_unmoved(world, &unsettled, index, scratch) {
-                let mut world = world.clone();
-                release(&mut world.amounts, &world.locations[index]);
-                then(&mut world);
-                next.push(world);
-                continue;
-            }
-            for (order, cut) in
-                orders.iter().flat_map(|order| (0..=order.len()).rev().map(move |cut| (order, cut)))
-            {
-                let mut world = world.clone();
-                self.readmit(&mut world, &order[cut..], rules, scratch, |world| {
-                    release(&mut world.amounts, &world.locations[index]);
-                });
-                then(&mut world);
-                next.push(world);
-            }
-        }
-        self.settle(next, scratch);
-    }
-
     /// Whether a pod is charged wherever it might be, so that the kubelet has more room than the world.
     fn is_bounded(&self, world: &World) -> bool {
         let mut rows = self.rows.iter().zip(&world.locations);
@@ -596,31 +566,6 @@ impl Ledger {
             Location::Charged { exact, .. } => !exact && row.stage != Stage::Released,
             Location::Unknown => row.finishes || row.stage.is_leaving() || row.stage == Stage::Released,
         })
-    }
-
-    /// Takes the rows `later` out of a world, applies `change`, and admits them again in order.
-    fn readmit(
-        &self,
-        world: &mut World,
-        later: &[usize],
-        rules: Rules,
-        scratch: &mut Scratch,
-        change: impl Fn(&mut World),
-    ) {
-        later.iter().for_each(|at| release(&mut world.amounts, &world.locations[*at]));
-        change(world);
-        for at in later {
-            world.locations[*at] = Location::nowhere();
-        }
-        for at in later {
-            let needs = &self.rows[*at].needs;
-            let mut location = predict(rules, &world.amounts, needs, scratch);
-            if self.doubtful(world) {
-                location = widen(rules, &world.amounts, needs, location);
-            }
-            charge(&mut world.amounts, &location);
-            world.locations[*at] = location;
-        }
     }
 
     fn drop_row(&mut self, index: usize) {

@@ -60,6 +60,8 @@ enum Entry {
     Explain(Box<scheduler::explain::cli::Args>),
     /// Tell how many more pods like one fit, and where
     Capacity(Box<scheduler::capacity::cli::Args>),
+    /// Show the cluster in this terminal: zones, cores, why pods wait
+    Top(Box<view::top::Args>),
     /// Show the cluster in a browser: zones, what fits where, why pods wait
     Web(Box<view::web::Args>),
     /// Write the cluster as one HTML file, for a ticket
@@ -372,6 +374,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 view::web::run(*args, level, shutdown::on_signals()?).await
             })
         }
+        Entry::Top(args) => block_on(tokio::runtime::Builder::new_current_thread(), async {
+            view::top::run(*args, shutdown::on_signals()?).await
+        }),
         Entry::Report(args) => with_signals(async |token| view::report::run(*args, token).await),
         Entry::Hardware(args) => hardware::cli::run(&args),
         Entry::Cdi(command) => cdi::cli::run(&command),

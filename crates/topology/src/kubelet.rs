@@ -67,6 +67,7 @@ pub mod zone_table;
 use std::sync::Arc;
 
 use crate::cpuset::CpuSet;
+pub use crate::kubelet::admission::Meanwhile;
 use crate::kubelet::admission::{Admission, Exact};
 use crate::kubelet::cpu_manager::CpuState;
 use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices, Registration};
@@ -193,7 +194,21 @@ pub fn admit(
     pod: &Pod,
     choice: &dyn Choice,
 ) -> Result<Allocation, Rejection> {
-    let managers = Exact { kubelet, state, pod, choice, ready: true, resizes: false };
+    admit_meanwhile(kubelet, state, pod, choice, None)
+}
+
+/// The same while other pods end: between two containers of the pod.
+///
+/// # Errors
+/// As [`admit`].
+pub fn admit_meanwhile(
+    kubelet: &Kubelet,
+    state: &mut NodeState,
+    pod: &Pod,
+    choice: &dyn Choice,
+    meanwhile: Option<Meanwhile<'_>>,
+) -> Result<Allocation, Rejection> {
+    let managers = Exact { kubelet, state, pod, choice, ready: true, resizes: false, meanwhile };
     let mut admission = Admission { kubelet, pod, managers };
     match admission.admit() {
         Ok(hint) => admission.start_devices(hint),
@@ -268,7 +283,8 @@ impl NodeState {
         let later = (plugins == Registration::AfterPods).then(|| self.devices.forget_lists());
         let mut rejected = Vec::new();
         for pod in pods {
-            let managers = Exact { kubelet, state: self, pod, choice, ready: false, resizes: false };
+            let managers =
+                Exact { kubelet, state: self, pod, choice, ready: false, resizes: false, meanwhile: None };
             if let Err(rejection) = (Admission { kubelet, pod, managers }).admit() {
                 self.remove(&pod.uid);
                 rejected.push((pod.uid.clone(), rejection));

@@ -165,9 +165,10 @@ function take(event, data) {
       if (!known) state.order = null;
     }
   } else if (event === "waiting") state.waiting = data;
-  else if (event === "problem") { say(`waiting for the cluster: ${data}`); return; }
+  else if (event === "problem") { state.problem = data; say(data); return; }
   else if (event === "version") {
     state.asking = false;
+    state.problem = null;
     say(`${state.isDump ? "dump" : "live"}, ${plural(state.nodes.size, "node")}`);
     if (state.sorted !== "name") state.order = null;
     changed();

@@ -121,6 +121,13 @@ impl ClusterView {
     }
 }
 
+impl ClusterView {
+    /// The same, as a question to an observer.
+    pub fn of_core(core: &mut Core, now_ms: u64) -> Self {
+        Self::of(core, now_ms)
+    }
+}
+
 impl NodeRow {
     /// A node, with the number of pods that its kubelet has rejected. Cost: zones x resources, and pods x worlds.
     #[must_use]

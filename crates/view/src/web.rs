@@ -208,6 +208,7 @@ pub async fn start(args: &Args, level: Option<log::Handle>, tasks: &mut Tasks) -
     let router = router.merge(static_files()).layer(middleware::map_response(with_security_headers));
     let listener = runtime::http::bind(args.bind_address).await?;
     let address = listener.local_addr()?;
+    tasks.spawn_draining("ping", Arc::clone(&board).ping(observer.clone(), token.clone()));
     tasks.spawn_draining("changes", board.keep(observer, token.clone()));
     let is_secure = secure.is_some();
     match secure {

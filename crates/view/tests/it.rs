@@ -18,6 +18,8 @@ mod node;
 mod report;
 #[path = "it/rig.rs"]
 mod rig;
+#[path = "it/top.rs"]
+mod top;
 #[path = "it/web.rs"]
 mod web;
 #[path = "it/webdriver.rs"]

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use crate::image;
 use crate::tree::root;
+use crate::{browser, image};
 
 /// The page, and the lines around the record.
 const PAGE: &str = "docs/figures.md";
@@ -42,6 +42,9 @@ const fn long(
 
 /// The value of a variable that stands for the path of the program that is in images. It is built first.
 const SHIPPED: &str = "PROGRAM";
+
+/// The value of a variable that stands for the path of the accessibility checker. It and a browser are installed first.
+const CHECKER: &str = "CHECKER";
 
 /// In the order in which they run.
 const LONG: &[Long] = &[
@@ -170,6 +173,12 @@ const LONG: &[Long] = &[
         "-p differential --release --lib -- kube_schedulers_own_plugins_agree",
         "scheduler: ",
     ),
+    long(
+        "browser",
+        &[("VIEW_REQUIRE_BROWSER", "1"), ("VIEW_AXE", CHECKER)],
+        "-p view --test it -- browser::",
+        "browser: ",
+    ),
     long("promtool", &[("PROMTOOL", "1")], "-p xtask monitoring::promtool", "promtool: "),
     long(README, &[], "", ""),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
@@ -250,7 +259,11 @@ impl Long {
     /// The variables with their values.
     fn environment(&self) -> anyhow::Result<Vec<(&'static str, OsString)>> {
         let value = |text: &str| -> anyhow::Result<OsString> {
-            if text == SHIPPED { Ok(image::program()?.into()) } else { Ok(text.into()) }
+            match text {
+                SHIPPED => Ok(image::program()?.into()),
+                CHECKER => Ok(browser::install()?.into()),
+                _ => Ok(text.into()),
+            }
         };
         self.variables.iter().map(|(name, text)| Ok((*name, value(text)?))).collect()
     }

@@ -10,6 +10,7 @@
 //! Cost: a check reads the counts of zones; only what they leave open is admitted by ids, on a copy. A change counts
 //! anew what all pods of the node hold.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -24,6 +25,7 @@ use topology::reason::Misfit;
 use topology::request::PodNeeds;
 use topology::zone::Free;
 
+use super::Location;
 use super::kubelet_model_cache::KubeletModelCache;
 
 mod ids;
@@ -140,6 +142,38 @@ impl Amounts {
                     .map_err(|rejection| ids.misfit(&rejection, rules, needs, scratch))
             }
         }
+    }
+
+    /// The containers of a pod before which the managers may take back what pods held that end meanwhile. By amounts
+    /// alone that is not told apart.
+    pub(super) fn pauses(&self, needs: &PodNeeds) -> Range<usize> {
+        match self {
+            Self::Counts(_) => 1..1,
+            Self::Ids(_) => 1..needs.pod.containers.len().max(1),
+        }
+    }
+
+    /// What the kubelet would give to the pod, if the managers take back what `ended` pods hold before its container of
+    /// this number, one of [`Self::pauses`].
+    ///
+    /// # Errors
+    /// The [`Misfit`] when it would reject the pod.
+    pub(super) fn admit_meanwhile<'a>(
+        &self,
+        rules: Rules,
+        needs: &PodNeeds,
+        before: usize,
+        ended: impl Iterator<Item = &'a Location>,
+        scratch: &mut Scratch,
+    ) -> Result<Held, Misfit> {
+        let Self::Ids(ids) = self else { return self.admit(rules, needs, scratch) };
+        let ended = ended.filter_map(|location| match location {
+            Location::Charged { held: Held::Ids(held), .. } => Some(held),
+            Location::Charged { held: Held::Cells(_), .. } | Location::Unknown => None,
+        });
+        ids.admit_meanwhile(&needs.pod, before, ended)
+            .map(|allocation| Held::Ids(Arc::new(HeldIds::exactly(allocation.containers))))
+            .map_err(|rejection| ids.misfit(&rejection, rules, needs, scratch))
     }
 
     /// How well the kubelet would align a pod that it admits; `None` if it would not admit it, or amounts do not tell.

@@ -11,7 +11,7 @@ use topology::request::PodNeeds;
 use super::{Amounts, Held, Location, Scratch, World};
 
 /// The locations that a pod may get in one world: the choice of the model now, and its choice if the kubelet has
-/// already released each of the sets in `early`.
+/// already released each of the sets in `early`, or does so between two of the pod's containers.
 ///
 /// The kubelet picks the lowest zone that fits, so a release that precedes the admission can move the pod to another
 /// zone. The API server shows such a release only later; until then each different choice is a world of its own.
@@ -28,12 +28,20 @@ pub(super) fn possible_locations(
         early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
         amounts
     };
+    let mut add = |held| {
+        let location = Location::Charged { held, exact: true };
+        if !locations.contains(&location) {
+            locations.push(location);
+        }
+    };
     for amounts in world.amounts.regrouped(rules).into_iter().chain(early.iter().map(after)) {
-        if let Ok(held) = amounts.admit(rules, needs, scratch) {
-            let location = Location::Charged { held, exact: true };
-            if !locations.contains(&location) {
-                locations.push(location);
-            }
+        amounts.admit(rules, needs, scratch).into_iter().for_each(&mut add);
+    }
+    for early in early {
+        for before in world.amounts.pauses(needs) {
+            let ended = early.iter().map(|at| &world.locations[*at]);
+            let held = world.amounts.admit_meanwhile(rules, needs, before, ended, scratch);
+            held.into_iter().for_each(&mut add);
         }
     }
     locations

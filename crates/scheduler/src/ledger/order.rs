@@ -167,10 +167,18 @@ impl Ledger {
                 let mut room = amounts.clone();
                 released.iter().for_each(|at| release(&mut room, &world.locations[*at]));
                 let held = room.admit(rules, needs, scratch).map_err(Refusal::Misfit)?;
-                let mut amounts = amounts.clone();
-                amounts.charge(&held);
-                if !next.contains(&amounts) {
-                    next.push(amounts);
+                let mut all = vec![held];
+                for before in amounts.pauses(needs).filter(|_| !released.is_empty()) {
+                    let ended = released.iter().map(|at| &world.locations[*at]);
+                    let held = amounts.admit_meanwhile(rules, needs, before, ended, scratch);
+                    all.push(held.map_err(Refusal::Misfit)?);
+                }
+                for held in all {
+                    let mut amounts = amounts.clone();
+                    amounts.charge(&held);
+                    if !next.contains(&amounts) {
+                        next.push(amounts);
+                    }
                 }
             }
         }

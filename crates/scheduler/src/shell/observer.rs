@@ -151,6 +151,20 @@ impl Observer {
         answer.await.map_err(|_| gone(()))
     }
 
+    /// Whether the API server answers; a dump always does. Takes no right but that to ask for the version, which all
+    /// have.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn ping(&self) -> Result<(), String> {
+        match &self.objects {
+            PodObjects::Dump(_) => Ok(()),
+            PodObjects::Cluster(client) => {
+                client.apiserver_version().await.map(drop).map_err(|error| client::brief(&error))
+            }
+        }
+    }
+
     /// What a scheduler would say about a pod that waits.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use crate::kubelet::cpu_manager::{self, empty_shared_pool};
 use crate::kubelet::device_manager::Choice;
 use crate::kubelet::hint::Hint;
 use crate::kubelet::hint_source::{HintList, Source};
-use crate::kubelet::pod::{Container, Pod};
+use crate::kubelet::pod::{Container, Pod, PodUid};
 use crate::kubelet::profile::Minor;
 use crate::kubelet::rejection::Rejection;
 use crate::kubelet::topology_manager::{Hints, merge};
@@ -33,6 +33,9 @@ pub(crate) trait Managers {
 
     /// Gives back what ended pods hold.
     fn sweep(&mut self);
+
+    /// The container of this number is next.
+    fn begin(&mut self, _number: usize) {}
 
     /// Adds one item for each resource that a plugin serves.
     fn device_hints<'a>(&'a self, asker: Asker<'a>, hints: &mut HintList<'a>);
@@ -104,7 +107,8 @@ impl<M: Managers> Admission<'_, M> {
                 self.allocate_all(whole)?;
             }
             (_, Scope::Container) => {
-                for container in &pod.containers {
+                for (number, container) in pod.containers.iter().enumerate() {
+                    self.managers.begin(number);
                     let hint = self.container_hint(container)?;
                     self.allocate(container, hint.ok_or_else(|| self.misaligned())?)?;
                 }
@@ -130,7 +134,10 @@ impl<M: Managers> Admission<'_, M> {
     }
 
     fn allocate_all(&mut self, hint: Hint) -> Result<(), M::Stop> {
-        self.pod.containers.iter().try_for_each(|container| self.allocate(container, hint))
+        self.pod.containers.iter().enumerate().try_for_each(|(number, container)| {
+            self.managers.begin(number);
+            self.allocate(container, hint)
+        })
     }
 
     /// Devices, CPUs, memory: the order in which the kubelet adds its hint providers.
@@ -191,6 +198,16 @@ impl<M: Managers> Admission<'_, M> {
     }
 }
 
+/// Pods that end while another one is admitted. Managers take back what they held when they are asked about the next
+/// container (kubelet 1.36 `removeStaleState` in `GetTopologyHints` and `Allocate` of CPU and memory manager).
+#[derive(Clone, Copy, Debug)]
+pub struct Meanwhile<'a> {
+    /// The number of the container that is asked about next.
+    pub before: usize,
+    /// The pods.
+    pub pods: &'a [PodUid],
+}
+
 /// The managers of one kubelet, id by id.
 pub(crate) struct Exact<'a> {
     pub kubelet: &'a Kubelet,
@@ -201,6 +218,8 @@ pub(crate) struct Exact<'a> {
     pub ready: bool,
     /// The pod is there already, and is resized.
     pub resizes: bool,
+    /// Pods that end during the admission.
+    pub meanwhile: Option<Meanwhile<'a>>,
 }
 
 impl Managers for Exact<'_> {
@@ -213,6 +232,16 @@ impl Managers for Exact<'_> {
 
     fn sweep(&mut self) {
         if self.ready {
+            self.state.sweep();
+        }
+    }
+
+    fn begin(&mut self, number: usize) {
+        let ended = self.meanwhile.filter(|meanwhile| meanwhile.before == number);
+        for uid in ended.into_iter().flat_map(|meanwhile| meanwhile.pods) {
+            self.state.remove(uid);
+        }
+        if ended.is_some() {
             self.state.sweep();
         }
     }

@@ -80,7 +80,8 @@ pub fn resize(
     if kubelet.profile().minor < Minor::V36 {
         check_capacity(kubelet, desired)?;
     }
-    let managers = Exact { kubelet, state, pod: desired, choice, ready: true, resizes: true };
+    let managers =
+        Exact { kubelet, state, pod: desired, choice, ready: true, resizes: true, meanwhile: None };
     Admission { kubelet, pod: desired, managers }.admit()?;
     Ok(())
 }

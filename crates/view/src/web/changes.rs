@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::stream::{self, Stream};
 use scheduler::core::Core;
@@ -21,6 +21,8 @@ use crate::cluster::{NodeRow, Waiting};
 
 /// Time between two looks at the core.
 const PERIOD: Duration = Duration::from_millis(200);
+/// Time between two questions whether the API server is there.
+const PING_PERIOD: Duration = Duration::from_secs(5);
 /// Nodes in one event.
 const BATCH: usize = 200;
 /// Turns after which a page without news hears that the connection is alive.
@@ -48,6 +50,8 @@ struct Rows {
     waiting: (u64, Arc<str>),
     /// Why nothing is known at the moment.
     problem: Option<String>,
+    /// Since when the API server does not answer.
+    unreached_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -98,6 +102,27 @@ impl Board {
         Ok(())
     }
 
+    /// Asks now and then whether the API server is there, while pages follow, until `token` is cancelled.
+    pub(super) async fn ping(
+        self: Arc<Self>,
+        observer: Observer,
+        token: CancellationToken,
+    ) -> Result<(), Infallible> {
+        let ask_on = async {
+            loop {
+                tokio::time::sleep(PING_PERIOD).await;
+                if self.turns.receiver_count() > 0 {
+                    let answer = observer.ping().await;
+                    let mut rows = self.rows();
+                    rows.unreached_since =
+                        answer.err().map(|_| rows.unreached_since.unwrap_or_else(Instant::now));
+                }
+            }
+        };
+        token.run_until_cancelled(ask_on).await;
+        Ok(())
+    }
+
     async fn turn(&self, observer: &Observer) {
         let known: BTreeMap<Arc<str>, RowSource> =
             self.rows().nodes.iter().map(|(name, row)| (Arc::clone(name), row.source)).collect();
@@ -114,7 +139,8 @@ impl Board {
     pub(super) fn follow(self: Arc<Self>) -> impl Stream<Item = Result<String, Infallible>> + Send + 'static {
         let turns = self.turns.subscribe();
         self.joined.notify_one();
-        let page = Follower { board: self, turns, has: 0, quiet_turns: 0, events: VecDeque::new() };
+        let page =
+            Follower { board: self, turns, has: 0, quiet_turns: 0, problem: None, events: VecDeque::new() };
         stream::unfold(page, |mut page| async move {
             let event = page.next().await?;
             Some((Ok(event), page))
@@ -146,6 +172,17 @@ impl News {
 }
 
 impl Rows {
+    /// Why what is known may be old, or is nothing.
+    fn problem(&self) -> Option<String> {
+        let unreached = |since: Instant| {
+            format!(
+                "no answer from the API server for {} s; what is shown may be old",
+                since.elapsed().as_secs()
+            )
+        };
+        self.problem.clone().or_else(|| self.unreached_since.map(unreached))
+    }
+
     fn take(&mut self, news: Result<News, String>) {
         let next = self.version + 1;
         let News { changed, gone, waiting } = match news {
@@ -180,6 +217,8 @@ struct Follower {
     /// The version that it has; 0: nothing yet.
     has: u64,
     quiet_turns: u32,
+    /// The problem that it has been told.
+    problem: Option<String>,
     events: VecDeque<Event>,
 }
 
@@ -222,12 +261,14 @@ impl Follower {
     fn collect(&mut self) {
         let board = Arc::clone(&self.board);
         let rows = board.rows();
-        if let Some(problem) = &rows.problem {
-            let text = serde_json::to_string(problem).unwrap_or_default();
-            self.events.push_back(Event::Text("problem", text));
-            return;
+        let problem = rows.problem();
+        let is_new_problem = problem != self.problem;
+        if let Some(problem) = problem.as_ref().filter(|_| is_new_problem) {
+            self.events.push_back(Event::Text("problem", serde_json::to_string(problem).unwrap_or_default()));
         }
-        if self.has >= rows.version {
+        self.problem = problem;
+        let is_over = is_new_problem && self.problem.is_none();
+        if self.has >= rows.version && !is_over {
             return;
         }
         if self.has < rows.restart || self.has == 0 {

@@ -15,20 +15,19 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use topology::admit::Grant;
-use topology::kubelet::device_manager::{Device, DeviceId, DeviceIds, HeldDevices};
+use topology::kubelet::device_manager::{Device, DeviceId, DeviceIds, HeldDevices, Lowest};
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::memory_manager::Block;
+use topology::kubelet::pod::{Pod, PodUid};
+use topology::kubelet::rejection::Rejection;
 use topology::kubelet::start::KubeletStart;
 use topology::kubelet::zone_table::ZoneTable;
-use topology::kubelet::{ContainerAllocation, NodeState};
+use topology::kubelet::{self, Allocation, ContainerAllocation, Meanwhile, NodeState};
 use topology::request::PodNeeds;
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::Free;
 
 mod misfit;
-
-/// The name under which a state holds what pods of the ledger hold; the pod to be admitted has none.
-const HOLDER: &str = "pods";
 
 /// Most zones in groups of which every set may be on its own.
 const MAX_REGROUPED: usize = 3;
@@ -61,6 +60,11 @@ pub(in crate::ledger) struct Ids {
     pub(super) free: Free,
     /// Something is held twice.
     pub(super) has_debt: bool,
+}
+
+/// The name in the managers' state of the pod at this place in [`Ids::held`].
+fn uid(number: usize) -> PodUid {
+    format!("held {number}").into()
 }
 
 impl HeldIds {
@@ -119,7 +123,7 @@ impl Ids {
         if is_bounded || !held.bounds.is_empty() {
             self.recount();
         } else {
-            self.hold(self.held.len(), &held.containers);
+            self.hold(self.held.len() - 1, &held.containers);
             self.project();
         }
     }
@@ -135,6 +139,21 @@ impl Ids {
         if self.held.len() < before {
             self.recount();
         }
+    }
+
+    /// What the kubelet would give to the pod, if the managers take back what `ended` pods hold before its container of
+    /// this number.
+    pub(super) fn admit_meanwhile<'a>(
+        &self,
+        pod: &Pod,
+        before: usize,
+        ended: impl Iterator<Item = &'a Arc<HeldIds>>,
+    ) -> Result<Allocation, Rejection> {
+        let place = |held: &Arc<HeldIds>| self.held.iter().position(|known| known == held);
+        let pods: Vec<PodUid> = ended.filter_map(place).map(uid).collect();
+        let mut state = self.state.clone();
+        let meanwhile = Some(Meanwhile { before, pods: &pods });
+        kubelet::admit_meanwhile(&self.vacant.start.kubelet, &mut state, pod, &Lowest, meanwhile)
     }
 
     /// The same state with zones of groups on their own in the memory manager: each set of up to [`MAX_REGROUPED`]
@@ -193,9 +212,9 @@ impl Ids {
             let short = |block: &Block| memory.free(block.zones, block.name) < block.bytes;
             self.has_debt |=
                 !container.cpus.is_subset(&shared) || container.memory.iter().any(short) || devices.is_none();
-            let name = format!("{number}-{at}").into();
+            let name = at.to_string().into();
             let devices = devices.unwrap_or_else(|| container.devices.clone());
-            self.state.hold(&HOLDER.into(), ContainerAllocation { devices, name, ..container.clone() });
+            self.state.hold(&uid(number), ContainerAllocation { devices, name, ..container.clone() });
         }
     }
 
@@ -243,7 +262,7 @@ impl Ids {
             ResourceKind::Host => true,
         };
         self.has_debt |= !is_all;
-        self.state.hold(&HOLDER.into(), held);
+        self.state.hold(&uid(number), held);
     }
 
     /// As many devices near the same zones that are free beside `used`, these ones if they are; `None` if there are too

@@ -1,0 +1,141 @@
+//! Admissions over again: what a pod that leaves at another moment changes for those that are admitted meanwhile.
+//!
+//! In: a world, the rows that may be admitted after a change. Out: the worlds for each moment of it. Never: an event.
+//!
+//! A kubelet's managers take back what an ended pod held when they are asked the next time: before a pod is admitted, or
+//! between two of its containers (kubelet 1.36 `removeStaleState`, at each call of `GetTopologyHints` and `Allocate`).
+//! Not told apart is a release between two managers asked about one container: each of them has more choice then, and
+//! the zones that they have in common are at least those before.
+
+use topology::policy::Rules;
+use topology::reason::Misfit;
+use topology::request::PodNeeds;
+
+use super::location::{charge, predict, release, widen};
+use super::{Amounts, Ledger, Location, Scratch, World};
+
+/// Whether the kubelet would admit the pod in this world, with these amounts, if one of the sets `early` is released
+/// between two of its containers. Cost: sets x containers x one admission.
+pub(super) fn check_pauses(
+    (world, amounts): (&World, &Amounts),
+    (rules, needs): (Rules, &PodNeeds),
+    early: &[Vec<usize>],
+    scratch: &mut Scratch,
+) -> Result<(), Misfit> {
+    for early in early {
+        for before in amounts.pauses(needs) {
+            let ended = early.iter().map(|at| &world.locations[*at]);
+            amounts.admit_meanwhile(rules, needs, before, ended, scratch)?;
+        }
+    }
+    Ok(())
+}
+
+/// Takes rows out of a world, to admit them again.
+fn take_out(world: &mut World, rows: &[usize]) {
+    for at in rows {
+        release(&mut world.amounts, &world.locations[*at]);
+        world.locations[*at] = Location::nowhere();
+    }
+}
+
+impl Ledger {
+    /// Replaces each world by those in which the row is released before some of the unsettled pods are admitted: after
+    /// all of them, before the last, and so on, in each order. `then` completes each new world.
+    pub(super) fn fork(&mut self, index: usize, scratch: &mut Scratch, then: impl Fn(&mut World)) {
+        let rules = self.topology.as_ref().map(|t| t.rules).unwrap_or_default();
+        let unsettled: Vec<_> = self.unsettled().into_iter().filter(|at| *at != index).collect();
+        let orders = self.orders(&unsettled);
+        let mut next = Vec::with_capacity(self.worlds.len());
+        for world in &self.worlds {
+            if world.locations[index] == Location::Unknown {
+                next.push(world.clone());
+                continue;
+            }
+            if orders.len() > 1 && self.is_unmoved(world, &unsettled, index, scratch) {
+                let mut world = world.clone();
+                release(&mut world.amounts, &world.locations[index]);
+                then(&mut world);
+                next.push(world);
+                continue;
+            }
+            for (order, cut) in
+                orders.iter().flat_map(|order| (0..=order.len()).rev().map(move |cut| (order, cut)))
+            {
+                let mut forked = world.clone();
+                self.readmit(&mut forked, &order[cut..], rules, scratch, |world| {
+                    release(&mut world.amounts, &world.locations[index]);
+                });
+                then(&mut forked);
+                next.push(forked);
+                for mut forked in self.paused(world, &order[cut..], index, rules, scratch) {
+                    then(&mut forked);
+                    next.push(forked);
+                }
+            }
+        }
+        self.settle(next, scratch);
+    }
+
+    /// The worlds in which row `index` is released between two containers of the first of these rows, which come after
+    /// all others of the world.
+    fn paused(
+        &self,
+        world: &World,
+        later: &[usize],
+        index: usize,
+        rules: Rules,
+        scratch: &mut Scratch,
+    ) -> Vec<World> {
+        let Some((first, rest)) = later.split_first() else { return Vec::new() };
+        let needs = &self.rows[*first].needs;
+        let pauses = world.amounts.pauses(needs);
+        if pauses.is_empty() {
+            return Vec::new();
+        }
+        let mut start = world.clone();
+        take_out(&mut start, later);
+        let mut admit = |before| {
+            let mut world = start.clone();
+            let ended = std::iter::once(&world.locations[index]);
+            // A pod that is rejected then is one that its status tells of.
+            let held = world.amounts.admit_meanwhile(rules, needs, before, ended, scratch).ok()?;
+            let location = Location::Charged { held, exact: true };
+            release(&mut world.amounts, &world.locations[index]);
+            let location =
+                if self.doubtful(&world) { widen(rules, &world.amounts, needs, location) } else { location };
+            charge(&mut world.amounts, &location);
+            world.locations[*first] = location;
+            self.admit_in_order(&mut world, rest, rules, scratch);
+            Some(world)
+        };
+        pauses.filter_map(&mut admit).collect()
+    }
+
+    /// Takes the rows `later` out of a world, applies `change`, and admits them again in order.
+    pub(super) fn readmit(
+        &self,
+        world: &mut World,
+        later: &[usize],
+        rules: Rules,
+        scratch: &mut Scratch,
+        change: impl Fn(&mut World),
+    ) {
+        take_out(world, later);
+        change(world);
+        self.admit_in_order(world, later, rules, scratch);
+    }
+
+    /// Admits rows that hold nothing.
+    fn admit_in_order(&self, world: &mut World, rows: &[usize], rules: Rules, scratch: &mut Scratch) {
+        for at in rows {
+            let needs = &self.rows[*at].needs;
+            let mut location = predict(rules, &world.amounts, needs, scratch);
+            if self.doubtful(world) {
+                location = widen(rules, &world.amounts, needs, location);
+            }
+            charge(&mut world.amounts, &location);
+            world.locations[*at] = location;
+        }
+    }
+}
