@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{Ledger, PodNames};
+use super::{Held, HeldIds, Ledger, Location, PodNames};
 
 /// Most pods that the text names.
 const MAX_NAMED: usize = 10;
@@ -15,6 +15,8 @@ const MAX_NAMED: usize = 10;
 pub struct Drift {
     /// Pods that hold something else than any world said. None: the report does not tell which.
     pub pods: Vec<PodNames>,
+    /// What was booked for the first of them, in each world, and what is reported, by ids; empty if no ids are known.
+    pub detail: String,
 }
 
 impl fmt::Display for Drift {
@@ -43,7 +45,15 @@ impl Drifts {
     /// Notes one, with the pods that it is about.
     pub(super) fn note(&mut self, pods: impl Iterator<Item = PodNames>) {
         self.number += 1;
-        self.newest = Some(Drift { pods: pods.collect() });
+        self.newest = Some(Drift { pods: pods.collect(), detail: String::new() });
+    }
+
+    /// Adds what was booked for a pod, and what is reported of it.
+    pub(super) fn explain<'a>(&mut self, booked: impl Iterator<Item = &'a Location>, reported: &HeldIds) {
+        let Some(newest) = self.newest.as_mut().filter(|newest| newest.detail.is_empty()) else { return };
+        let mut worlds: Vec<String> = booked.map(location_text).collect();
+        worlds.dedup();
+        newest.detail = format!("booked {}; reported {}", worlds.join(" or "), held_text(reported));
     }
 
     /// Whether one waits to be taken.
@@ -55,6 +65,27 @@ impl Drifts {
     pub(super) fn take(&mut self) -> Option<Drift> {
         self.newest.take()
     }
+}
+
+fn location_text(location: &Location) -> String {
+    match location {
+        Location::Unknown => "somewhere".to_owned(),
+        Location::Charged { held: Held::Ids(held), exact } => {
+            format!("{}{}", held_text(held), if *exact { "" } else { " at most" })
+        }
+        Location::Charged { held: Held::Cells(_), .. } => "amounts".to_owned(),
+    }
+}
+
+/// Each container with its CPUs, and zones and mebibytes of its memory.
+fn held_text(held: &HeldIds) -> String {
+    let containers = held.containers.iter().map(|it| {
+        let memory = it.memory.iter().map(|block| format!(" {}@{}", block.bytes >> 20, block.zones));
+        let devices = it.devices.iter().map(|(name, ids)| format!(" {name} x {}", ids.len()));
+        format!("{} [{}]{}{}", it.name, it.cpus, memory.collect::<String>(), devices.collect::<String>())
+    });
+    let text: Vec<String> = containers.collect();
+    if text.is_empty() { "nothing".to_owned() } else { text.join(", ") }
 }
 
 impl Ledger {

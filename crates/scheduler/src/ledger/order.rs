@@ -16,6 +16,7 @@ use topology::policy::Rules;
 use topology::request::PodNeeds;
 
 use super::location::release;
+use super::readmission::check_pauses;
 use super::{Amounts, Doubt, Ledger, Location, MAX_WORLDS, PodId, Refusal, Row, Scratch, Stage, World};
 
 /// Most different pods on their way whose orders are all tried.
@@ -40,19 +41,25 @@ pub(super) struct Overtaking {
 
 impl Ledger {
     /// The pods on their way that the kubelet rejects in a possible world, if it admits them in the order of their
-    /// binding. Cost: rows, and worlds x one admission for each pod on its way.
+    /// binding. Cost: rows, and worlds x one admission for each pod on its
+    /// way; of a pod of several containers as many as there are moments at which others may leave.
     #[must_use]
     pub fn may_be_rejected(&self, scratch: &mut Scratch) -> Vec<PodId> {
         let Some(rules) = self.topology.as_ref().map(|it| it.rules).filter(|_| self.is_modelled()) else {
             return Vec::new();
         };
         let unsettled = self.unsettled();
+        let is_leaving = |set: &Vec<usize>| set.iter().all(|at| self.rows[*at].stage.is_leaving());
+        let early: Vec<_> = self.early_releases().into_iter().filter(is_leaving).collect();
         let mut is_rejected = |place: usize| {
             let needs = &self.rows[unsettled[place]].needs;
             self.worlds.iter().any(|world| {
                 let mut before = world.amounts.clone();
                 unsettled[place..].iter().for_each(|at| release(&mut before, &world.locations[*at]));
-                before.needs_alignment(rules, needs) && before.check(rules, needs, scratch).is_err()
+                before.needs_alignment(rules, needs)
+                    && (before.check(rules, needs, scratch).is_err()
+                        || before.is_non_monotonic(rules, needs)
+                            && check_pauses((world, &before), (rules, needs), &early, scratch).is_err())
             })
         };
         let is_on_its_way = |place: &usize| self.rows[unsettled[*place]].stage == Stage::Pending;

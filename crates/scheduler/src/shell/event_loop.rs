@@ -219,7 +219,7 @@ impl EventLoop {
     /// Logs that reports have contradicted ledgers; the process that leads tells it as events of the nodes.
     fn tell_drifts(&mut self, leads: bool) {
         for (node, drift) in self.core.take_drifts() {
-            tracing::warn!(node = %node.name, "{drift}");
+            tracing::warn!(node = %node.name, detail = drift.detail, "{drift}");
             if leads {
                 self.put(Output::Drifted(Box::new(node), drift));
             }

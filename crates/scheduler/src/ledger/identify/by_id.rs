@@ -101,10 +101,18 @@ impl Ledger {
             self.worlds.iter().filter(|world| self.agrees_by_ids(world, &reported, key, &start)).collect();
         let predictions = self.judge_predictions(&reported, key, &start);
         let bases: Vec<Vec<Location>> = if agreeing.is_empty() {
-            self.note_drift(|(at, row), said| match &reported[at] {
+            let contradicts = |(at, row): (usize, &Row), said: &Location| match &reported[at] {
                 Reported::Holds(shown) => !is_as_shown(row, said, shown, key, &start),
                 Reported::Nothing | Reported::Absent | Reported::Hidden | Reported::Unclear => false,
-            });
+            };
+            self.note_drift(contradicts);
+            let is_wrong = |at: &usize| {
+                self.worlds.iter().all(|world| contradicts((*at, &self.rows[*at]), &world.locations[*at]))
+            };
+            let wrong = (0..self.rows.len()).find(is_wrong);
+            if let Some((at, Reported::Holds(shown))) = wrong.map(|at| (at, &reported[at])) {
+                self.drifts.explain(self.worlds.iter().map(|world| &world.locations[at]), shown);
+            }
             vec![self.reported_locations(&reported, key, &vacant, None)]
         } else {
             agreeing
