@@ -1,7 +1,7 @@
 //! `tholepin top`: the cluster in a terminal, up to date as it changes.
 //!
-//! In: a cluster or a dump, keys, the mouse. Out: a screen of 80 x 24 cells or more. Never: a write to the cluster; an old
-//! picture that looks new: without an answer from the API server the screen says since when.
+//! In: a cluster or a dump, keys, the mouse. Out: a screen of 80 x 24 cells or more. Never: a write to the cluster; an
+//! old picture that looks new: without an answer from the API server the screen says since when.
 //!
 //! What is shown and what keys do is [`state`], how it looks is [`screen`]; both are pure. This module has the terminal
 //! and the time.

@@ -2,8 +2,8 @@
 //!
 //! In: a world, the rows that may be admitted after a change. Out: the worlds for each moment of it. Never: an event.
 //!
-//! A kubelet's managers take back what an ended pod held when they are asked the next time: before a pod is admitted, or
-//! between two of its containers (kubelet 1.36 `removeStaleState`, at each call of `GetTopologyHints` and `Allocate`).
+//! A kubelet's managers take back what an ended pod held when they are asked the next time: before a pod is admitted,
+//! or between two of its containers (kubelet 1.36 `removeStaleState`, at each `GetTopologyHints` and `Allocate`).
 //! Not told apart is a release between two managers asked about one container: each of them has more choice then, and
 //! the zones that they have in common are at least those before.
 

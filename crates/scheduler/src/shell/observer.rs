@@ -1,7 +1,7 @@
 //! A core that follows a cluster, or has the objects of a dump, and answers questions.
 //!
-//! In: an API server's objects by watches, or a dump; questions. Out: answers, also those of `explain` and `capacity`. Never: a decision, a write to the
-//! cluster, an answer before all first lists.
+//! In: an API server's objects by watches, or a dump; questions. Out: answers, also those of `explain` and `capacity`.
+//! Never: a decision, a write to the cluster, an answer before all first lists.
 //!
 //! The thread that owns the core answers one question after the other; objects that came before a question count.
 

@@ -1,8 +1,8 @@
 //! A real browser: Debian's Chromium, headless, over WebDriver.
 //!
 //! In: addresses, scripts. Out: what scripts return, pictures, what the console says. Where chromedriver is not
-//! installed, tests say `SKIPPED` and pass; with `VIEW_REQUIRE_BROWSER=1`, as `cargo xtask nightly browser` sets it, they
-//! fail.
+//! installed, tests say `SKIPPED` and pass; with `VIEW_REQUIRE_BROWSER=1`, as `cargo xtask nightly browser` sets it,
+//! they fail.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;

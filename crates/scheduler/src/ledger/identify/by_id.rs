@@ -29,7 +29,7 @@ use topology::zone::NodeTopology;
 
 use super::Understood;
 use crate::ledger::amounts::{Amounts, Held, HeldIds, Ids, Scratch, Vacant};
-use crate::ledger::{Ledger, Location, Predictions, Row, Stage, World};
+use crate::ledger::{Ledger, Location, PodId, Predictions, Row, Stage, World};
 
 /// Reports after its admission that show nothing of a pod, until it is taken to hold nothing: the kubelet may have
 /// admitted it under other settings.
@@ -97,6 +97,7 @@ impl Ledger {
             reported.iter().map(|of| matches!(of, Reported::Holds(_) | Reported::Unclear)).collect();
         let key = holdings.key();
         let vacant = Arc::new(Vacant::new(Arc::clone(&start), residents));
+        self.let_go_what_is_gone(&reported, key, &start, scratch);
         let agreeing: Vec<&World> =
             self.worlds.iter().filter(|world| self.agrees_by_ids(world, &reported, key, &start)).collect();
         let predictions = self.judge_predictions(&reported, key, &start);
@@ -183,6 +184,40 @@ impl Ledger {
             world.locations[at] = location;
         }
         vec![world]
+    }
+
+    /// Where no world agrees with a report: takes pods that an earlier report has shown, and this one does not, for
+    /// released, if a world agrees then. They have ended by themselves, and others were admitted in their room, before
+    /// the API server told. Worlds have at most one such pod gone early. Reports by names leave pods out that still hold
+    /// something, so they tell nothing of it.
+    fn let_go_what_is_gone(
+        &mut self,
+        reported: &[Reported],
+        key: HashKey,
+        start: &KubeletStart,
+        scratch: &mut Scratch,
+    ) {
+        let agrees = |ledger: &Self| {
+            ledger.worlds.iter().any(|world| ledger.agrees_by_ids(world, reported, key, start))
+        };
+        let is_gone = |(row, of): &(&Row, &Reported)| {
+            matches!(of, Reported::Absent) && row.described && row.stage == Stage::Admitted
+        };
+        let gone: Vec<PodId> =
+            self.rows.iter().zip(reported).filter(is_gone).map(|(row, _)| row.id).collect();
+        if gone.is_empty() || key != HashKey::Uid || agrees(self) {
+            return;
+        }
+        let mut other = Self { unexplained: None, ..self.clone() };
+        // No report has told yet whether these were admitted before.
+        let is_new = |row: &Row| !row.described && row.stage == Stage::Admitted;
+        let new: Vec<usize> = (0..self.rows.len()).filter(|at| is_new(&self.rows[*at])).collect();
+        new.iter().for_each(|at| other.rows[*at].stage = Stage::Pending);
+        gone.into_iter().for_each(|id| other.released(id, scratch));
+        new.iter().for_each(|at| other.rows[*at].stage = Stage::Admitted);
+        if agrees(&other) {
+            *self = Self { unexplained: self.unexplained.take(), ..other };
+        }
     }
 
     /// Whether pods hold what this world says, as far as the report shows it.

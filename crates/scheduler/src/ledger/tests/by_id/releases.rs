@@ -1,0 +1,90 @@
+//! Pods that leave while others are admitted, at whatever moment.
+
+use super::*;
+
+/// Managers take back what an ended pod held whenever they are asked, also between two containers.
+#[test]
+fn a_pod_may_leave_between_two_containers_of_another() {
+    for scope in [Scope::Container, Scope::Pod] {
+        for is_bound_first in [true, false] {
+            let mut node = node(Policy::SingleNumaNode, scope, &[], HashKey::Uid);
+            let leaves = app(1, 4);
+            node.bind(&leaves);
+            node.admit(&leaves);
+            node.report();
+            let comes = pod(2, &[(ContainerKind::Init, 2, 64, 0), (ContainerKind::App, 2, 64, 0)]);
+            assert!(node.fits(&comes));
+            if is_bound_first {
+                node.bind(&comes);
+            }
+            node.ledger.leaving(leaves.id, &mut node.scratch);
+            node.bind(&comes);
+            let ended = [Arc::clone(&leaves.names.uid)];
+            let (kubelet, asked) = (&node.kubelet, Node::asked(&comes));
+            let meanwhile = Some(kubelet::Meanwhile { before: 1, pods: &ended });
+            kubelet::admit_meanwhile(kubelet, &mut node.state, &asked, &Lowest, meanwhile).unwrap();
+            node.pods = vec![comes.clone()];
+            node.ledger.admitted(comes.id, &mut node.scratch);
+            node.ledger.released(leaves.id, &mut node.scratch);
+            node.report();
+            let summary = node.ledger.summary();
+            assert_eq!((summary.corrections, summary.worlds), (0, 1), "{scope:?} {is_bound_first}");
+            assert_eq!(summary.predictions.wrong, 0);
+        }
+    }
+}
+
+/// A report tells that two pods have ended, and that a third was admitted in their room, before the API server does.
+#[test]
+fn pods_that_have_ended_by_themselves_make_room_before_it_is_told() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
+    let finishing = |id| BoundPod { finishes: true, ..app(id, 2) };
+    for pod in [finishing(1), finishing(2), app(3, 2)] {
+        node.bind(&pod);
+        node.admit(&pod);
+    }
+    node.report();
+    node.release(2);
+    let comes = app(4, 4);
+    node.bind(&comes);
+    let ended: Vec<BoundPod> = node.pods.drain(..).collect();
+    ended.iter().for_each(|pod| node.state.remove(&pod.names.uid));
+    node.admit(&comes);
+    node.report();
+    let summary = node.ledger.summary();
+    assert_eq!((summary.corrections, summary.predictions.wrong), (0, 0));
+    ended.iter().for_each(|pod| node.ledger.released(pod.id, &mut node.scratch));
+    assert_eq!((node.ledger.summary().worlds, node.ledger.summary().in_doubt), (1, 0));
+    assert!(node.fits(&app(5, 8)), "zone 1 is empty");
+}
+
+/// The first container is placed without the room that another pod leaves, the second with it, where the third has to
+/// go: neither moment before nor after is that bad.
+#[test]
+fn a_pod_that_is_rejected_if_another_leaves_between_its_containers_does_not_fit() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
+    let nics = |id| pod(id, &[(ContainerKind::App, 1, 64, 2)]);
+    for one in [nics(1), nics(2)] {
+        node.bind(&one);
+        node.admit(&one);
+    }
+    node.release(0);
+    let (stays, leaves) = (app(3, 2), app(4, 3));
+    for one in [&stays, &leaves] {
+        node.bind(one);
+        node.admit(one);
+    }
+    node.report();
+    let kinds = [(3, 0), (4, 0), (2, 1)].map(|(cpus, nics)| (ContainerKind::App, cpus, 64, nics));
+    let comes = pod(5, &kinds);
+    assert!(node.fits(&comes) && node.would_admit(&comes));
+    node.ledger.leaving(leaves.id, &mut node.scratch);
+    let ended = [Arc::clone(&leaves.names.uid)];
+    let outcome = |before| {
+        let meanwhile = Some(kubelet::Meanwhile { before, pods: &ended });
+        let state = &mut node.state.clone();
+        kubelet::admit_meanwhile(&node.kubelet, state, &Node::asked(&comes), &Lowest, meanwhile).is_ok()
+    };
+    assert_eq!([0, 1, 2].map(outcome), [true, false, true]);
+    assert!(!node.fits(&comes));
+}
