@@ -1,7 +1,8 @@
 //! The changes of a cluster, for pages that follow it.
 //!
 //! In: the core, a few times a second while a page follows. Out: for each page a stream of events: first all nodes,
-//! then those that have changed. Never: a queue that a slow page makes longer; a page gets what is new when it reads on.
+//! then those that have changed. Never: a queue that a slow page makes longer; a page gets what is new when it reads
+//! on.
 //!
 //! Cost: a look at the revision of each node at each turn; a row is made and written anew only for a node that has
 //! changed. A page that has just come takes a list of all rows, which are shared.

@@ -188,8 +188,8 @@ impl Ledger {
 
     /// Where no world agrees with a report: takes pods that an earlier report has shown, and this one does not, for
     /// released, if a world agrees then. They have ended by themselves, and others were admitted in their room, before
-    /// the API server told. Worlds have at most one such pod gone early. Reports by names leave pods out that still hold
-    /// something, so they tell nothing of it.
+    /// the API server told. Worlds have at most one such pod gone early. Reports by names leave pods out that still
+    /// hold something, so they tell nothing of it.
     fn let_go_what_is_gone(
         &mut self,
         reported: &[Reported],
