@@ -1,7 +1,7 @@
 //! How many more pods like one fit, and where: `tholepin capacity`.
 //!
 //! In: a cluster's objects, a pod, a configuration. Out: a [`Capacity`]. Never: a binding, or another rule than the
-//! scheduler's. The core fills node after node (`core::room`). Where a pod on one node counts on another, it places pod
+//! scheduler's. The core fills node after node (`core::headroom`). Where a pod on one node counts on another, it places pod
 //! after pod, each runs at once, and the first that fits nowhere ends it. Pods of the cluster that have no node take
 //! nothing.
 //!
@@ -18,7 +18,7 @@ use topology::fingerprint::PodHash;
 use topology::reason::Amount;
 use topology::request::Need;
 
-use crate::core::room::Room;
+use crate::core::headroom::Headroom;
 use crate::core::{Core, Decision, Event, Settings};
 use crate::explain::target_pod::TargetPod;
 use crate::pod::PodView;
@@ -75,10 +75,10 @@ pub(crate) fn count(
     let mut core = Core::new(settings);
     let has_place = |event: &Event| !matches!(event, Event::Pod(pod) if pod.node.is_none());
     snapshot.into_events().filter(has_place).for_each(|event| core.handle(event, now_ms));
-    let pod = PodView { group: None, created_s: now_ms / 1_000, ..PodView::read(&target.pod) };
-    let room = core.room(&pod, limit, now_ms);
-    let room = room.unwrap_or_else(|| fill(&mut core, &pod, limit, now_ms));
-    Ok((Capacity::new(&pod, scheduler, room), target.notes))
+    let pod = asked(&target, now_ms);
+    let headroom = core.headroom(&pod, limit, now_ms);
+    let headroom = headroom.unwrap_or_else(|| fill(&mut core, &pod, limit, now_ms));
+    Ok((Capacity::new(&pod, scheduler, headroom), target.notes))
 }
 
 /// How many more pods of a shape such as `cpu=4,memory=8Gi` a core has room for, at most `limit` on a node.
@@ -89,12 +89,15 @@ pub(crate) fn of_shape(
     limit: usize,
     now_ms: u64,
 ) -> anyhow::Result<Capacity> {
-    let manifest = shape::manifest(shape, scheduler)?;
-    let target = TargetPod::of_manifest(manifest).map_err(anyhow::Error::msg)?;
-    let pod = PodView { created_s: now_ms / 1_000, ..PodView::read(&target.pod) };
-    let room = core.room(&pod, limit, now_ms);
-    let room = room.context("this scheduler's settings do not let nodes be counted one by one")?;
-    Ok(Capacity::new(&pod, scheduler.into(), room))
+    let pod = asked(&shape::target(shape, scheduler)?, now_ms);
+    let headroom = core.headroom(&pod, limit, now_ms);
+    let headroom = headroom.context("this scheduler's settings do not let nodes be counted one by one")?;
+    Ok(Capacity::new(&pod, scheduler.into(), headroom))
+}
+
+/// The pod, as one that is created now, and alone.
+fn asked(target: &TargetPod, now_ms: u64) -> PodView {
+    PodView { group: None, created_s: now_ms / 1_000, ..PodView::read(&target.pod) }
 }
 
 /// Leaves out all that makes room: evictions, claims that are taken back, nodes that are held.
@@ -107,7 +110,7 @@ fn place_only(settings: &mut Settings) {
 }
 
 /// Places pods until one fits nowhere, at most `limit`.
-fn fill(core: &mut Core, pod: &PodView, limit: usize, now_ms: u64) -> Room {
+fn fill(core: &mut Core, pod: &PodView, limit: usize, now_ms: u64) -> Headroom {
     let mut placed: BTreeMap<Arc<str>, usize> =
         core.nodes().map(|node| (Arc::clone(&node.name), 0)).collect();
     let mut message = None;
@@ -120,7 +123,7 @@ fn fill(core: &mut Core, pod: &PodView, limit: usize, now_ms: u64) -> Room {
             }
         }
     }
-    Room { nodes: placed.into_iter().collect(), message }
+    Headroom { nodes: placed.into_iter().collect(), message }
 }
 
 /// One more pod like this, without a node.
@@ -164,7 +167,7 @@ fn place(core: &mut Core, pod: PodView, now_ms: u64) -> Result<Arc<str>, String>
 }
 
 impl Capacity {
-    fn new(pod: &PodView, scheduler: Arc<str>, Room { nodes, message }: Room) -> Self {
+    fn new(pod: &PodView, scheduler: Arc<str>, Headroom { nodes, message }: Headroom) -> Self {
         let amount = |need: &Need| (need.name.as_str(), Amount(need.name, need.amount).to_string());
         let placed: BTreeMap<Arc<str>, usize> = nodes.into_iter().collect();
         Self {

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config;
 use crate::core::Settings;
-use crate::shell::observer::{Followed, Observer};
+use crate::shell::now_ms;
+use crate::shell::observer::{Observer, WatchedKinds};
 use crate::shell::snapshot::Snapshot;
 
 /// The exit code for files that cannot be read and clusters that do not answer.
@@ -76,7 +77,7 @@ impl ClusterInput {
     /// An observer of the dumps, or of the cluster if there are none.
     ///
     /// # Errors
-    /// When a file cannot be read, there is no node in a dump, or the cluster cannot be followed.
+    /// When a file cannot be read, there is no node in a dump, or the cluster cannot be kinds.
     pub async fn observe(
         &self,
         command: &str,
@@ -85,7 +86,7 @@ impl ClusterInput {
         if self.dumps.is_empty() {
             let settings = self.settings()?;
             let connection = Connection::open(&self.connection.options(command)).await?;
-            return Observer::of_cluster(settings, Followed::All, &connection, (tasks, registry));
+            return Observer::of_cluster(settings, WatchedKinds::All, &connection, (tasks, registry));
         }
         self.observe_once(command).await
     }
@@ -97,8 +98,7 @@ impl ClusterInput {
     pub async fn observe_once(&self, command: &str) -> anyhow::Result<Observer> {
         let mut snapshot = Snapshot::keeping_waiting();
         self.fill(&mut snapshot, command).await?;
-        let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
-        Observer::of_snapshot(self.settings()?, snapshot, now_ms)
+        Observer::of_snapshot(self.settings()?, snapshot, now_ms())
     }
 }
 

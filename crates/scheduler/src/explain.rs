@@ -180,7 +180,7 @@ pub(crate) fn ask(
     let view = PodView::read(&pod);
     let request = api::convert::pod_request(&pod).unwrap_or_default();
     let (key, uid) = (view.key(), Arc::clone(&view.uid));
-    let known = core.pod_with_uid(&uid).map(|(_, view)| view.clone());
+    let known = core.pod_with_uid(&uid).cloned();
     if is_new {
         core.handle(Event::Pod(view), now_ms);
     }

@@ -43,7 +43,7 @@ mod identify;
 mod kubelet_model_cache;
 mod location;
 mod order;
-mod pod_place;
+mod pod_location;
 mod readmission;
 mod refusal;
 mod row;
@@ -56,8 +56,8 @@ pub use drift::Drift;
 use drift::Drifts;
 pub use explain::{LedgerSummary, Predictions};
 use location::{charge, merge_alike, merge_worst, possible_locations, release, widen};
-pub use pod_place::{HeldPlace, PodPlace};
-use readmission::check_pauses;
+pub use pod_location::{PodHoldings, PodLocation};
+use readmission::check_release_points;
 pub use refusal::{Doubt, Refusal};
 use row::Row;
 pub use row::{BoundPod, PodId, PodNames, Stage};
@@ -187,7 +187,8 @@ impl Ledger {
                 early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
                 amounts.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
             }
-            check_pauses((world, amounts), (rules, needs), &early, scratch).map_err(Refusal::Misfit)?;
+            check_release_points((world, amounts), (rules, needs), &early, scratch)
+                .map_err(Refusal::Misfit)?;
         }
         let Some(overtaking) = overtaking() else { return Ok(()) };
         for world in &self.worlds {

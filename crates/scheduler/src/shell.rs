@@ -132,6 +132,12 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     Ok(())
 }
 
+/// The time, milliseconds since the epoch.
+#[must_use]
+pub fn now_ms() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
+}
+
 /// The name of this program in requests.
 fn user_agent() -> String {
     format!("tholepin-scheduler/{}", env!("CARGO_PKG_VERSION"))

@@ -67,7 +67,7 @@ pub mod zone_table;
 use std::sync::Arc;
 
 use crate::cpuset::CpuSet;
-pub use crate::kubelet::admission::Meanwhile;
+pub use crate::kubelet::admission::MidAdmissionRelease;
 use crate::kubelet::admission::{Admission, Exact};
 use crate::kubelet::cpu_manager::CpuState;
 use crate::kubelet::device_manager::{Choice, DeviceState, HeldDevices, Registration};
@@ -194,21 +194,21 @@ pub fn admit(
     pod: &Pod,
     choice: &dyn Choice,
 ) -> Result<Allocation, Rejection> {
-    admit_meanwhile(kubelet, state, pod, choice, None)
+    admit_with_release(kubelet, state, pod, choice, None)
 }
 
 /// The same while other pods end: between two containers of the pod.
 ///
 /// # Errors
 /// As [`admit`].
-pub fn admit_meanwhile(
+pub fn admit_with_release(
     kubelet: &Kubelet,
     state: &mut NodeState,
     pod: &Pod,
     choice: &dyn Choice,
-    meanwhile: Option<Meanwhile<'_>>,
+    release: Option<MidAdmissionRelease<'_>>,
 ) -> Result<Allocation, Rejection> {
-    let managers = Exact { kubelet, state, pod, choice, ready: true, resizes: false, meanwhile };
+    let managers = Exact { kubelet, state, pod, choice, ready: true, resizes: false, release };
     let mut admission = Admission { kubelet, pod, managers };
     match admission.admit() {
         Ok(hint) => admission.start_devices(hint),
@@ -262,7 +262,7 @@ impl NodeState {
     }
 
     /// The kubelet restarts: what it keeps in memory only is gone, and it admits its pods again, in the order of their
-    /// creation. Returns the pods that it rejects now. Meanwhile nothing is swept. Memory of finished init containers
+    /// creation. Returns the pods that it rejects now. MidAdmissionRelease nothing is swept. Memory of finished init containers
     /// is taken once more, as in the kubelet. `plugins` says when device plugins register.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ impl NodeState {
         let mut rejected = Vec::new();
         for pod in pods {
             let managers =
-                Exact { kubelet, state: self, pod, choice, ready: false, resizes: false, meanwhile: None };
+                Exact { kubelet, state: self, pod, choice, ready: false, resizes: false, release: None };
             if let Err(rejection) = (Admission { kubelet, pod, managers }).admit() {
                 self.remove(&pod.uid);
                 rejected.push((pod.uid.clone(), rejection));

@@ -54,10 +54,6 @@ function hue(index) {
   return `hsl(${Math.round((index * 137.5) % 360)} 62% 52%)`;
 }
 
-function sum(values) {
-  return values.reduce((total, value) => total + value, 0);
-}
-
 // === what is known of a node ===
 
 function freeOf(node, resource) {
@@ -74,14 +70,21 @@ function fitsOn(node) {
   return state.capacity ? state.capacity.fits.get(node.name) ?? 0 : null;
 }
 
-// Free amounts of the node that no pod of the asked shape can use; without a shape, what is free beside the best zone.
-function stranded(node, resource) {
-  const free = freeOf(node, resource);
-  if (state.capacity) {
-    const each = state.capacity.amounts[resource] ?? 0;
-    return Math.max(0, sum(free) - fitsOn(node) * each);
+// Sums over the zones of a node, without lists: thousands of nodes are counted twice a second. Stranded is what no pod of
+// the asked shape can use; without a shape, what is free beside the best zone.
+function totals(node, resource) {
+  const at = node.resources.indexOf(resource);
+  const found = { free: 0, all: 0, largest: 0, stranded: 0 };
+  if (at < 0) return found;
+  for (const zone of node.zones) {
+    const free = Math.max(0, zone.free[at]);
+    found.free += free;
+    found.largest = Math.max(found.largest, free);
+    found.all += zone.allocatable[at];
   }
-  return sum(free) - Math.max(0, ...free);
+  const each = state.capacity?.amounts[resource] ?? 0;
+  found.stranded = found.free - (state.capacity ? Math.min(found.free, fitsOn(node) * each) : found.largest);
+  return found;
 }
 
 const STATES = {
@@ -165,10 +168,9 @@ function take(event, data) {
       if (!known) state.order = null;
     }
   } else if (event === "waiting") state.waiting = data;
-  else if (event === "problem") { state.problem = data; say(data); return; }
+  else if (event === "problem") { say(data); return; }
   else if (event === "version") {
     state.asking = false;
-    state.problem = null;
     say(`${state.isDump ? "dump" : "live"}, ${plural(state.nodes.size, "node")}`);
     if (state.sorted !== "name") state.order = null;
     changed();
@@ -254,9 +256,9 @@ function amounts(shape) {
 
 const SORTS = {
   name: ["name", null],
-  free: ["most free", (node, resource) => sum(freeOf(node, resource))],
-  largest: ["largest free zone", (node, resource) => Math.max(0, ...freeOf(node, resource))],
-  stranded: ["most stranded", stranded],
+  free: ["most free", (node, resource) => totals(node, resource).free],
+  largest: ["largest free zone", (node, resource) => totals(node, resource).largest],
+  stranded: ["most stranded", (node, resource) => totals(node, resource).stranded],
   fits: ["most fit", (node) => fitsOn(node) ?? 0],
   rejected: ["rejected pods", (node) => node.rejected ?? 0],
   state: ["least confirmed", (node) => Object.keys(STATES).indexOf(node.state)],
@@ -298,24 +300,14 @@ function facts(pairs) {
     element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }
 
-// One pass: thousands of nodes are counted twice a second.
 function clusterFacts(resource) {
-  const each = state.capacity ? state.capacity.amounts[resource] ?? 0 : null;
-  let [free, all, largest, strandedAll, rejected, unsure] = [0, 0, 0, 0, 0, 0];
+  let [free, all, largest, stranded, rejected, unsure] = [0, 0, 0, 0, 0, 0];
   for (const node of state.nodes.values()) {
-    const at = node.resources.indexOf(resource);
-    let [sumHere, best] = [0, 0];
-    if (at >= 0) {
-      for (const zone of node.zones) {
-        const here = Math.max(0, zone.free[at]);
-        sumHere += here;
-        best = Math.max(best, here);
-        all += zone.allocatable[at];
-      }
-    }
-    free += sumHere;
-    largest = Math.max(largest, best);
-    strandedAll += each === null ? sumHere - best : Math.max(0, sumHere - fitsOn(node) * each);
+    const here = totals(node, resource);
+    free += here.free;
+    all += here.all;
+    largest = Math.max(largest, here.largest);
+    stranded += here.stranded;
     rejected += node.rejected ?? 0;
     unsure += node.state === "confirmed" ? 0 : 1;
   }
@@ -323,7 +315,7 @@ function clusterFacts(resource) {
     ["nodes", state.nodes.size.toLocaleString("en")],
     [`${resource} free`, `${amount(resource, free)} of ${amount(resource, all)}`],
     ["largest free zone", amount(resource, largest)],
-    [state.capacity ? "stranded for this shape" : "free beside the best zones", amount(resource, strandedAll)],
+    [state.capacity ? "stranded for this shape" : "free beside the best zones", amount(resource, stranded)],
     ["waiting pods", state.waiting.number.toLocaleString("en")],
     ["rejected pods", rejected.toLocaleString("en")],
     ["nodes not confirmed", unsure.toLocaleString("en")],
@@ -365,7 +357,7 @@ function nodeTable(resource, limit) {
       element("td", { class: "number" }, String(node.pods)),
       element("td", { class: node.rejected ? "number bad" : "number" }, String(node.rejected ?? 0)),
       element("td", {}, zones.join(", ")),
-      element("td", { class: "number" }, amount(resource, stranded(node, resource))),
+      element("td", { class: "number" }, amount(resource, totals(node, resource).stranded)),
       state.capacity ? element("td", { class: "number" }, String(fitsOn(node))) : null);
   });
   const more = names.length > limit

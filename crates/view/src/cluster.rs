@@ -40,7 +40,7 @@ pub struct NodeRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<&'static str>,
     /// How well its zones are known.
-    pub state: Knowledge,
+    pub state: ReportStatus,
     /// Whether it is closed to new pods (`spec.unschedulable`).
     #[serde(skip_serializing_if = "is_false")]
     pub cordoned: bool,
@@ -72,7 +72,7 @@ pub struct ZoneRow {
 /// How well the zones of a node are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Knowledge {
+pub enum ReportStatus {
     /// The newest report says what was expected.
     Confirmed,
     /// What some pods hold is known within bounds.
@@ -121,13 +121,6 @@ impl ClusterView {
     }
 }
 
-impl ClusterView {
-    /// The same, as a question to an observer.
-    pub fn of_core(core: &mut Core, now_ms: u64) -> Self {
-        Self::of(core, now_ms)
-    }
-}
-
 impl NodeRow {
     /// A node, with the number of pods that its kubelet has rejected. Cost: zones x resources, and pods x worlds.
     #[must_use]
@@ -135,10 +128,10 @@ impl NodeRow {
         let summary = node.ledger.summary();
         let rules = node.ledger.topology().map(|topology| topology.rules);
         let state = match () {
-            () if !node.ledger.has_report() => Knowledge::Unreported,
-            () if summary.unconfirmed => Knowledge::Unconfirmed,
-            () if summary.in_doubt > 0 => Knowledge::InDoubt,
-            () => Knowledge::Confirmed,
+            () if !node.ledger.has_report() => ReportStatus::Unreported,
+            () if summary.unconfirmed => ReportStatus::Unconfirmed,
+            () if summary.in_doubt > 0 => ReportStatus::InDoubt,
+            () => ReportStatus::Confirmed,
         };
         let (resources, zones) = zones(node);
         Self {

@@ -1,13 +1,13 @@
 //! One node: sockets, zones, cores with the pods that hold them, and its pods with predicted and observed places.
 //!
-//! In: a core, a name. Out: a [`NodePage`]. Never: a guess at cores where the report does not have them; other
+//! In: a core, a name. Out: a [`NodeDetail`]. Never: a guess at cores where the report does not have them; other
 //! exporters' reports have zones alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use scheduler::core::Core;
-use scheduler::ledger::{HeldPlace, PodNames, PodPlace, Stage};
+use scheduler::ledger::{PodHoldings, PodLocation, PodNames, Stage};
 use scheduler::pod::PodView;
 use serde::Serialize;
 use topology::cpuset::CpuSet;
@@ -24,7 +24,7 @@ use crate::cluster::NodeRow;
 /// A node with all that is known of it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NodePage {
+pub struct NodeDetail {
     /// As in the cluster.
     #[serde(flatten)]
     pub row: NodeRow,
@@ -37,7 +37,7 @@ pub struct NodePage {
     /// Devices close to several zones.
     pub device_groups: Vec<DeviceGroup>,
     /// Its pods that hold something in zones or may, in the order in which its kubelet sees them.
-    pub pods: Vec<PlacedPod>,
+    pub pods: Vec<PodRow>,
     /// How often its report has contradicted what was expected.
     pub corrections: u64,
 }
@@ -92,8 +92,8 @@ pub struct Thread {
     /// Its id.
     pub cpu: u32,
     /// What it is used for.
-    pub usage: Usage,
-    /// The pod that holds it, as its place in [`NodePage::pods`].
+    pub usage: CpuAssignment,
+    /// The pod that holds it, as its place in [`NodeDetail::pods`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<usize>,
 }
@@ -101,7 +101,7 @@ pub struct Thread {
 /// The use of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Usage {
+pub enum CpuAssignment {
     /// No container has it to itself.
     Free,
     /// Handed out to no container.
@@ -128,7 +128,7 @@ pub struct DeviceGroup {
 /// A pod of the node.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PlacedPod {
+pub struct PodRow {
     /// Its namespace.
     pub namespace: Arc<str>,
     /// Its name.
@@ -144,9 +144,9 @@ pub struct PlacedPod {
     /// The zones in which it is predicted to hold something.
     pub zones: Vec<u32>,
     /// What is predicted of its containers; none if only zones are known.
-    pub predicted: Vec<ContainerPlace>,
+    pub predicted: Vec<ContainerHolding>,
     /// What the report says of its containers; none if it says nothing by container.
-    pub observed: Vec<ContainerPlace>,
+    pub observed: Vec<ContainerHolding>,
     /// Whether the report says what was predicted; none if one of the two is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_as_predicted: Option<bool>,
@@ -154,7 +154,7 @@ pub struct PlacedPod {
 
 /// What a container holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ContainerPlace {
+pub struct ContainerHolding {
     /// Its name; empty: the pod as a whole.
     pub container: String,
     /// Its exclusive CPUs, as a list of the kernel.
@@ -165,7 +165,7 @@ pub struct ContainerPlace {
     pub devices: BTreeMap<&'static str, usize>,
 }
 
-impl NodePage {
+impl NodeDetail {
     /// A node; `None` if there is none of this name. Cost: CPUs, and pods x worlds.
     #[must_use]
     pub fn of(core: &Core, name: &str) -> Option<Self> {
@@ -173,9 +173,9 @@ impl NodePage {
         let rejected = core.rejected_pods().get(&node.name).copied().unwrap_or_default();
         let topology = node.ledger.topology();
         let report = topology.and_then(|topology| topology.kubelet.as_deref());
-        let places: Vec<PodPlace<'_>> = node.ledger.pod_places().collect();
-        let placed = |place| PlacedPod::of(place, core.pod_of(place.id), report);
-        let pods: Vec<PlacedPod> = places.iter().map(placed).collect();
+        let places: Vec<PodLocation<'_>> = node.ledger.pod_locations().collect();
+        let placed = |place| PodRow::of(place, core.view(place.id), report);
+        let pods: Vec<PodRow> = places.iter().map(placed).collect();
         Some(Self {
             row: NodeRow::of(node, rejected),
             settings: topology.map(settings).unwrap_or_default(),
@@ -207,10 +207,10 @@ fn distances(topology: &NodeTopology) -> Vec<Distances> {
 }
 
 /// The pod that holds each CPU, as its place in the list. Cost: CPUs.
-fn owners(places: &[PodPlace<'_>]) -> BTreeMap<u32, usize> {
+fn owners(places: &[PodLocation<'_>]) -> BTreeMap<u32, usize> {
     let mut owners = BTreeMap::new();
     for (at, place) in places.iter().enumerate() {
-        let HeldPlace::Containers(containers) = place.held else { continue };
+        let PodHoldings::Containers(containers) = place.held else { continue };
         let cpus = containers.iter().flat_map(|container| container.cpus.iter());
         owners.extend(cpus.map(|cpu| (cpu, at)));
     }
@@ -236,10 +236,10 @@ fn sockets(report: &KubeletReport, owners: &BTreeMap<u32, usize>) -> Vec<Socket>
         }
         let pod = owners.get(&cpu.id).copied();
         let usage = match pod {
-            Some(_) => Usage::Exclusive,
-            None if report.reserved_cpus.contains(cpu.id) => Usage::Reserved,
-            None if report.free_cpus.contains(cpu.id) => Usage::Free,
-            None => Usage::Unknown,
+            Some(_) => CpuAssignment::Exclusive,
+            None if report.reserved_cpus.contains(cpu.id) => CpuAssignment::Reserved,
+            None if report.free_cpus.contains(cpu.id) => CpuAssignment::Free,
+            None => CpuAssignment::Unknown,
         };
         if let Some(core) = cache.cores.last_mut() {
             core.threads.push(Thread { cpu: cpu.id, usage, pod });
@@ -267,21 +267,21 @@ fn device_groups(report: &KubeletReport) -> Vec<DeviceGroup> {
     report.device_groups.iter().map(group).collect()
 }
 
-impl PlacedPod {
-    fn of(place: &PodPlace<'_>, view: Option<&PodView>, report: Option<&KubeletReport>) -> Self {
+impl PodRow {
+    fn of(place: &PodLocation<'_>, view: Option<&PodView>, report: Option<&KubeletReport>) -> Self {
         let containers = view.map(|view| view.spec.needs.pod.containers.as_slice()).unwrap_or_default();
         let observed = report.into_iter().flat_map(|report| {
             let names = containers.iter().map(|container| &*container.name).chain([""]);
             let of_name =
-                |name| Some(ContainerPlace::observed(name, holding(report, place.names, name)?, report));
+                |name| Some(ContainerHolding::observed(name, holding(report, place.names, name)?, report));
             names.filter_map(of_name)
         });
-        let observed: Vec<ContainerPlace> = observed.collect();
+        let observed: Vec<ContainerHolding> = observed.collect();
         let (zones, predicted) = match place.held {
-            HeldPlace::Zones(zones) => (zones, Vec::new()),
-            HeldPlace::Unknown => (ZoneMask::EMPTY, Vec::new()),
-            HeldPlace::Containers(all) => {
-                let places = all.iter().map(ContainerPlace::predicted).collect();
+            PodHoldings::Zones(zones) => (zones, Vec::new()),
+            PodHoldings::Unknown => (ZoneMask::EMPTY, Vec::new()),
+            PodHoldings::Containers(all) => {
+                let places = all.iter().map(ContainerHolding::predicted).collect();
                 (all.iter().map(|it| zones_of(it, report)).fold(ZoneMask::EMPTY, ZoneMask::union), places)
             }
         };
@@ -328,7 +328,7 @@ fn stage(stage: Stage) -> &'static str {
     }
 }
 
-impl ContainerPlace {
+impl ContainerHolding {
     fn predicted(container: &ContainerAllocation) -> Self {
         let memory = container.memory.iter().fold(ZoneMask::EMPTY, |zones, block| zones.union(block.zones));
         Self {

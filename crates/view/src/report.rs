@@ -16,7 +16,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::ClusterView;
-use crate::node::NodePage;
+use crate::node::NodeDetail;
 use crate::page;
 
 /// Most nodes whose cores and pods are in the file; of others only the zones are.
@@ -39,16 +39,16 @@ pub struct Args {
 
 /// The data of a report.
 #[derive(Clone, Debug, Serialize)]
-struct Report {
+struct PageData {
     cluster: ClusterView,
-    pages: BTreeMap<Arc<str>, NodePage>,
+    pages: BTreeMap<Arc<str>, NodeDetail>,
 }
 
-impl Report {
+impl PageData {
     fn of(core: &Core, now_ms: u64) -> Self {
         let cluster = ClusterView::of(core, now_ms);
         let names = cluster.nodes.iter().take(MAX_PAGES).map(|node| &node.name);
-        let pages = names.filter_map(|name| Some((Arc::clone(name), NodePage::of(core, name)?))).collect();
+        let pages = names.filter_map(|name| Some((Arc::clone(name), NodeDetail::of(core, name)?))).collect();
         Self { cluster, pages }
     }
 }
@@ -74,6 +74,6 @@ pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCod
 
 async fn page(args: &Args) -> anyhow::Result<String> {
     let observer = args.input.observe_once("report").await?;
-    let report = observer.ask(|core, now_ms| Report::of(core, now_ms)).await.map_err(anyhow::Error::msg)?;
+    let report = observer.ask(|core, now_ms| PageData::of(core, now_ms)).await.map_err(anyhow::Error::msg)?;
     Ok(page::with_data(&report)?)
 }

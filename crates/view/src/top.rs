@@ -17,18 +17,19 @@ use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture, Event, 
 use ratatui::crossterm::execute;
 use runtime::shutdown::Tasks;
 use scheduler::cluster_input::ClusterInput;
+use scheduler::shell::now_ms;
 use scheduler::shell::observer::Observer;
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::ClusterView;
-use crate::node::NodePage;
+use crate::node::NodeDetail;
 
 pub mod screen;
 pub mod state;
 
-use state::{Answer, Reaction, State, Wanted};
+use state::{Action, Query, QueryResult, State};
 
 /// Time between two looks at the cluster.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -94,41 +95,40 @@ async fn show(
         terminal.draw(|frame| screen::draw(&state, frame))?;
         tokio::select! {
             () = token.cancelled() => return Ok(()),
-            _ = period.tick() => look(&mut state, observer).await,
+            _ = period.tick() => look(&mut state, observer, now_ms()).await,
             // It may take long, and keys should not wait for it.
             _ = ping.tick() => if pings.is_empty() { pings.push(observer.ping()) },
             Some(answer) = pings.next() => state.reached(answer, now_ms()),
             event = keys.recv() => match event {
                 None => return Ok(()),
                 Some(event) => match state.react(&event, terminal.size()?.height) {
-                    Reaction::End => return Ok(()),
-                    Reaction::Look => look(&mut state, observer).await,
-                    Reaction::Draw => {}
+                    Action::End => return Ok(()),
+                    Action::Look => look(&mut state, observer, now_ms()).await,
+                    Action::Draw => {}
                 },
             },
         }
     }
 }
 
-/// Takes what the state wants to know.
-async fn look(state: &mut State, observer: &Observer) {
-    let answer = match state.wanted() {
-        Wanted::Cluster => observer.ask(ClusterView::of_core).await.map(Answer::Cluster),
-        Wanted::Node(name) => {
-            let of_name = name.clone();
-            let page = observer.ask(move |core, _| NodePage::of(core, &of_name)).await;
-            page.map(|page| Answer::Node(name, page.map(Box::new)))
+/// Asks what the state wants to know. `now_ms`: milliseconds since the epoch.
+pub async fn look(state: &mut State, observer: &Observer, now_ms: u64) {
+    let answer = match state.query() {
+        Query::Cluster => {
+            let cluster = observer.ask(|core, now_ms| ClusterView::of(core, now_ms)).await;
+            cluster.map(QueryResult::Cluster)
         }
-        Wanted::Pod(namespace, name) => {
+        Query::Node(name) => {
+            let of_name = name.clone();
+            let page = observer.ask(move |core, _| NodeDetail::of(core, &of_name)).await;
+            page.map(|page| QueryResult::Node(name, page.map(Box::new)))
+        }
+        Query::Pod(namespace, name) => {
             let found = observer.explain(&namespace, &name).await.map_err(|error| format!("{error:#}"));
-            Ok(Answer::Pod(found.map(Box::new)))
+            Ok(QueryResult::Pod(found.map(Box::new)))
         }
     };
-    state.take(answer, now_ms());
-}
-
-fn now_ms() -> u64 {
-    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
+    state.take(answer, now_ms);
 }
 
 /// Events of the terminal, read by a thread of their own.

@@ -33,12 +33,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::ClusterView;
-use crate::node::NodePage;
+use crate::node::NodeDetail;
 use crate::page;
 
 mod changes;
 
-use changes::Board;
+use changes::RowStore;
 
 /// How long everything may take to end.
 const GRACE: Duration = Duration::from_secs(5);
@@ -88,14 +88,14 @@ impl Args {
 }
 
 /// Who may read the data.
-enum Access {
+enum ReaderAuth {
     /// Readers with this token.
     Session(Arc<str>),
     /// Users whom the API server knows and lets read the paths.
     Reviewed(Arc<Guard>),
 }
 
-impl Access {
+impl ReaderAuth {
     async fn of(args: &Args) -> anyhow::Result<Self> {
         if args.bind_address.ip().is_loopback() {
             return Ok(Self::Session(session_token()?.into()));
@@ -187,29 +187,29 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
 /// When flags are invalid, a dump cannot be read, the cluster cannot be followed, or the address cannot be had.
 pub async fn start(args: &Args, level: Option<log::Handle>, tasks: &mut Tasks) -> anyhow::Result<Started> {
     let secure = args.tls()?;
-    let access = Access::of(args).await?;
+    let access = ReaderAuth::of(args).await?;
     let mut registry = Registry::default();
     registry.register_collector(Box::new(process_metrics::ProcessCollector));
     let token = tasks.token().clone();
     let observer = args.input.observe("web", (tasks, &mut registry)).await?;
-    let board = Arc::new(Board::new(!args.input.dumps.is_empty()));
+    let store = Arc::new(RowStore::new(!args.input.dumps.is_empty()));
     let gates = observer.clone();
     let endpoints = Endpoints::new(registry).check(Probe::Ready, "watches", move || gates.check());
     let endpoints = match level {
         Some(level) => endpoints.log_level(level),
         None => endpoints,
     };
-    let data = data(Server { observer: observer.clone(), board: Arc::clone(&board) });
+    let data = data(Server { observer: observer.clone(), store: Arc::clone(&store) });
     let router = match &access {
-        Access::Session(_) => access.protect(data).merge(endpoints.routers().probes),
+        ReaderAuth::Session(_) => access.protect(data).merge(endpoints.routers().probes),
         // Probes and metrics are read with a token, as the data is.
-        Access::Reviewed(_) => access.protect(data.merge(endpoints.router())),
+        ReaderAuth::Reviewed(_) => access.protect(data.merge(endpoints.router())),
     };
     let router = router.merge(static_files()).layer(middleware::map_response(with_security_headers));
     let listener = runtime::http::bind(args.bind_address).await?;
     let address = listener.local_addr()?;
-    tasks.spawn_draining("ping", Arc::clone(&board).ping(observer.clone(), token.clone()));
-    tasks.spawn_draining("changes", board.keep(observer, token.clone()));
+    tasks.spawn_draining("ping", Arc::clone(&store).ping(observer.clone(), token.clone()));
+    tasks.spawn_draining("changes", store.keep(observer, token.clone()));
     let is_secure = secure.is_some();
     match secure {
         None => tasks.spawn_draining("web", runtime::http::serve(listener, router, token)),
@@ -219,8 +219,8 @@ pub async fn start(args: &Args, level: Option<log::Handle>, tasks: &mut Tasks) -
         }
     }
     let session = match access {
-        Access::Session(session) => Some(session),
-        Access::Reviewed(guard) => {
+        ReaderAuth::Session(session) => Some(session),
+        ReaderAuth::Reviewed(guard) => {
             tasks.spawn("client authorities", async move {
                 guard.follow().await;
                 Ok::<_, std::convert::Infallible>(())
@@ -235,7 +235,7 @@ pub async fn start(args: &Args, level: Option<log::Handle>, tasks: &mut Tasks) -
 #[derive(Clone)]
 struct Server {
     observer: Observer,
-    board: Arc<Board>,
+    store: Arc<RowStore>,
 }
 
 /// The routes that say something of the cluster.
@@ -299,11 +299,11 @@ async fn cluster(State(server): State<Server>) -> Response {
 
 async fn follow(State(server): State<Server>) -> Response {
     let headers = [(header::CONTENT_TYPE, "text/event-stream")];
-    (headers, axum::body::Body::from_stream(server.board.follow())).into_response()
+    (headers, axum::body::Body::from_stream(server.store.follow())).into_response()
 }
 
 async fn node(State(server): State<Server>, Path(name): Path<String>) -> Response {
-    let page = server.observer.ask(move |core, _| NodePage::of(core, &name)).await;
+    let page = server.observer.ask(move |core, _| NodeDetail::of(core, &name)).await;
     answer(page.map_err(unavailable))
 }
 
@@ -311,9 +311,9 @@ async fn node(State(server): State<Server>, Path(name): Path<String>) -> Respons
 async fn pod(State(server): State<Server>, Path((namespace, name)): Path<(String, String)>) -> Response {
     let (wanted_namespace, wanted) = (namespace.clone(), name.clone());
     let place = move |core: &mut scheduler::core::Core, _| {
-        let is_it = |pod: &&crate::node::PlacedPod| *pod.namespace == wanted_namespace && *pod.name == wanted;
+        let is_it = |pod: &&crate::node::PodRow| *pod.namespace == wanted_namespace && *pod.name == wanted;
         let node = core.node_of_pod(&wanted_namespace, &wanted)?;
-        let page = NodePage::of(core, &node)?;
+        let page = NodeDetail::of(core, &node)?;
         let pod = page.pods.iter().find(is_it).cloned();
         Some(json!({ "node": node, "pod": pod }))
     };

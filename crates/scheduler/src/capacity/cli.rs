@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Capacity, count, shape};
 use crate::cluster_input::{ClusterInput, answered, tell};
 use crate::explain::target_pod::TargetPod;
+use crate::shell::now_ms;
 use crate::shell::snapshot::Snapshot;
 
 /// Tell how many more pods like one fit, and on which nodes. The scheduler's own code decides, on a copy; nothing is
@@ -69,16 +70,13 @@ pub async fn counted(args: &Args) -> anyhow::Result<Capacity> {
         (Some(file), _) => TargetPod::of_file(file)?,
         (None, shape) => {
             let scheduler = settings.profiles.first().map_or("", |profile| &*profile.name);
-            let manifest =
-                shape::manifest(shape.as_deref().unwrap_or_default(), scheduler).context("--shape")?;
-            TargetPod::of_manifest(manifest).map_err(anyhow::Error::msg)?
+            shape::target(shape.as_deref().unwrap_or_default(), scheduler).context("--shape")?
         }
     };
     let mut snapshot = Snapshot::default();
     args.input.fill(&mut snapshot, "capacity").await?;
-    let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
     let limit = args.up_to.max(args.at_least);
-    let (capacity, notes) = count(settings, snapshot, target, limit, now_ms)?;
+    let (capacity, notes) = count(settings, snapshot, target, limit, now_ms())?;
     tell(&notes);
     Ok(capacity)
 }

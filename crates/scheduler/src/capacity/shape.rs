@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 use topology::quantity::Quantity;
 use topology::resource::ResourceName;
 
+use crate::explain::target_pod::TargetPod;
+
 /// What a shape looks like, for errors.
 const FORM: &str = "allowed is NAME=AMOUNT,..., such as cpu=4,memory=8Gi,example.com/gpu=1";
 
@@ -38,6 +40,14 @@ pub(super) fn manifest(shape: &str, scheduler: &str) -> anyhow::Result<Value> {
             "name": "main", "resources": { "requests": amounts, "limits": amounts },
         }] },
     }))
+}
+
+/// The pod of a shape, for questions.
+///
+/// # Errors
+/// As [`manifest`].
+pub(super) fn target(shape: &str, scheduler: &str) -> anyhow::Result<TargetPod> {
+    TargetPod::of_manifest(manifest(shape, scheduler)?).map_err(anyhow::Error::msg)
 }
 
 #[cfg(test)]

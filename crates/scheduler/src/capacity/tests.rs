@@ -157,16 +157,15 @@ proptest! {
         if port {
             pod["spec"]["containers"][0]["ports"] = json!([{"containerPort": 1, "hostPort": 1, "protocol": "TCP"}]);
         }
-        let pod = PodView::read(&TargetPod::of_manifest(pod).unwrap().pod);
-        let pod = PodView { created_s: NOW_MS / 1_000, ..pod };
+        let pod = asked(&TargetPod::of_manifest(pod).unwrap(), NOW_MS);
         let mut snapshot = Snapshot::default();
         objects.for_each(|object| snapshot.take(object));
         let mut settings = config::read(None, 0).unwrap();
         place_only(&mut settings);
         let mut core = Core::new(settings);
         snapshot.into_events().for_each(|event| core.handle(event, NOW_MS));
-        let mut room = core.room(&pod, 1_000, NOW_MS).unwrap();
-        room.nodes.sort();
-        prop_assert_eq!(room, fill(&mut core, &pod, 1_000, NOW_MS));
+        let mut headroom = core.headroom(&pod, 1_000, NOW_MS).unwrap();
+        headroom.nodes.sort();
+        prop_assert_eq!(headroom, fill(&mut core, &pod, 1_000, NOW_MS));
     }
 }

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Core, Lifecycle, RejectedPod};
-use crate::ledger::PodId;
 use crate::node::Node;
 use crate::pod::PodView;
 
@@ -22,17 +21,10 @@ impl Core {
         self.node_order.iter().map(|slot| (&self.nodes[*slot], self.nodes.revision(*slot)))
     }
 
-    /// A pod.
-    #[must_use]
-    pub fn pod_of(&self, id: PodId) -> Option<&PodView> {
-        self.pods.get(&id).map(|entry| &entry.view)
-    }
-
     /// A pod by uid.
     #[must_use]
-    pub fn pod_with_uid(&self, uid: &str) -> Option<(PodId, &PodView)> {
-        let id = *self.ids.get(uid)?;
-        Some((id, self.pod_of(id)?))
+    pub fn pod_with_uid(&self, uid: &str) -> Option<&PodView> {
+        self.view(*self.ids.get(uid)?)
     }
 
     /// The node of a pod, if it has one. Cost: all pods.
@@ -58,9 +50,11 @@ impl Core {
         numbers
     }
 
-    /// Lets the time pass in a core that decides nothing. Returns the pods that kubelets have rejected since.
+    /// Lets the time pass in a core that decides nothing. Returns the pods that kubelets have rejected since. Bindings
+    /// are another process's here, and none is withdrawn.
     pub fn pass_time(&mut self, now_ms: u64) -> Vec<RejectedPod> {
         self.run_timers(now_ms);
+        self.withdrawals.clear();
         self.rejections.take_notes()
     }
 }

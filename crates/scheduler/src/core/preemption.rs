@@ -299,7 +299,9 @@ impl Core {
         self.lower(slot, priority).next().is_some()
     }
 
-    pub(super) fn view(&self, id: PodId) -> Option<&PodView> {
+    /// A pod.
+    #[must_use]
+    pub fn view(&self, id: PodId) -> Option<&PodView> {
         self.pods.get(&id).map(|entry| &entry.view)
     }
 }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::target_pod::TargetPod;
 use super::{Explanation, answer, print};
 use crate::cluster_input::{ClusterInput, answered, tell};
+use crate::shell::now_ms;
 use crate::shell::snapshot::Snapshot;
 
 /// Most pods that an error names.
@@ -80,8 +81,7 @@ pub async fn explain(args: &Args) -> anyhow::Result<Explanation> {
         (Some(file), _) => TargetPod::of_file(file)?,
         (None, wanted) => of_snapshot(wanted.unwrap_or_default(), &mut snapshot)?,
     };
-    let now_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
-    let (mut explanation, notes) = answer(settings, snapshot, target, now_ms)?;
+    let (mut explanation, notes) = answer(settings, snapshot, target, now_ms())?;
     tell(&notes);
     if let Some(unknown) =
         args.node.iter().find(|name| !explanation.nodes.iter().any(|it| *it.node == ***name))

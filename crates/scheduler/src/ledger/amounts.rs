@@ -146,7 +146,7 @@ impl Amounts {
 
     /// The containers of a pod before which the managers may take back what pods held that end meanwhile. By amounts
     /// alone that is not told apart.
-    pub(super) fn pauses(&self, needs: &PodNeeds) -> Range<usize> {
+    pub(super) fn release_points(&self, needs: &PodNeeds) -> Range<usize> {
         match self {
             Self::Counts(_) => 1..1,
             Self::Ids(_) => 1..needs.pod.containers.len().max(1),
@@ -154,11 +154,11 @@ impl Amounts {
     }
 
     /// What the kubelet would give to the pod, if the managers take back what `ended` pods hold before its container of
-    /// this number, one of [`Self::pauses`].
+    /// this number, one of [`Self::release_points`].
     ///
     /// # Errors
     /// The [`Misfit`] when it would reject the pod.
-    pub(super) fn admit_meanwhile<'a>(
+    pub(super) fn admit_with_release<'a>(
         &self,
         rules: Rules,
         needs: &PodNeeds,
@@ -171,7 +171,7 @@ impl Amounts {
             Location::Charged { held: Held::Ids(held), .. } => Some(held),
             Location::Charged { held: Held::Cells(_), .. } | Location::Unknown => None,
         });
-        ids.admit_meanwhile(&needs.pod, before, ended)
+        ids.admit_with_release(&needs.pod, before, ended)
             .map(|allocation| Held::Ids(Arc::new(HeldIds::exactly(allocation.containers))))
             .map_err(|rejection| ids.misfit(&rejection, rules, needs, scratch))
     }

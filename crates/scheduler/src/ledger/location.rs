@@ -38,9 +38,9 @@ pub(super) fn possible_locations(
         amounts.admit(rules, needs, scratch).into_iter().for_each(&mut add);
     }
     for early in early {
-        for before in world.amounts.pauses(needs) {
+        for before in world.amounts.release_points(needs) {
             let ended = early.iter().map(|at| &world.locations[*at]);
-            let held = world.amounts.admit_meanwhile(rules, needs, before, ended, scratch);
+            let held = world.amounts.admit_with_release(rules, needs, before, ended, scratch);
             held.into_iter().for_each(&mut add);
         }
     }

@@ -16,7 +16,7 @@ use topology::policy::Rules;
 use topology::request::PodNeeds;
 
 use super::location::release;
-use super::readmission::check_pauses;
+use super::readmission::check_release_points;
 use super::{Amounts, Doubt, Ledger, Location, MAX_WORLDS, PodId, Refusal, Row, Scratch, Stage, World};
 
 /// Most different pods on their way whose orders are all tried.
@@ -49,6 +49,9 @@ impl Ledger {
             return Vec::new();
         };
         let unsettled = self.unsettled();
+        if unsettled.is_empty() {
+            return Vec::new();
+        }
         let is_leaving = |set: &Vec<usize>| set.iter().all(|at| self.rows[*at].stage.is_leaving());
         let early: Vec<_> = self.early_releases().into_iter().filter(is_leaving).collect();
         let mut is_rejected = |place: usize| {
@@ -59,7 +62,8 @@ impl Ledger {
                 before.needs_alignment(rules, needs)
                     && (before.check(rules, needs, scratch).is_err()
                         || before.is_non_monotonic(rules, needs)
-                            && check_pauses((world, &before), (rules, needs), &early, scratch).is_err())
+                            && check_release_points((world, &before), (rules, needs), &early, scratch)
+                                .is_err())
             })
         };
         let is_on_its_way = |place: &usize| self.rows[unsettled[*place]].stage == Stage::Pending;
@@ -175,9 +179,9 @@ impl Ledger {
                 released.iter().for_each(|at| release(&mut room, &world.locations[*at]));
                 let held = room.admit(rules, needs, scratch).map_err(Refusal::Misfit)?;
                 let mut all = vec![held];
-                for before in amounts.pauses(needs).filter(|_| !released.is_empty()) {
+                for before in amounts.release_points(needs).filter(|_| !released.is_empty()) {
                     let ended = released.iter().map(|at| &world.locations[*at]);
-                    let held = amounts.admit_meanwhile(rules, needs, before, ended, scratch);
+                    let held = amounts.admit_with_release(rules, needs, before, ended, scratch);
                     all.push(held.map_err(Refusal::Misfit)?);
                 }
                 for held in all {

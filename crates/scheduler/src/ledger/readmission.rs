@@ -16,16 +16,16 @@ use super::{Amounts, Ledger, Location, Scratch, World};
 
 /// Whether the kubelet would admit the pod in this world, with these amounts, if one of the sets `early` is released
 /// between two of its containers. Cost: sets x containers x one admission.
-pub(super) fn check_pauses(
+pub(super) fn check_release_points(
     (world, amounts): (&World, &Amounts),
     (rules, needs): (Rules, &PodNeeds),
     early: &[Vec<usize>],
     scratch: &mut Scratch,
 ) -> Result<(), Misfit> {
     for early in early {
-        for before in amounts.pauses(needs) {
+        for before in amounts.release_points(needs) {
             let ended = early.iter().map(|at| &world.locations[*at]);
-            amounts.admit_meanwhile(rules, needs, before, ended, scratch)?;
+            amounts.admit_with_release(rules, needs, before, ended, scratch)?;
         }
     }
     Ok(())
@@ -68,7 +68,7 @@ impl Ledger {
                 });
                 then(&mut forked);
                 next.push(forked);
-                for mut forked in self.paused(world, &order[cut..], index, rules, scratch) {
+                for mut forked in self.released_within(world, &order[cut..], index, rules, scratch) {
                     then(&mut forked);
                     next.push(forked);
                 }
@@ -79,7 +79,7 @@ impl Ledger {
 
     /// The worlds in which row `index` is released between two containers of the first of these rows, which come after
     /// all others of the world.
-    fn paused(
+    fn released_within(
         &self,
         world: &World,
         later: &[usize],
@@ -89,8 +89,8 @@ impl Ledger {
     ) -> Vec<World> {
         let Some((first, rest)) = later.split_first() else { return Vec::new() };
         let needs = &self.rows[*first].needs;
-        let pauses = world.amounts.pauses(needs);
-        if pauses.is_empty() {
+        let points = world.amounts.release_points(needs);
+        if points.is_empty() {
             return Vec::new();
         }
         let mut start = world.clone();
@@ -99,7 +99,7 @@ impl Ledger {
             let mut world = start.clone();
             let ended = std::iter::once(&world.locations[index]);
             // A pod that is rejected then is one that its status tells of.
-            let held = world.amounts.admit_meanwhile(rules, needs, before, ended, scratch).ok()?;
+            let held = world.amounts.admit_with_release(rules, needs, before, ended, scratch).ok()?;
             let location = Location::Charged { held, exact: true };
             release(&mut world.amounts, &world.locations[index]);
             let location =
@@ -109,7 +109,7 @@ impl Ledger {
             self.admit_in_order(&mut world, rest, rules, scratch);
             Some(world)
         };
-        pauses.filter_map(&mut admit).collect()
+        points.filter_map(&mut admit).collect()
     }
 
     /// Takes the rows `later` out of a world, applies `change`, and admits them again in order.

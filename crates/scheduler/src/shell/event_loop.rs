@@ -106,7 +106,7 @@ impl EventLoop {
         metrics: Metrics,
         dumper: Option<Dumper>,
     ) -> Self {
-        let started_ms = u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0);
+        let started_ms = super::now_ms();
         let started = Instant::now();
         core.measure(Instant::now);
         let steps = Steps::new(&metrics);

@@ -24,7 +24,7 @@ use runtime::{log, process_metrics, tls};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::observer::{Followed, Observer};
+use super::observer::{Observer, WatchedKinds};
 use super::outbox::binding;
 use super::{GRACE, WRITE_TIMEOUT};
 use crate::core::Event;
@@ -67,7 +67,8 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     registry.register_collector(Box::new(process_metrics::ProcessCollector));
     let mut tasks = Tasks::new(token.clone());
     // Nothing is decided here: the other scheduler does.
-    let observer = Observer::of_cluster(settings, Followed::Zones, &connection, (&mut tasks, &mut registry))?;
+    let observer =
+        Observer::of_cluster(settings, WatchedKinds::Zones, &connection, (&mut tasks, &mut registry))?;
     let gates = observer.clone();
     let endpoints =
         Endpoints::new(registry).log_level(level).check(Probe::Ready, "informer-sync", move || gates.check());

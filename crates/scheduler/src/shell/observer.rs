@@ -39,7 +39,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The watches of an observer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Followed {
+pub enum WatchedKinds {
     /// Pods, nodes and reports.
     Zones,
     /// All that a scheduler follows.
@@ -77,7 +77,7 @@ impl Observer {
     /// When a watch or the thread cannot be started.
     pub fn of_cluster(
         settings: Settings,
-        followed: Followed,
+        kinds: WatchedKinds,
         connection: &Connection,
         (tasks, registry): (&mut Tasks, &mut Registry),
     ) -> anyhow::Result<Self> {
@@ -87,9 +87,9 @@ impl Observer {
         let gate = synced.gate("watches");
         let (inputs, receiver) = std::sync::mpsc::channel();
         let watches = Watches::new(tasks, connection, &watch_metrics, &inputs);
-        let watches = match followed {
-            Followed::Zones => watches.spawn_for_zones(&metrics)?,
-            Followed::All => watches.spawn(&metrics, settings.places_gangs())?,
+        let watches = match kinds {
+            WatchedKinds::Zones => watches.spawn_for_zones(&metrics)?,
+            WatchedKinds::All => watches.spawn(&metrics, settings.places_gangs())?,
         };
         let objects = PodObjects::Cluster(connection.client_with_timeout(READ_TIMEOUT)?);
         let core = Core::new(settings.clone());

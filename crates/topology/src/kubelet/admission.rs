@@ -201,7 +201,7 @@ impl<M: Managers> Admission<'_, M> {
 /// Pods that end while another one is admitted. Managers take back what they held when they are asked about the next
 /// container (kubelet 1.36 `removeStaleState` in `GetTopologyHints` and `Allocate` of CPU and memory manager).
 #[derive(Clone, Copy, Debug)]
-pub struct Meanwhile<'a> {
+pub struct MidAdmissionRelease<'a> {
     /// The number of the container that is asked about next.
     pub before: usize,
     /// The pods.
@@ -219,7 +219,7 @@ pub(crate) struct Exact<'a> {
     /// The pod is there already, and is resized.
     pub resizes: bool,
     /// Pods that end during the admission.
-    pub meanwhile: Option<Meanwhile<'a>>,
+    pub release: Option<MidAdmissionRelease<'a>>,
 }
 
 impl Managers for Exact<'_> {
@@ -237,8 +237,8 @@ impl Managers for Exact<'_> {
     }
 
     fn begin(&mut self, number: usize) {
-        let ended = self.meanwhile.filter(|meanwhile| meanwhile.before == number);
-        for uid in ended.into_iter().flat_map(|meanwhile| meanwhile.pods) {
+        let ended = self.release.filter(|release| release.before == number);
+        for uid in ended.into_iter().flat_map(|release| release.pods) {
             self.state.remove(uid);
         }
         if ended.is_some() {

@@ -80,8 +80,7 @@ pub fn resize(
     if kubelet.profile().minor < Minor::V36 {
         check_capacity(kubelet, desired)?;
     }
-    let managers =
-        Exact { kubelet, state, pod: desired, choice, ready: true, resizes: true, meanwhile: None };
+    let managers = Exact { kubelet, state, pod: desired, choice, ready: true, resizes: true, release: None };
     Admission { kubelet, pod: desired, managers }.admit()?;
     Ok(())
 }

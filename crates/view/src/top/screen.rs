@@ -13,8 +13,8 @@ use topology::reason::Amount;
 use topology::resource::ResourceName;
 
 use super::state::{State, Zoom, free};
-use crate::cluster::{Knowledge, NodeRow};
-use crate::node::{ContainerPlace, NodePage, PlacedPod, Thread, Usage};
+use crate::cluster::{NodeRow, ReportStatus};
+use crate::node::{ContainerHolding, CpuAssignment, NodeDetail, PodRow, Thread};
 
 /// Free shares of a zone, from nothing to all.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -142,21 +142,21 @@ fn zones(node: &NodeRow, resource: &str) -> Line<'static> {
     Line::from(spans)
 }
 
-fn known(state: Knowledge) -> &'static str {
+fn known(state: ReportStatus) -> &'static str {
     match state {
-        Knowledge::Confirmed => "confirmed",
-        Knowledge::InDoubt => "in doubt",
-        Knowledge::Unconfirmed => "not confirmed",
-        Knowledge::Unreported => "no report",
+        ReportStatus::Confirmed => "confirmed",
+        ReportStatus::InDoubt => "in doubt",
+        ReportStatus::Unconfirmed => "not confirmed",
+        ReportStatus::Unreported => "no report",
     }
 }
 
 fn color(node: &NodeRow) -> Style {
     match node.state {
         _ if node.rejected > 0 => Style::new().fg(Color::Red),
-        Knowledge::Confirmed => Style::new(),
-        Knowledge::InDoubt => Style::new().fg(Color::Yellow),
-        Knowledge::Unconfirmed | Knowledge::Unreported => Style::new().fg(Color::Red),
+        ReportStatus::Confirmed => Style::new(),
+        ReportStatus::InDoubt => Style::new().fg(Color::Yellow),
+        ReportStatus::Unconfirmed | ReportStatus::Unreported => Style::new().fg(Color::Red),
     }
 }
 
@@ -219,7 +219,7 @@ fn node<'a>(name: &str, state: &'a State) -> Vec<Line<'a>> {
 }
 
 /// A line for each last-level cache, the threads of a core together.
-fn cores(page: &NodePage) -> Vec<Line<'static>> {
+fn cores(page: &NodeDetail) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for socket in &page.sockets {
         for zone in &socket.zones {
@@ -236,10 +236,10 @@ fn cores(page: &NodePage) -> Vec<Line<'static>> {
 
 fn sign(thread: &Thread) -> char {
     match (thread.usage, thread.pod) {
-        (Usage::Exclusive, Some(pod)) => pod_sign(pod),
-        (Usage::Free, _) => '.',
-        (Usage::Reserved, _) => 'r',
-        (Usage::Exclusive | Usage::Unknown, _) => '?',
+        (CpuAssignment::Exclusive, Some(pod)) => pod_sign(pod),
+        (CpuAssignment::Free, _) => '.',
+        (CpuAssignment::Reserved, _) => 'r',
+        (CpuAssignment::Exclusive | CpuAssignment::Unknown, _) => '?',
     }
 }
 
@@ -247,7 +247,7 @@ fn pod_sign(at: usize) -> char {
     SIGNS.chars().nth(at % SIGNS.len()).unwrap_or('?')
 }
 
-fn placed(at: usize, pod: &PlacedPod) -> Vec<Line<'static>> {
+fn placed(at: usize, pod: &PodRow) -> Vec<Line<'static>> {
     let doubt = if pod.is_certain { "" } else { ", in doubt" };
     let mut lines = vec![Line::from(format!(
         "{} {}/{}: {}{doubt}, {}",
@@ -268,7 +268,7 @@ fn placed(at: usize, pod: &PlacedPod) -> Vec<Line<'static>> {
     lines
 }
 
-fn places(places: &[ContainerPlace]) -> String {
+fn places(places: &[ContainerHolding]) -> String {
     let mut text = String::new();
     for place in places {
         let name = if place.container.is_empty() { "whole pod" } else { &place.container };

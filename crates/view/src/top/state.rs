@@ -6,7 +6,7 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyModifiers, MouseBut
 use scheduler::explain::Explanation;
 
 use crate::cluster::{ClusterView, NodeRow, WaitingPod};
-use crate::node::NodePage;
+use crate::node::NodeDetail;
 
 /// Lines above the first row of a list, and those around lists in all.
 pub(super) const ABOVE: u16 = 3;
@@ -20,7 +20,7 @@ pub struct State {
     /// The cluster, once it is known.
     pub cluster: Option<ClusterView>,
     /// The node that is looked at.
-    pub node: Option<Box<NodePage>>,
+    pub node: Option<Box<NodeDetail>>,
     /// What is said about the pod that is looked at.
     pub pod: Option<Result<Box<Explanation>, String>>,
     /// What is looked at.
@@ -77,7 +77,7 @@ pub enum Sort {
 
 /// What is to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Query {
     /// The cluster.
     Cluster,
     /// A node.
@@ -88,18 +88,18 @@ pub enum Wanted {
 
 /// An answer.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum QueryResult {
     /// The cluster.
     Cluster(ClusterView),
     /// The node of this name, if there is one.
-    Node(String, Option<Box<NodePage>>),
+    Node(String, Option<Box<NodeDetail>>),
     /// A pod, or why nothing is said about it.
     Pod(Result<Box<Explanation>, String>),
 }
 
 /// What an event asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reaction {
+pub enum Action {
     /// To end.
     End,
     /// To ask, since something else is looked at.
@@ -184,11 +184,11 @@ impl State {
 
     /// What is to be asked now.
     #[must_use]
-    pub fn wanted(&self) -> Wanted {
+    pub fn query(&self) -> Query {
         match &self.zoom {
-            Zoom::Cluster => Wanted::Cluster,
-            Zoom::Node(name) => Wanted::Node(name.clone()),
-            Zoom::Pod(namespace, name) => Wanted::Pod(namespace.clone(), name.clone()),
+            Zoom::Cluster => Query::Cluster,
+            Zoom::Node(name) => Query::Node(name.clone()),
+            Zoom::Pod(namespace, name) => Query::Pod(namespace.clone(), name.clone()),
         }
     }
 
@@ -201,17 +201,17 @@ impl State {
 
 impl State {
     /// Takes an answer, or why there is none.
-    pub fn take(&mut self, answer: Result<Answer, String>, now_ms: u64) {
+    pub fn take(&mut self, answer: Result<QueryResult, String>, now_ms: u64) {
         self.problem = None;
         self.updated_ms = now_ms;
         match answer {
-            Ok(Answer::Cluster(cluster)) => self.cluster = Some(cluster),
-            Ok(Answer::Node(name, None)) => {
+            Ok(QueryResult::Cluster(cluster)) => self.cluster = Some(cluster),
+            Ok(QueryResult::Node(name, None)) => {
                 self.zoom = Zoom::Cluster;
                 self.problem = Some(format!("node {name} is gone"));
             }
-            Ok(Answer::Node(_, page)) => self.node = page,
-            Ok(Answer::Pod(found)) => self.pod = Some(found),
+            Ok(QueryResult::Node(_, page)) => self.node = page,
+            Ok(QueryResult::Pod(found)) => self.pod = Some(found),
             Err(problem) => self.problem = Some(problem),
         }
         self.selected = self.selected.min(self.rows().saturating_sub(1));
@@ -223,7 +223,7 @@ impl State {
     }
 
     /// What an event of the terminal does. `height`: the lines of the terminal.
-    pub fn react(&mut self, event: &Event, height: u16) -> Reaction {
+    pub fn react(&mut self, event: &Event, height: u16) -> Action {
         match event {
             Event::Key(key) => self.press(*key, height),
             Event::Mouse(mouse) => match mouse.kind {
@@ -232,15 +232,15 @@ impl State {
                 MouseEventKind::Down(MouseButton::Left) if self.zoom == Zoom::Cluster => {
                     let row = usize::from(mouse.row.saturating_sub(ABOVE)) + self.first_row(height);
                     if mouse.row < ABOVE || row >= self.rows() {
-                        return Reaction::Draw;
+                        return Action::Draw;
                     }
                     let is_again = self.selected == row;
                     self.selected = row;
-                    if is_again { self.open() } else { Reaction::Draw }
+                    if is_again { self.open() } else { Action::Draw }
                 }
-                _ => Reaction::Draw,
+                _ => Action::Draw,
             },
-            _ => Reaction::Draw,
+            _ => Action::Draw,
         }
     }
 
@@ -251,9 +251,9 @@ impl State {
         (self.selected + 1).saturating_sub(visible)
     }
 
-    fn press(&mut self, key: KeyEvent, height: u16) -> Reaction {
+    fn press(&mut self, key: KeyEvent, height: u16) -> Action {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-            return Reaction::End;
+            return Action::End;
         }
         if self.is_typing {
             match key.code {
@@ -264,11 +264,11 @@ impl State {
                 _ => {}
             }
             self.selected = 0;
-            return Reaction::Draw;
+            return Action::Draw;
         }
         let page = isize::try_from(height.saturating_sub(AROUND)).unwrap_or(1);
         match key.code {
-            KeyCode::Char('q') => Reaction::End,
+            KeyCode::Char('q') => Action::End,
             KeyCode::Down | KeyCode::Char('j') => self.step(1),
             KeyCode::Up | KeyCode::Char('k') => self.step(-1),
             KeyCode::PageDown => self.step(page),
@@ -279,36 +279,36 @@ impl State {
             KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => self.close(),
             KeyCode::Char('s') => {
                 self.sort = self.sort.next();
-                Reaction::Draw
+                Action::Draw
             }
             KeyCode::Char('r') => {
                 self.resource = (self.resource + 1) % self.resources().len().max(1);
-                Reaction::Draw
+                Action::Draw
             }
             KeyCode::Char('w') if self.zoom == Zoom::Cluster => {
                 (self.lists_waiting, self.selected) = (!self.lists_waiting, 0);
-                Reaction::Draw
+                Action::Draw
             }
             KeyCode::Char('/') if self.zoom == Zoom::Cluster => {
                 self.is_typing = true;
-                Reaction::Draw
+                Action::Draw
             }
-            _ => Reaction::Draw,
+            _ => Action::Draw,
         }
     }
 
-    fn step(&mut self, by: isize) -> Reaction {
+    fn step(&mut self, by: isize) -> Action {
         if self.zoom == Zoom::Cluster {
             self.selected = self.selected.saturating_add_signed(by).min(self.rows().saturating_sub(1));
         } else {
             self.scroll = self.scroll.saturating_add_signed(by).min(usize::from(u16::MAX));
         }
-        Reaction::Draw
+        Action::Draw
     }
 
-    fn open(&mut self) -> Reaction {
+    fn open(&mut self) -> Action {
         if self.zoom != Zoom::Cluster {
-            return Reaction::Draw;
+            return Action::Draw;
         }
         let zoom = if self.lists_waiting {
             let pods = self.waiting();
@@ -316,17 +316,17 @@ impl State {
         } else {
             self.nodes().get(self.selected).map(|node| Zoom::Node(node.name.to_string()))
         };
-        let Some(zoom) = zoom else { return Reaction::Draw };
+        let Some(zoom) = zoom else { return Action::Draw };
         (self.zoom, self.node, self.pod, self.scroll) = (zoom, None, None, 0);
-        Reaction::Look
+        Action::Look
     }
 
-    fn close(&mut self) -> Reaction {
+    fn close(&mut self) -> Action {
         if self.zoom == Zoom::Cluster {
             self.filter.clear();
-            return Reaction::Draw;
+            return Action::Draw;
         }
         self.zoom = Zoom::Cluster;
-        Reaction::Look
+        Action::Look
     }
 }

@@ -31,7 +31,7 @@ const QUIET_TURNS: u32 = 50;
 
 /// The last known rows of all nodes.
 #[derive(Debug)]
-pub(super) struct Board {
+pub(super) struct RowStore {
     /// Whether nothing will change.
     is_dump: bool,
     state: Mutex<Rows>,
@@ -58,25 +58,25 @@ struct Rows {
 #[derive(Debug)]
 struct Row {
     version: u64,
-    source: RowSource,
+    source: RowKey,
     json: Arc<str>,
 }
 
 /// What a row depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RowSource {
+struct RowKey {
     revision: u64,
     rejected: usize,
 }
 
 /// What the core has said in a turn.
-struct News {
-    changed: Vec<(RowSource, NodeRow)>,
+struct Delta {
+    changed: Vec<(RowKey, NodeRow)>,
     gone: Vec<Arc<str>>,
     waiting: Waiting,
 }
 
-impl Board {
+impl RowStore {
     pub(super) fn new(is_dump: bool) -> Self {
         Self { is_dump, state: Mutex::default(), turns: watch::Sender::new(0), joined: Notify::new() }
     }
@@ -125,9 +125,9 @@ impl Board {
     }
 
     async fn turn(&self, observer: &Observer) {
-        let known: BTreeMap<Arc<str>, RowSource> =
+        let known: BTreeMap<Arc<str>, RowKey> =
             self.rows().nodes.iter().map(|(name, row)| (Arc::clone(name), row.source)).collect();
-        let news = observer.ask(move |core, _| News::since(&known, core)).await;
+        let news = observer.ask(move |core, _| Delta::since(&known, core)).await;
         self.rows().take(news);
         self.turns.send_modify(|turn| *turn += 1);
     }
@@ -141,7 +141,7 @@ impl Board {
         let turns = self.turns.subscribe();
         self.joined.notify_one();
         let page =
-            Follower { board: self, turns, has: 0, quiet_turns: 0, problem: None, events: VecDeque::new() };
+            Subscriber { store: self, turns, has: 0, quiet_turns: 0, problem: None, events: VecDeque::new() };
         stream::unfold(page, |mut page| async move {
             let event = page.next().await?;
             Some((Ok(event), page))
@@ -149,21 +149,21 @@ impl Board {
     }
 }
 
-impl News {
+impl Delta {
     /// What differs from these rows. Cost: nodes, and all pods for those that wait.
-    fn since(known: &BTreeMap<Arc<str>, RowSource>, core: &Core) -> Self {
+    fn since(known: &BTreeMap<Arc<str>, RowKey>, core: &Core) -> Self {
         let rejected = core.rejected_pods();
         let mut changed = Vec::new();
         let mut number = 0;
         for (node, revision) in core.nodes_with_revision() {
             number += 1;
             let rejected = rejected.get(&node.name).copied().unwrap_or_default();
-            let source = RowSource { revision, rejected };
+            let source = RowKey { revision, rejected };
             if known.get(&node.name) != Some(&source) {
                 changed.push((source, NodeRow::of(node, rejected)));
             }
         }
-        let is_new = |(_, row): &&(RowSource, NodeRow)| !known.contains_key(&row.name);
+        let is_new = |(_, row): &&(RowKey, NodeRow)| !known.contains_key(&row.name);
         let gone = match known.len() + changed.iter().filter(is_new).count() == number {
             true => Vec::new(),
             false => known.keys().filter(|name| core.node_named(name).is_none()).cloned().collect(),
@@ -184,9 +184,9 @@ impl Rows {
         self.problem.clone().or_else(|| self.unreached_since.map(unreached))
     }
 
-    fn take(&mut self, news: Result<News, String>) {
+    fn take(&mut self, news: Result<Delta, String>) {
         let next = self.version + 1;
-        let News { changed, gone, waiting } = match news {
+        let Delta { changed, gone, waiting } = match news {
             Ok(news) => news,
             Err(problem) => {
                 self.problem = Some(problem);
@@ -212,8 +212,8 @@ impl Rows {
 }
 
 /// One page that follows.
-struct Follower {
-    board: Arc<Board>,
+struct Subscriber {
+    store: Arc<RowStore>,
     turns: watch::Receiver<u64>,
     /// The version that it has; 0: nothing yet.
     has: u64,
@@ -240,7 +240,7 @@ impl Event {
     }
 }
 
-impl Follower {
+impl Subscriber {
     /// The next event; `None` at the end of the process.
     async fn next(&mut self) -> Option<String> {
         loop {
@@ -260,8 +260,8 @@ impl Follower {
 
     /// Lists what the page has not got.
     fn collect(&mut self) {
-        let board = Arc::clone(&self.board);
-        let rows = board.rows();
+        let store = Arc::clone(&self.store);
+        let rows = store.rows();
         let problem = rows.problem();
         let is_new_problem = problem != self.problem;
         if let Some(problem) = problem.as_ref().filter(|_| is_new_problem) {
@@ -274,7 +274,7 @@ impl Follower {
         }
         if self.has < rows.restart || self.has == 0 {
             self.has = 0;
-            let start = serde_json::json!({ "nodes": rows.nodes.len(), "isDump": board.is_dump });
+            let start = serde_json::json!({ "nodes": rows.nodes.len(), "isDump": store.is_dump });
             self.events.push_back(Event::Text("restart", start.to_string()));
         }
         let new = rows.nodes.values().filter(|row| row.version > self.has);

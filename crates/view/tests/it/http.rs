@@ -8,13 +8,13 @@ use tokio::net::TcpStream;
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -30,13 +30,13 @@ pub(crate) async fn request(address: SocketAddr, path: &str, headers: &[(&str, &
 }
 
 /// The answer to a GET.
-pub(crate) async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Answer {
+pub(crate) async fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> Response {
     let headers = [headers, &[("Connection", "close")]].concat();
     answer(request(address, path, &headers).await).await
 }
 
 /// The answer to a request with a body of JSON.
-pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Answer {
+pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &str) -> Response {
     let mut connection = TcpStream::connect(address).await.unwrap();
     let body = if method == "GET" { "" } else { body };
     let text = format!(
@@ -49,7 +49,7 @@ pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &s
 }
 
 /// As long as it says; not all servers close the connection when they are asked to.
-async fn answer(connection: TcpStream) -> Answer {
+async fn answer(connection: TcpStream) -> Response {
     let mut reader = BufReader::new(connection);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -60,7 +60,7 @@ async fn answer(connection: TcpStream) -> Answer {
     let mut body = vec![0; length.unwrap_or_else(|| panic!("{head}")).trim().parse().unwrap()];
     reader.read_exact(&mut body).await.unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, head, body: String::from_utf8(body).unwrap() }
+    Response { status, head, body: String::from_utf8(body).unwrap() }
 }
 
 /// The events of a page that follows: name and data.

@@ -1,25 +1,28 @@
 //! A node by ids: cores, pods, predicted and observed places.
 
-use view::node::{NodePage, Usage};
+use view::node::{CpuAssignment, NodeDetail};
 
 use crate::fixture;
 
-async fn page(name: &'static str) -> Option<NodePage> {
+async fn page(name: &'static str) -> Option<NodeDetail> {
     let (_folder, input) = fixture::dump();
     let observer = input.observe_once("test").await.unwrap();
-    observer.ask(move |core, _| NodePage::of(core, name)).await.unwrap()
+    observer.ask(move |core, _| NodeDetail::of(core, name)).await.unwrap()
 }
 
 #[tokio::test]
 async fn cores_say_who_holds_them() {
     let page = page("by-ids").await.unwrap();
     let zones: Vec<_> = page.sockets.iter().flat_map(|socket| &socket.zones).collect();
-    let usages = |zone: usize| -> Vec<Usage> {
+    let usages = |zone: usize| -> Vec<CpuAssignment> {
         let cores = zones[zone].caches.iter().flat_map(|cache| &cache.cores);
         cores.flat_map(|core| &core.threads).map(|thread| thread.usage).collect()
     };
-    assert_eq!(usages(0), [Usage::Reserved, Usage::Exclusive, Usage::Exclusive, Usage::Free]);
-    assert_eq!(usages(1), [Usage::Free; 4]);
+    assert_eq!(
+        usages(0),
+        [CpuAssignment::Reserved, CpuAssignment::Exclusive, CpuAssignment::Exclusive, CpuAssignment::Free]
+    );
+    assert_eq!(usages(1), [CpuAssignment::Free; 4]);
     let pod = &page.pods[0];
     assert_eq!((&*pod.name, pod.stage, &*pod.zones), ("runs", "admitted", &[0][..]));
     assert_eq!((&*pod.predicted[0].cpus, &*pod.observed[0].cpus), ("1-2", "1-2"));

@@ -6,10 +6,9 @@ use ratatui::crossterm::event::{
     Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
 };
 use scheduler::shell::observer::Observer;
-use view::cluster::ClusterView;
-use view::node::NodePage;
+use view::top::look;
 use view::top::screen::draw;
-use view::top::state::{Answer, Reaction, State, Wanted, Zoom};
+use view::top::state::{Action, State, Zoom};
 
 use crate::fixture;
 
@@ -33,25 +32,13 @@ impl Session {
     }
 
     async fn look(&mut self) {
-        let answer = match self.state.wanted() {
-            Wanted::Cluster => Answer::Cluster(self.observer.ask(ClusterView::of_core).await.unwrap()),
-            Wanted::Node(name) => {
-                let of_name = name.clone();
-                let page = self.observer.ask(move |core, _| NodePage::of(core, &of_name)).await.unwrap();
-                Answer::Node(name, page.map(Box::new))
-            }
-            Wanted::Pod(namespace, name) => {
-                let found = self.observer.explain(&namespace, &name).await;
-                Answer::Pod(found.map(Box::new).map_err(|error| error.to_string()))
-            }
-        };
-        self.state.take(Ok(answer), NOW_MS);
+        look(&mut self.state, &self.observer, NOW_MS).await;
     }
 
-    async fn press(&mut self, code: KeyCode) -> Reaction {
+    async fn press(&mut self, code: KeyCode) -> Action {
         let event = Event::Key(KeyEvent::new(code, KeyModifiers::NONE));
         let reaction = self.state.react(&event, 24);
-        if reaction == Reaction::Look {
+        if reaction == Action::Look {
             self.look().await;
         }
         reaction
@@ -111,7 +98,7 @@ async fn keys_sort_filter_and_end() {
     assert_eq!(names(&session), ["silent"]);
     session.press(KeyCode::Esc).await;
     assert_eq!(names(&session).len(), 3);
-    assert_eq!(session.press(KeyCode::Char('q')).await, Reaction::End);
+    assert_eq!(session.press(KeyCode::Char('q')).await, Action::End);
 }
 
 #[tokio::test]
@@ -132,12 +119,12 @@ async fn a_click_chooses_and_another_opens() {
         let kind = MouseEventKind::Down(MouseButton::Left);
         Event::Mouse(MouseEvent { kind, column: 5, row, modifiers: KeyModifiers::NONE })
     };
-    assert_eq!(session.state.react(&click(4), 24), Reaction::Draw);
+    assert_eq!(session.state.react(&click(4), 24), Action::Draw);
     assert_eq!(session.state.selected, 1);
-    assert_eq!(session.state.react(&click(4), 24), Reaction::Look);
+    assert_eq!(session.state.react(&click(4), 24), Action::Look);
     assert_eq!(session.state.zoom, Zoom::Node("by-zones".to_owned()));
     let mut elsewhere = Session::open().await;
-    assert_eq!(elsewhere.state.react(&click(20), 24), Reaction::Draw);
+    assert_eq!(elsewhere.state.react(&click(20), 24), Action::Draw);
     assert_eq!(elsewhere.state.selected, 0);
 }
 

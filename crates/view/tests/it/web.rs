@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use view::web::{Args, start};
 
 use crate::fixture;
-use crate::http::{Answer, Events, get, request};
+use crate::http::{Events, Response, get, request};
 
 /// A server of the dump on this machine.
 struct Page {
@@ -32,7 +32,7 @@ impl Page {
         Self { address: started.address, token: session, _folder: folder, _stop: token.drop_guard() }
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    async fn get(&self, path: &str) -> Response {
         get(self.address, path, &[("Authorization", &format!("Bearer {}", self.token))]).await
     }
 }

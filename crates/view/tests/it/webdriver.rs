@@ -4,7 +4,7 @@
 //! installed, tests say `SKIPPED` and pass; with `VIEW_REQUIRE_BROWSER=1`, as `cargo xtask nightly browser` sets it,
 //! they fail.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
@@ -119,7 +119,12 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends the browser as well.
+        // The driver ends the browser with the session, not with itself.
+        if let Ok(mut connection) = std::net::TcpStream::connect(self.address) {
+            let path = format!("/session/{}", self.session);
+            let _ = write!(connection, "DELETE {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
+            let _ = connection.read(&mut [0; 64]);
+        }
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }

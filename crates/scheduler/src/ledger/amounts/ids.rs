@@ -22,7 +22,7 @@ use topology::kubelet::pod::{Pod, PodUid};
 use topology::kubelet::rejection::Rejection;
 use topology::kubelet::start::KubeletStart;
 use topology::kubelet::zone_table::ZoneTable;
-use topology::kubelet::{self, Allocation, ContainerAllocation, Meanwhile, NodeState};
+use topology::kubelet::{self, Allocation, ContainerAllocation, MidAdmissionRelease, NodeState};
 use topology::request::PodNeeds;
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::Free;
@@ -143,7 +143,7 @@ impl Ids {
 
     /// What the kubelet would give to the pod, if the managers take back what `ended` pods hold before its container of
     /// this number.
-    pub(super) fn admit_meanwhile<'a>(
+    pub(super) fn admit_with_release<'a>(
         &self,
         pod: &Pod,
         before: usize,
@@ -152,8 +152,8 @@ impl Ids {
         let place = |held: &Arc<HeldIds>| self.held.iter().position(|known| known == held);
         let pods: Vec<PodUid> = ended.filter_map(place).map(uid).collect();
         let mut state = self.state.clone();
-        let meanwhile = Some(Meanwhile { before, pods: &pods });
-        kubelet::admit_meanwhile(&self.vacant.start.kubelet, &mut state, pod, &Lowest, meanwhile)
+        let release = Some(MidAdmissionRelease { before, pods: &pods });
+        kubelet::admit_with_release(&self.vacant.start.kubelet, &mut state, pod, &Lowest, release)
     }
 
     /// The same state with zones of groups on their own in the memory manager: each set of up to [`MAX_REGROUPED`]

@@ -21,8 +21,8 @@ fn a_pod_may_leave_between_two_containers_of_another() {
             node.bind(&comes);
             let ended = [Arc::clone(&leaves.names.uid)];
             let (kubelet, asked) = (&node.kubelet, Node::asked(&comes));
-            let meanwhile = Some(kubelet::Meanwhile { before: 1, pods: &ended });
-            kubelet::admit_meanwhile(kubelet, &mut node.state, &asked, &Lowest, meanwhile).unwrap();
+            let release = Some(kubelet::MidAdmissionRelease { before: 1, pods: &ended });
+            kubelet::admit_with_release(kubelet, &mut node.state, &asked, &Lowest, release).unwrap();
             node.pods = vec![comes.clone()];
             node.ledger.admitted(comes.id, &mut node.scratch);
             node.ledger.released(leaves.id, &mut node.scratch);
@@ -81,9 +81,9 @@ fn a_pod_that_is_rejected_if_another_leaves_between_its_containers_does_not_fit(
     node.ledger.leaving(leaves.id, &mut node.scratch);
     let ended = [Arc::clone(&leaves.names.uid)];
     let outcome = |before| {
-        let meanwhile = Some(kubelet::Meanwhile { before, pods: &ended });
+        let release = Some(kubelet::MidAdmissionRelease { before, pods: &ended });
         let state = &mut node.state.clone();
-        kubelet::admit_meanwhile(&node.kubelet, state, &Node::asked(&comes), &Lowest, meanwhile).is_ok()
+        kubelet::admit_with_release(&node.kubelet, state, &Node::asked(&comes), &Lowest, release).is_ok()
     };
     assert_eq!([0, 1, 2].map(outcome), [true, false, true]);
     assert!(!node.fits(&comes));

@@ -20,7 +20,7 @@ use crate::reason::Refusals;
 
 /// The room of all nodes.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Room {
+pub struct Headroom {
     /// How many fit, by node, in the order of their arrival.
     pub nodes: Vec<(Arc<str>, usize)>,
     /// Why no further pod fits anywhere, as its FailedScheduling event would say; `None`: counting ended at a limit.
@@ -30,7 +30,7 @@ pub struct Room {
 impl Core {
     /// The room for pods like this one, at most `limit` on a node. `None`: such pods count on other nodes as well (by
     /// spread or affinity), have volumes or claims, zones are not filtered exactly, or no profile is the pod's.
-    pub fn room(&mut self, pod: &PodView, limit: usize, now_ms: u64) -> Option<Room> {
+    pub fn headroom(&mut self, pod: &PodView, limit: usize, now_ms: u64) -> Option<Headroom> {
         let profile = self.settings.profiles.iter().find(|profile| profile.name == pod.scheduler)?.clone();
         let profile = &profile;
         if profile.zone_filter().is_some() && !filters_exactly(profile) {
@@ -44,29 +44,29 @@ impl Core {
         spec.selectors().for_each(|pods| self.selections.follow(pods));
         let mut scratch = std::mem::take(&mut self.scratch);
         let spanning = self.pre_filter(&pod, profile, now_ms);
-        let room = spanning.is_empty().then(|| {
+        let headroom = spanning.is_empty().then(|| {
             let mut refusals = Refusals::default();
             let mut is_limited = false;
-            let mut room_on = |slot: &usize| {
+            let mut headroom_on = |slot: &usize| {
                 let (fits, against) =
-                    self.room_on((*slot, limit), (&pod, profile), &spanning, now_ms, &mut scratch);
+                    self.headroom_on((*slot, limit), (&pod, profile), &spanning, now_ms, &mut scratch);
                 is_limited |= fits == limit;
                 against.iter().for_each(|reason| refusals.add(*reason));
                 (Arc::clone(&self.nodes[*slot].name), fits)
             };
-            let nodes: Vec<_> = self.node_order.iter().map(&mut room_on).collect();
+            let nodes: Vec<_> = self.node_order.iter().map(&mut headroom_on).collect();
             let message = (!is_limited).then(|| match nodes.len() {
                 0 => "no nodes available to schedule pods".to_owned(),
                 count => refusals.message(count, &spec.needs),
             });
-            Room { nodes, message }
+            Headroom { nodes, message }
         });
         self.scratch = scratch;
-        room
+        headroom
     }
 
     /// How many fit on one node, and what speaks against one more.
-    fn room_on<'c>(
+    fn headroom_on<'c>(
         &'c self,
         (slot, limit): (usize, usize),
         (pod, profile): (&PodView, &Profile),

@@ -12,7 +12,7 @@ use super::{Ledger, Location, PodId, PodNames, Stage};
 
 /// A pod, and where it is.
 #[derive(Clone, Debug)]
-pub struct PodPlace<'a> {
+pub struct PodLocation<'a> {
     /// The pod.
     pub id: PodId,
     /// Its names.
@@ -20,14 +20,14 @@ pub struct PodPlace<'a> {
     /// Its stage in the kubelet.
     pub stage: Stage,
     /// What it holds.
-    pub held: HeldPlace<'a>,
+    pub held: PodHoldings<'a>,
     /// Whether every possible world says so, and exactly so.
     pub is_certain: bool,
 }
 
 /// What a pod holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeldPlace<'a> {
+pub enum PodHoldings<'a> {
     /// The ledger does not know.
     Unknown,
     /// Something in these zones; of other exporters' reports no more is known.
@@ -38,26 +38,28 @@ pub enum HeldPlace<'a> {
 
 impl Ledger {
     /// The pods that hold something or may, in the order in which the kubelet sees them. Cost: rows x worlds.
-    pub fn pod_places(&self) -> impl Iterator<Item = PodPlace<'_>> {
+    pub fn pod_locations(&self) -> impl Iterator<Item = PodLocation<'_>> {
         let rows = self.rows.iter().enumerate().filter(|(_, row)| row.stage != Stage::Released);
         rows.map(|(at, row)| self.place(at, row))
     }
 
-    fn place<'a>(&'a self, at: usize, row: &'a Row) -> PodPlace<'a> {
+    fn place<'a>(&'a self, at: usize, row: &'a Row) -> PodLocation<'a> {
         let (id, names, stage) = (row.id, &row.names, row.stage);
         let held = match self.worlds.first().map(|world| &world.locations[at]) {
-            None | Some(Location::Unknown) => HeldPlace::Unknown,
-            Some(Location::Charged { held: Held::Ids(held), .. }) => HeldPlace::Containers(&held.containers),
+            None | Some(Location::Unknown) => PodHoldings::Unknown,
+            Some(Location::Charged { held: Held::Ids(held), .. }) => {
+                PodHoldings::Containers(&held.containers)
+            }
             Some(Location::Charged { held: Held::Cells(placement), .. }) => {
                 let layout = self.free().or_else(|| self.worlds.first().map(|world| world.amounts.free()));
                 let zone = |cell: u32| {
                     let layout = layout?.layout();
                     layout.zones().get(cell as usize / layout.resources().len().max(1)).map(|zone| zone.0)
                 };
-                HeldPlace::Zones(placement.grants.iter().filter_map(|grant| zone(grant.cell)).collect())
+                PodHoldings::Zones(placement.grants.iter().filter_map(|grant| zone(grant.cell)).collect())
             }
         };
-        PodPlace { id, names, stage, held, is_certain: self.is_certain(at) }
+        PodLocation { id, names, stage, held, is_certain: self.is_certain(at) }
     }
 
     /// Whether a row holds the same, exactly known, in every world.
