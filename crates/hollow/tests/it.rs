@@ -10,6 +10,8 @@ mod cluster;
 mod core_cluster;
 #[path = "it/cost.rs"]
 mod cost;
+#[path = "it/defrag.rs"]
+mod defrag;
 #[path = "it/explain.rs"]
 mod explain;
 #[path = "it/placement.rs"]

@@ -272,11 +272,13 @@ pub fn tolerates(tolerations: &[Toleration], taints: &[Taint]) -> bool {
         .all(|taint| tolerations.iter().any(|toleration| toleration.covers(taint)))
 }
 
+/// The taint that a controller gives to cordoned nodes.
+pub(crate) const CORDON: &str = "node.kubernetes.io/unschedulable";
+
 /// Whether a cordoned node is tolerated, by the taint that stands for `spec.unschedulable`.
 #[must_use]
 pub fn tolerates_cordon(tolerations: &[Toleration]) -> bool {
-    let key = "node.kubernetes.io/unschedulable";
-    tolerations.iter().any(|toleration| toleration.covers_parts(key, "", Effect::NoSchedule))
+    tolerations.iter().any(|toleration| toleration.covers_parts(CORDON, "", Effect::NoSchedule))
 }
 
 /// The number of `PreferNoSchedule` taints that are not tolerated.

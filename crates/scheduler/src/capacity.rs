@@ -1,9 +1,9 @@
 //! How many more pods like one fit, and where: `tholepin capacity`.
 //!
 //! In: a cluster's objects, a pod, a configuration. Out: a [`Capacity`]. Never: a binding, or another rule than the
-//! scheduler's. The core fills node after node (`core::headroom`). Where a pod on one node counts on another, it places pod
-//! after pod, each runs at once, and the first that fits nowhere ends it. Pods of the cluster that have no node take
-//! nothing.
+//! scheduler's. The core fills node after node (`core::headroom`). Where a pod on one node counts on another, it places
+//! pod after pod, each runs at once, and the first that fits nowhere ends it. Pods of the cluster that have no node
+//! take nothing.
 //!
 //! Cost: a filter and a charge for each pod that fits; where pods are placed, what each costs the scheduler.
 
@@ -25,7 +25,7 @@ use crate::pod::PodView;
 use crate::shell::snapshot::Snapshot;
 
 pub mod cli;
-mod shape;
+pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -96,12 +96,18 @@ pub(crate) fn of_shape(
 }
 
 /// The pod, as one that is created now, and alone.
-fn asked(target: &TargetPod, now_ms: u64) -> PodView {
+pub(crate) fn asked(target: &TargetPod, now_ms: u64) -> PodView {
     PodView { group: None, created_s: now_ms / 1_000, ..PodView::read(&target.pod) }
 }
 
+/// What a pod asks for, as text.
+pub(crate) fn requests(pod: &PodView) -> BTreeMap<&'static str, String> {
+    let amount = |need: &Need| (need.name.as_str(), Amount(need.name, need.amount).to_string());
+    pod.spec.needs.totals.iter().map(amount).collect()
+}
+
 /// Leaves out all that makes room: evictions, claims that are taken back, nodes that are held.
-fn place_only(settings: &mut Settings) {
+pub(crate) fn place_only(settings: &mut Settings) {
     settings.hold_after_ms = None;
     for profile in &mut settings.profiles {
         let plugins = Arc::make_mut(&mut profile.plugins);
@@ -127,7 +133,7 @@ fn fill(core: &mut Core, pod: &PodView, limit: usize, now_ms: u64) -> Headroom {
 }
 
 /// One more pod like this, without a node.
-fn numbered(pod: &PodView, number: usize) -> PodView {
+pub(crate) fn numbered(pod: &PodView, number: usize) -> PodView {
     let name = format!("{}-{number}", pod.name);
     PodView {
         uid: format!("asked about {number}").into(),
@@ -138,7 +144,7 @@ fn numbered(pod: &PodView, number: usize) -> PodView {
 }
 
 /// Places a pod, and lets it run; its node, or why it has none.
-fn place(core: &mut Core, pod: PodView, now_ms: u64) -> Result<Arc<str>, String> {
+pub(crate) fn place(core: &mut Core, pod: PodView, now_ms: u64) -> Result<Arc<str>, String> {
     core.handle(Event::Pod(pod.clone()), now_ms);
     loop {
         match core.next(now_ms) {
@@ -168,10 +174,9 @@ fn place(core: &mut Core, pod: PodView, now_ms: u64) -> Result<Arc<str>, String>
 
 impl Capacity {
     fn new(pod: &PodView, scheduler: Arc<str>, Headroom { nodes, message }: Headroom) -> Self {
-        let amount = |need: &Need| (need.name.as_str(), Amount(need.name, need.amount).to_string());
         let placed: BTreeMap<Arc<str>, usize> = nodes.into_iter().collect();
         Self {
-            requests: pod.spec.needs.totals.iter().map(amount).collect(),
+            requests: requests(pod),
             scheduler,
             fits: placed.values().sum(),
             limited: message.is_none(),

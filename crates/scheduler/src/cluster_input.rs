@@ -77,7 +77,7 @@ impl ClusterInput {
     /// An observer of the dumps, or of the cluster if there are none.
     ///
     /// # Errors
-    /// When a file cannot be read, there is no node in a dump, or the cluster cannot be kinds.
+    /// When a file cannot be read, there is no node in a dump, or the cluster cannot be followed.
     pub async fn observe(
         &self,
         command: &str,

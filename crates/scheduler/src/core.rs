@@ -14,7 +14,7 @@ use topology::zone::NodeTopology;
 
 use crate::affinity::Labels;
 use crate::budget::BudgetView;
-use crate::cycle::{Accounting, Numa, RawScore};
+use crate::cycle::{Numa, RawScore};
 use crate::default_selector::{DefaultSelectors, SelectingKey, SelectingView};
 use crate::devices::views::claim::ClaimView;
 use crate::devices::{self, Devices};
@@ -46,11 +46,13 @@ mod gang;
 pub mod headroom;
 mod hold;
 mod listing;
+mod node_copy;
 mod nodes;
 mod nomination;
 mod preemption;
 mod refused;
 mod rejection_backoff;
+pub mod relocation;
 mod resync;
 mod search;
 mod stopwatch;
@@ -122,20 +124,10 @@ impl Settings {
     fn check_resources(&self) -> bool {
         self.profiles.iter().all(|profile| profile.plugins.filters.node_resources_fit)
     }
-
-    /// The shortest time between two resyncs that a profile asks for; `None`: all profiles count exactly.
-    fn resync_ms(&self) -> Option<u64> {
-        let numa = self.profiles.iter().filter_map(|profile| profile.numa.as_ref());
-        let period = numa.filter_map(|numa| match numa.accounting {
-            Accounting::Exact => None,
-            Accounting::OverReserve { resync_ms, .. } => Some(resync_ms.max(1)),
-        });
-        period.min()
-    }
 }
 
 /// An input of the core.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Event {
     /// A pod is new or has changed.
     Pod(PodView),

@@ -14,6 +14,7 @@ pub mod configz;
 pub mod core;
 pub mod cycle;
 pub mod default_selector;
+pub mod defrag;
 pub mod devices;
 pub mod explain;
 pub mod extender;

@@ -262,7 +262,7 @@ impl NodeState {
     }
 
     /// The kubelet restarts: what it keeps in memory only is gone, and it admits its pods again, in the order of their
-    /// creation. Returns the pods that it rejects now. MidAdmissionRelease nothing is swept. Memory of finished init containers
+    /// creation. Returns the pods that it rejects now. Meanwhile nothing is swept. Memory of finished init containers
     /// is taken once more, as in the kubelet. `plugins` says when device plugins register.
     ///
     /// # Errors

@@ -15,7 +15,9 @@ use hollow::node_group::NodeGroup;
 use hollow::pod::PodView as KubeletPod;
 use k8s_openapi::api::core::v1 as wire;
 use scheduler::config;
-use scheduler::core::{Binding, Core, Decision, Event};
+use scheduler::core::{Binding, Core, Decision, Event, Settings};
+use scheduler::defrag::pinned::Pinned;
+use scheduler::defrag::{Objects, Plan, Rules, plan};
 use scheduler::node::NodeView;
 use scheduler::pod::PodView;
 use serde_json::{Value, json};
@@ -26,6 +28,9 @@ pub(crate) const GPU: &str = "example.com/gpu";
 /// A scheduler's core with its nodes.
 pub(crate) struct CoreCluster {
     pub(crate) core: Core,
+    settings: Settings,
+    /// All that the core was told.
+    told: Vec<Event>,
     pub(crate) nodes: Vec<HollowNode>,
     /// The pods of each node.
     pods: Vec<Vec<Arc<str>>>,
@@ -79,7 +84,9 @@ impl CoreCluster {
         let pods = vec![Vec::new(); count];
         // Late enough that no node is young.
         let now_ms = 2_000_000_000_000;
-        let mut cluster = Self { core: Core::new(settings), nodes, pods, now_ms, spent: Duration::ZERO };
+        let core = Core::new(settings.clone());
+        let mut cluster =
+            Self { core, settings, told: Vec::new(), nodes, pods, now_ms, spent: Duration::ZERO };
         for at in 0..count {
             let name = name_of(at);
             let node: wire::Node = serde_json::from_value(json!({
@@ -92,6 +99,7 @@ impl CoreCluster {
     }
 
     pub(crate) fn tell(&mut self, event: Event) {
+        self.told.push(event.clone());
         let began = Instant::now();
         self.core.handle(event, self.now_ms);
         self.spent += began.elapsed();
@@ -148,7 +156,22 @@ impl CoreCluster {
         self.report(at)
     }
 
-    fn evict(&mut self, victim: PodView) -> anyhow::Result<()> {
+    /// Room for a pod by moves of others. `pinned`: as [`Objects::pinned`].
+    pub(crate) fn plan(&self, pod: &Value, pinned: BTreeMap<String, Option<Pinned>>, max_moves: usize) -> anyhow::Result<Plan> {
+        let rules = Rules { max_moves, moves_jobs: false, moves_local_data: false };
+        let objects = Objects { events: self.told.clone(), pinned };
+        let pods = [PodView::read(&read(pod)?)];
+        Ok(plan(self.settings.clone(), objects, &pods, rules, self.now_ms, &mut |_| ()))
+    }
+
+    /// Closes a node to new pods, or opens it.
+    pub(crate) fn cordon(&mut self, node: &str, unschedulable: bool) -> anyhow::Result<()> {
+        let view = self.core.node_named(node).and_then(|node| node.view.clone()).context("no such node")?;
+        self.tell(Event::Node(NodeView { unschedulable, ..view }));
+        Ok(())
+    }
+
+    pub(crate) fn evict(&mut self, victim: PodView) -> anyhow::Result<()> {
         let at = number_of(victim.node.as_deref().unwrap_or_default())?;
         self.nodes[at].release(&victim.uid);
         self.pods[at].retain(|uid| *uid != victim.uid);

@@ -46,7 +46,7 @@ pub(super) fn manifest(shape: &str, scheduler: &str) -> anyhow::Result<Value> {
 ///
 /// # Errors
 /// As [`manifest`].
-pub(super) fn target(shape: &str, scheduler: &str) -> anyhow::Result<TargetPod> {
+pub(crate) fn target(shape: &str, scheduler: &str) -> anyhow::Result<TargetPod> {
     TargetPod::of_manifest(manifest(shape, scheduler)?).map_err(anyhow::Error::msg)
 }
 

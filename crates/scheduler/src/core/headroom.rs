@@ -7,14 +7,14 @@
 //!
 //! Cost: for each pod that fits, a filter and a charge of the ledger; for each node, a copy of its ledger.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::node_copy::NodeCopy;
 use super::search::Reasons;
 use super::trial::{IncomingPod, filters_exactly};
 use super::{Core, Profile};
-use crate::cycle::{self, PreFilterState};
-use crate::ledger::{BoundPod, PodId, Scratch};
+use crate::cycle::PreFilterState;
+use crate::ledger::{PodId, Scratch};
 use crate::pod::{PodView, Spec};
 use crate::reason::Refusals;
 
@@ -74,31 +74,15 @@ impl Core {
         now_ms: u64,
         scratch: &mut Scratch,
     ) -> (usize, Reasons) {
-        let node = &self.nodes[slot];
-        let Some(view) = &node.view else { return (0, Reasons::new()) };
-        let (spec, filter) = (&*pod.spec, profile.zone_filter());
-        let mut totals = node.totals();
-        let mut ledger = Cow::Borrowed(&node.ledger);
+        let Some(mut copy) = NodeCopy::new(self, slot) else { return (0, Reasons::new()) };
         for number in 0..limit {
             // No pod of the core has it.
             let id = PodId(u64::MAX - number as u64);
-            let verdict =
-                cycle::filter_node(&totals, view, spec, spanning, &profile.plugins).and_then(|()| {
-                    let zones = (&*ledger, &node.over_reserve);
-                    cycle::filter_zones(zones, (spec, pod.created_s), filter, now_ms, scratch)
-                });
-            if let Err(reason) = verdict {
+            if let Err(reason) = copy.check((pod, profile), spanning, now_ms, scratch) {
                 let incoming = IncomingPod { id, rank: None, pod, profile, now_ms };
-                return (number, self.all_reasons(incoming, slot, (reason, Some(Box::new(totals)))));
+                return (number, self.all_reasons(incoming, slot, (reason, Some(Box::new(copy.totals)))));
             }
-            totals.add(&pod.charged);
-            totals.occupy(spec);
-            if spec.needs.may_align() {
-                let ledger = ledger.to_mut();
-                ledger.bound(&BoundPod::of(id, pod), scratch);
-                ledger.admitted(id, scratch);
-                ledger.initialized(id);
-            }
+            copy.add(id, pod, scratch);
         }
         (limit, Reasons::new())
     }

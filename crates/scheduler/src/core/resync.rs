@@ -8,7 +8,20 @@ use std::collections::BTreeMap;
 use topology::fingerprint::PodHash;
 use topology::request::PodNeeds;
 
-use super::{Core, Lifecycle, Timer};
+use super::{Core, Lifecycle, Settings, Timer};
+use crate::cycle::Accounting;
+
+impl Settings {
+    /// The shortest time between two resyncs that a profile asks for; `None`: all profiles count exactly.
+    pub(super) fn resync_ms(&self) -> Option<u64> {
+        let numa = self.profiles.iter().filter_map(|profile| profile.numa.as_ref());
+        let period = numa.filter_map(|numa| match numa.accounting {
+            Accounting::Exact => None,
+            Accounting::OverReserve { resync_ms, .. } => Some(resync_ms.max(1)),
+        });
+        period.min()
+    }
+}
 
 impl Core {
     pub(super) fn resync(&mut self, now_ms: u64) {

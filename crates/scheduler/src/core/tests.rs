@@ -13,7 +13,7 @@ use topology::score::{Strategy as ZoneStrategy, Weights};
 use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
-use crate::cycle::UNREPORTED_GRACE_MS;
+use crate::cycle::{Accounting, UNREPORTED_GRACE_MS};
 
 mod anti_affinity;
 mod charged;

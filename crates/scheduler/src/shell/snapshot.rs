@@ -23,13 +23,16 @@ use serde_json::Value;
 
 use super::wire_pod::{Warnings, WirePod};
 use super::wire_selecting::{Selecting, WireSelecting};
+use crate::affinity;
 use crate::budget::BudgetView;
 use crate::core::Event;
+use crate::defrag::pinned::Pinned;
 use crate::devices::Change as DeviceChange;
 use crate::devices::views::claim::ClaimView as DeviceClaimView;
 use crate::devices::views::{ClassView as DeviceClassView, SliceView};
 use crate::namespace::NamespaceView;
 use crate::node::NodeView;
+use crate::pod::PodView;
 use crate::pod_group::PodGroupView;
 use crate::volumes::Change;
 use crate::volumes::views::{
@@ -152,6 +155,10 @@ pub(crate) struct Snapshot {
     keeps_waiting: bool,
     /// Those, by namespace and name.
     pub(crate) waiting: BTreeMap<(String, String), Value>,
+    /// Whether it is looked at what keeps pods on their nodes.
+    finds_pinned: bool,
+    /// What does, by uid, for all pods with a node.
+    pub(crate) pinned: BTreeMap<String, Option<Pinned>>,
     /// What cannot be read, for people.
     pub(crate) warnings: Vec<String>,
 }
@@ -165,6 +172,11 @@ impl Snapshot {
     /// Nothing yet. The objects of pods without a node will be kept.
     pub(crate) fn keeping_waiting() -> Self {
         Self { keeps_waiting: true, ..Self::default() }
+    }
+
+    /// Nothing yet. It will be told what keeps each pod on its node.
+    pub(crate) fn finding_pinned() -> Self {
+        Self { finds_pinned: true, ..Self::default() }
     }
 
     /// Takes an object, unless its kind does not count or it is there already.
@@ -186,6 +198,10 @@ impl Snapshot {
                 self.pod = Some(object.clone());
             }
             let node = object.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
+            if self.finds_pinned && !node.is_empty() {
+                let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                self.pinned.insert(uid, Pinned::of(&object));
+            }
             if self.keeps_waiting && node.is_empty() {
                 self.waiting.insert((namespace.clone(), name.clone()), object.clone());
             }
@@ -231,6 +247,26 @@ impl Snapshot {
     pub(crate) fn pods(&self) -> impl Iterator<Item = (&str, &str)> {
         let pods = self.known.iter().filter(|(kind, ..)| kind == "Pod");
         pods.map(|(_, namespace, name)| (namespace.as_str(), name.as_str()))
+    }
+
+    /// All pods.
+    pub(crate) fn pod_views(&self) -> impl Iterator<Item = &PodView> {
+        self.events.values().flatten().filter_map(|event| match event {
+            Event::Pod(pod) => Some(pod),
+            _ => None,
+        })
+    }
+
+    /// Takes these nodes as open to new pods.
+    pub(crate) fn open(&mut self, nodes: &BTreeSet<String>) {
+        for event in self.events.values_mut().flatten() {
+            if let Event::Node(node) = event
+                && nodes.contains(&*node.name)
+            {
+                node.unschedulable = false;
+                node.taints.retain(|taint| taint.key != affinity::CORDON);
+            }
+        }
     }
 
     /// The events, in the order in which a core has to take them.

@@ -60,7 +60,7 @@ pub enum Preference {
 pub enum Registration {
     /// Before the kubelet admits its pods again.
     BeforePods,
-    /// After that. MidAdmissionRelease the kubelet knows the resources, but no device of them (kubelet `readCheckpoint`).
+    /// After that. Meanwhile the kubelet knows the resources, but no device of them (kubelet `readCheckpoint`).
     AfterPods,
 }
 

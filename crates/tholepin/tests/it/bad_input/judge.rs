@@ -22,7 +22,8 @@ pub(super) struct Outcome {
     /// The exit code, if no signal ended it.
     pub(super) code: Option<i32>,
     signal: Option<i32>,
-    hangs: bool,
+    /// The state of the process when patience ended, if it hung.
+    hangs: Option<String>,
     /// Time to the end, or from SIGTERM to the end.
     pub(super) took: Duration,
     /// Its messages and log.
@@ -40,7 +41,7 @@ impl Outcome {
         let mut child = command.spawn().unwrap();
         let began = Instant::now();
         let (status, took, hangs) = match within(&mut child, if daemon { LIFE } else { PATIENCE }) {
-            Some(status) => (status, began.elapsed(), false),
+            Some(status) => (status, began.elapsed(), None),
             None => asked_to_end(&mut child, if daemon { PATIENCE } else { Duration::ZERO }),
         };
         let stderr = said(&stderr);
@@ -55,8 +56,8 @@ impl Outcome {
         let fail = |reason: &str| {
             Err(format!("{reason}: code {:?}, signal {:?}, {:?}\n{shown}", self.code, self.signal, self.took))
         };
-        if self.hangs {
-            return fail("hangs");
+        if let Some(state) = &self.hangs {
+            return fail(&format!("hangs ({state})"));
         }
         // Rust aborts with SIGABRT where memory is refused; SIGTERM is ours, before a program listens to it.
         if self.signal.is_some_and(|signal| signal != Signal::TERM.as_raw()) {
@@ -100,13 +101,31 @@ fn within(child: &mut Child, time: Duration) -> Option<ExitStatus> {
     }
 }
 
-fn asked_to_end(child: &mut Child, patience: Duration) -> (ExitStatus, Duration, bool) {
+fn asked_to_end(child: &mut Child, patience: Duration) -> (ExitStatus, Duration, Option<String>) {
     let began = Instant::now();
     let pid = Pid::from_child(child);
+    // A process that is only asked after its time hangs by then.
+    let mut hangs = patience.is_zero().then(|| state_of(child));
     let _ = kill_process(pid, Signal::TERM);
-    if let Some(status) = within(child, patience) {
-        return (status, began.elapsed(), false);
-    }
-    let _ = child.kill();
-    (child.wait().unwrap(), began.elapsed(), true)
+    let ended = within(child, patience.max(PATIENCE / 10));
+    let status = ended.unwrap_or_else(|| {
+        hangs.get_or_insert_with(|| state_of(child));
+        let _ = child.kill();
+        child.wait().unwrap()
+    });
+    (status, began.elapsed(), hangs)
+}
+
+/// The state of each thread, where it waits in the kernel, its time on a CPU, and its time in wait for one.
+fn state_of(child: &Child) -> String {
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let threads = std::fs::read_dir(format!("/proc/{}/task", child.id()));
+    let threads = threads.into_iter().flatten().flatten().map(|thread| {
+        let thread = thread.path();
+        let status = read(&thread.join("status"));
+        let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default().trim();
+        let [wchan, times] = ["wchan", "schedstat"].map(|file| read(&thread.join(file)));
+        format!("{state} in {wchan}, nanoseconds on and for a CPU: {times}")
+    });
+    threads.collect::<Vec<_>>().join("; ")
 }

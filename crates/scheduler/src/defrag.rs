@@ -1,0 +1,283 @@
+//! Moves of pods that make room for others: `tholepin defrag`.
+//!
+//! In: a cluster's objects, pods that need room. Out: a [`Plan`] of the fewest moves. Never: a move that was not played
+//! through ([`rehearsal`]); a pod without a controller, one that a budget keeps, or one that is more important than the
+//! pod that gets the room.
+//!
+//! Pods get room one after the other, and what was planned for one holds for the next. Pods that wait for a node and get
+//! no room take nothing.
+//!
+//! Cost: a search ([`crate::core::relocation`]), and two cores made of all objects for each relocation that it finds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use comfy_table::Table;
+use comfy_table::presets::NOTHING;
+use serde::Serialize;
+
+use crate::budget::BudgetView;
+use crate::capacity::{place_only, requests};
+use crate::core::relocation::{Limits, Relocation, Search};
+use crate::core::{Event, Settings};
+use crate::pod::PodView;
+use crate::shell::snapshot::Snapshot;
+
+mod apply;
+pub mod cli;
+pub mod pinned;
+mod rehearsal;
+
+use pinned::Pinned;
+use rehearsal::{Cluster, Done};
+
+/// Most verdicts of the search for one pod.
+const MAX_CHECKS: usize = 2_000_000;
+
+/// Moves that make room for pods.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// The pods that get room, in the order in which it is made.
+    pub rooms: Vec<Room>,
+    /// The pods that get none.
+    pub without_room: Vec<WithoutRoom>,
+    /// Number of moves.
+    pub moves: usize,
+    /// Pods with a node that stay there whatever it would bring, by reason.
+    pub stay: BTreeMap<Pinned, usize>,
+}
+
+/// A pod that gets room.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Room {
+    /// Namespace and name of the pod.
+    pub pod: String,
+    /// The moves before, one after the other.
+    pub moves: Vec<PlannedMove>,
+    /// The node that has room then.
+    pub node: Arc<str>,
+}
+
+/// A pod that leaves a node for another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedMove {
+    /// Namespace and name of the pod.
+    pub pod: String,
+    /// Its uid.
+    pub uid: Arc<str>,
+    /// What it asks for.
+    pub requests: BTreeMap<&'static str, String>,
+    /// `spec.priority`.
+    pub priority: i32,
+    /// The node that it leaves.
+    pub from: Arc<str>,
+    /// The node that the scheduler would choose.
+    pub to: Arc<str>,
+}
+
+/// A pod that gets no room.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WithoutRoom {
+    /// Namespace and name of the pod.
+    pub pod: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What may be done.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Most moves for one pod.
+    pub max_moves: usize,
+    /// Whether pods that run to completion may begin anew.
+    pub moves_jobs: bool,
+    /// Whether pods may lose their emptyDir.
+    pub moves_local_data: bool,
+}
+
+impl Rules {
+    fn allow(self, pinned: Pinned) -> bool {
+        match pinned {
+            Pinned::RunsToCompletion => self.moves_jobs,
+            Pinned::LocalData => self.moves_local_data,
+            Pinned::NoController | Pinned::OfItsNode | Pinned::NotSafeToEvict => false,
+        }
+    }
+}
+
+/// A cluster, as a plan looks at it.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    /// All objects, reports last.
+    pub events: Vec<Event>,
+    /// What keeps each pod with a node there, by uid. A pod that is not named stays.
+    pub pinned: BTreeMap<String, Option<Pinned>>,
+}
+
+impl Objects {
+    fn of(mut snapshot: Snapshot) -> Self {
+        let pinned = std::mem::take(&mut snapshot.pinned);
+        Self { events: snapshot.into_events().collect(), pinned }
+    }
+}
+
+/// The pods of a snapshot that wait for a node of these settings' schedulers, as the queue orders them.
+fn waiting(settings: &Settings, snapshot: &Snapshot) -> Vec<PodView> {
+    let is_ours = |pod: &&PodView| {
+        let waits = pod.node.is_none() && !pod.progress.deleting && pod.spec.gates.is_empty();
+        waits && settings.profiles.iter().any(|profile| profile.name == pod.scheduler)
+    };
+    let mut pods: Vec<PodView> = snapshot.pod_views().filter(is_ours).cloned().collect();
+    pods.sort_by_key(|pod| (std::cmp::Reverse(pod.priority), pod.created_s));
+    pods
+}
+
+/// Plans room for these pods, one after the other. `before_each`: told the number of the pod that comes next.
+pub fn plan(
+    mut settings: Settings,
+    Objects { events, pinned }: Objects,
+    pods: &[PodView],
+    rules: Rules,
+    now_ms: u64,
+    before_each: &mut dyn FnMut(usize),
+) -> Plan {
+    place_only(&mut settings);
+    let budgets: Vec<BudgetView> = events.iter().filter_map(budget).collect();
+    let may_move = |pod: &PodView| {
+        // A pod that was made again has no object yet.
+        let stays = pinned.get(&*pod.uid).is_none_or(|pinned| pinned.is_some_and(|it| !rules.allow(it)));
+        !stays && are_kept(&budgets, pod)
+    };
+    let limits = Limits { moves: rules.max_moves, checks: MAX_CHECKS };
+    let cluster = Cluster::new(settings, events.into_iter(), now_ms);
+    let (mut done, mut without_room): (Done, _) = (Vec::new(), Vec::new());
+    for (number, pod) in pods.iter().enumerate() {
+        before_each(number);
+        match room(&cluster, &done, pod, &may_move, limits, now_ms) {
+            Ok(relocation) => done.push((relocation, pod.clone())),
+            Err(reason) => without_room.push(WithoutRoom { pod: pod.key(), reason }),
+        }
+    }
+    let rooms: Vec<Room> = done.iter().map(|(relocation, pod)| Room::new(relocation, pod)).collect();
+    let mut stay = BTreeMap::new();
+    let pinned = pinned.into_values().flatten().filter(|pinned| !rules.allow(*pinned));
+    pinned.for_each(|pinned| *stay.entry(pinned).or_default() += 1);
+    Plan { moves: rooms.iter().map(|room| room.moves.len()).sum(), rooms, without_room, stay }
+}
+
+fn budget(event: &Event) -> Option<BudgetView> {
+    match event {
+        Event::Budget(budget) => Some(budget.clone()),
+        _ => None,
+    }
+}
+
+/// Whether an eviction of this pod keeps all budgets. The API server evicts no pod of several budgets. Pods move one
+/// after the other, each once the one before runs again, so that one allowed disruption is enough.
+fn are_kept(budgets: &[BudgetView], pod: &PodView) -> bool {
+    let mut of_pod = budgets.iter().filter(|budget| budget.covers(pod));
+    match (of_pod.next(), of_pod.next()) {
+        (None, _) => true,
+        (Some(budget), None) => budget.allowed() > 0,
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// The fewest moves that make room for a pod, as they were rehearsed; or why there are none.
+fn room(
+    cluster: &Cluster,
+    done: &Done,
+    pod: &PodView,
+    may_move: &dyn Fn(&PodView) -> bool,
+    limits: Limits,
+    now_ms: u64,
+) -> Result<Relocation, String> {
+    let core = cluster.core(done)?;
+    let (mut rehearsed, mut failures) = (None, BTreeSet::new());
+    let search = core.relocation(pod, may_move, limits, now_ms, &mut |found| {
+        match cluster.rehearse(done, found, pod) {
+            Ok(relocation) => rehearsed = Some(relocation),
+            Err(reason) => _ = failures.insert(reason),
+        }
+        rehearsed.is_some()
+    });
+    if let Some(relocation) = rehearsed {
+        return Ok(relocation);
+    }
+    let failure = failures.pop_first().map(|reason| format!("; a plan failed when played through: {reason}"));
+    let failure = failure.unwrap_or_default();
+    let most = limits.moves;
+    Err(match search {
+        Search::Unprovable(reason) => format!("nothing can be proved for this pod: {reason}"),
+        Search::Limited => format!("no plan was found before the search's limit{failure}"),
+        Search::Found(_) | Search::Nothing => format!("no {most} moves or fewer make room{failure}"),
+    })
+}
+
+impl Room {
+    fn new(relocation: &Relocation, pod: &PodView) -> Self {
+        let moves = relocation.moves.iter().map(|it| PlannedMove {
+            pod: it.pod.key(),
+            uid: Arc::clone(&it.pod.uid),
+            requests: requests(&it.pod),
+            priority: it.pod.priority,
+            from: Arc::clone(&it.from),
+            to: Arc::clone(&it.to),
+        });
+        Self { pod: pod.key(), moves: moves.collect(), node: Arc::clone(&relocation.node) }
+    }
+}
+
+impl Plan {
+    /// Whether all pods get room.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.without_room.is_empty()
+    }
+
+    /// Text for people. `wide`: also the reasons why pods stay.
+    #[must_use]
+    pub fn text(&self, wide: bool) -> String {
+        let pods = self.rooms.len() + self.without_room.len();
+        let mut text = match (pods, self.rooms.len(), self.moves) {
+            (0, ..) => "No pod needs room.\n".to_owned(),
+            (_, 0, _) => format!("No plan makes room for any of {}.\n", counted(pods, "pod")),
+            (_, rooms, 0) => format!("{rooms} of {} have room without a move.\n", counted(pods, "pod")),
+            (_, rooms, moves) => {
+                format!("{} make room for {rooms} of {}.\n", counted(moves, "move"), counted(pods, "pod"))
+            }
+        };
+        let mut table = Table::new();
+        table.load_style(NOTHING).set_header(["ROOM FOR", "MOVE", "FROM", "TO", "REQUESTS"]);
+        for room in &self.rooms {
+            for PlannedMove { pod, requests, from, to, .. } in &room.moves {
+                let requests: Vec<String> = requests.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
+                table.add_row([&room.pod, pod, &**from, &**to, &requests.join(", ")]);
+            }
+            table.add_row([&room.pod, "(has room)", "", &*room.node, ""]);
+        }
+        if !self.rooms.is_empty() {
+            text += &format!("\n{}\n", table.trim_fmt());
+        }
+        for WithoutRoom { pod, reason } in &self.without_room {
+            text += &format!("\nNo room for {pod}: {reason}.");
+        }
+        if !self.without_room.is_empty() {
+            text += "\n";
+        }
+        if (wide || !self.is_whole()) && !self.stay.is_empty() {
+            let stay: Vec<String> =
+                self.stay.iter().map(|(pinned, count)| format!("{count} {}", pinned.as_str())).collect();
+            text += &format!("\nPods that stay: {}.\n", stay.join("; "));
+        }
+        text
+    }
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

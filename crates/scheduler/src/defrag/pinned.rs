@@ -1,0 +1,93 @@
+//! Pods that no defragmentation moves, whatever it would bring.
+//!
+//! In: a pod's object. Out: the first reason why it stays. Never: a look at nodes, budgets or priorities.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// The annotation by which people keep a pod where it is, as the cluster autoscaler reads it.
+const SAFE_TO_EVICT: &str = "/metadata/annotations/cluster-autoscaler.kubernetes.io~1safe-to-evict";
+
+/// Why a pod stays on its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Pinned {
+    /// No controller would make it again.
+    NoController,
+    /// It is one of a DaemonSet, or a static pod.
+    OfItsNode,
+    /// It runs to completion, and would begin anew.
+    RunsToCompletion,
+    /// An annotation says that it is not safe to evict.
+    NotSafeToEvict,
+    /// It has an emptyDir on disk, which would be lost.
+    LocalData,
+}
+
+impl Pinned {
+    /// What keeps a pod on its node.
+    pub(crate) fn of(pod: &Value) -> Option<Self> {
+        let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
+        let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
+        let is_on_disk = |volume: &Value| {
+            volume.get("emptyDir").is_some_and(|dir| dir["medium"].as_str().unwrap_or_default().is_empty())
+        };
+        match controller.map(|owner| owner["kind"].as_str().unwrap_or_default()) {
+            None => return Some(Self::NoController),
+            Some("DaemonSet" | "Node") => return Some(Self::OfItsNode),
+            Some(_) => {}
+        }
+        if pod.pointer(SAFE_TO_EVICT).and_then(Value::as_str) == Some("false") {
+            return Some(Self::NotSafeToEvict);
+        }
+        if volumes.into_iter().flatten().any(is_on_disk) {
+            return Some(Self::LocalData);
+        }
+        let restarts = pod.pointer("/spec/restartPolicy").and_then(Value::as_str);
+        restarts.filter(|policy| *policy != "Always").map(|_| Self::RunsToCompletion)
+    }
+
+    /// For people, after a number of pods.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::NoController => "have no controller that would make them again",
+            Self::OfItsNode => "belong to their node (DaemonSet, static pod)",
+            Self::RunsToCompletion => "run to completion and would begin anew (--move-jobs)",
+            Self::NotSafeToEvict => "are annotated as not safe to evict",
+            Self::LocalData => "have data in an emptyDir (--move-local-data)",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_first_reason_counts() {
+        let owner = |kind: &str| json!([{"kind": kind, "name": "o", "uid": "u", "controller": true}]);
+        let pod = |owners: Value, spec: Value, safe: &str| {
+            let annotations = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": safe});
+            json!({"metadata": {"ownerReferences": owners, "annotations": annotations}, "spec": spec})
+        };
+        let always = json!({"restartPolicy": "Always"});
+        let disk = |medium: &str| json!({"volumes": [{"name": "v", "emptyDir": {"medium": medium}}]});
+        for (object, wanted) in [
+            (pod(owner("ReplicaSet"), always.clone(), "true"), None),
+            (pod(json!([]), always.clone(), "true"), Some(Pinned::NoController)),
+            (pod(json!([{"kind": "ReplicaSet"}]), always.clone(), "true"), Some(Pinned::NoController)),
+            (pod(owner("DaemonSet"), always.clone(), "true"), Some(Pinned::OfItsNode)),
+            (pod(owner("Node"), always.clone(), "true"), Some(Pinned::OfItsNode)),
+            (pod(owner("ReplicaSet"), always, "false"), Some(Pinned::NotSafeToEvict)),
+            (pod(owner("ReplicaSet"), disk(""), "true"), Some(Pinned::LocalData)),
+            (pod(owner("ReplicaSet"), disk("HugePages-2Mi"), "true"), None),
+            (pod(owner("Job"), json!({"restartPolicy": "Never"}), "true"), Some(Pinned::RunsToCompletion)),
+            (json!({}), Some(Pinned::NoController)),
+        ] {
+            assert_eq!(Pinned::of(&object), wanted, "{object}");
+        }
+    }
+}
