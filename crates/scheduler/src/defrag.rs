@@ -9,7 +9,7 @@
 //!
 //! Cost: a search ([`crate::core::relocation`]), and two cores made of all objects for each relocation that it finds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use comfy_table::Table;
@@ -29,7 +29,7 @@ pub mod pinned;
 mod rehearsal;
 
 use pinned::Pinned;
-use rehearsal::{Cluster, Done};
+use rehearsal::Cluster;
 
 /// Most verdicts of the search for one pod.
 const MAX_CHECKS: usize = 2_000_000;
@@ -104,7 +104,7 @@ impl Rules {
         match pinned {
             Pinned::RunsToCompletion => self.moves_jobs,
             Pinned::LocalData => self.moves_local_data,
-            Pinned::NoController | Pinned::OfItsNode | Pinned::NotSafeToEvict => false,
+            Pinned::NoController | Pinned::OfItsNode | Pinned::NotSafeToEvict | Pinned::Budget => false,
         }
     }
 }
@@ -153,20 +153,31 @@ pub fn plan(
         !stays && are_kept(&budgets, pod)
     };
     let limits = Limits { moves: rules.max_moves, checks: MAX_CHECKS };
-    let cluster = Cluster::new(settings, events.into_iter(), now_ms);
-    let (mut done, mut without_room): (Done, _) = (Vec::new(), Vec::new());
+    let mut stay = BTreeMap::new();
+    for pod in events.iter().filter_map(with_node) {
+        let kept = match pinned.get(&*pod.uid).copied().flatten().filter(|pinned| !rules.allow(*pinned)) {
+            None if !are_kept(&budgets, pod) => Some(Pinned::Budget),
+            pinned => pinned,
+        };
+        kept.into_iter().for_each(|pinned| *stay.entry(pinned).or_default() += 1);
+    }
+    let mut cluster = Cluster::new(settings, events.into_iter(), now_ms);
+    let (mut rooms, mut without_room) = (Vec::new(), Vec::new());
     for (number, pod) in pods.iter().enumerate() {
         before_each(number);
-        match room(&cluster, &done, pod, &may_move, limits, now_ms) {
-            Ok(relocation) => done.push((relocation, pod.clone())),
+        match room(&mut cluster, pod, &may_move, limits, now_ms) {
+            Ok(relocation) => rooms.push(Room::new(&relocation, pod)),
             Err(reason) => without_room.push(WithoutRoom { pod: pod.key(), reason }),
         }
     }
-    let rooms: Vec<Room> = done.iter().map(|(relocation, pod)| Room::new(relocation, pod)).collect();
-    let mut stay = BTreeMap::new();
-    let pinned = pinned.into_values().flatten().filter(|pinned| !rules.allow(*pinned));
-    pinned.for_each(|pinned| *stay.entry(pinned).or_default() += 1);
-    Plan { moves: rooms.iter().map(|room| room.moves.len()).sum(), rooms, without_room, stay }
+    Plan { moves: rooms.iter().map(|room: &Room| room.moves.len()).sum(), rooms, without_room, stay }
+}
+
+fn with_node(event: &Event) -> Option<&PodView> {
+    match event {
+        Event::Pod(pod) => Some(pod).filter(|pod| pod.node.is_some()),
+        _ => None,
+    }
 }
 
 fn budget(event: &Event) -> Option<BudgetView> {
@@ -187,35 +198,29 @@ fn are_kept(budgets: &[BudgetView], pod: &PodView) -> bool {
     }
 }
 
-/// The fewest moves that make room for a pod, as they were rehearsed; or why there are none.
+/// The fewest moves that make room for a pod, as they were played; or why there are none.
 fn room(
-    cluster: &Cluster,
-    done: &Done,
+    cluster: &mut Cluster,
     pod: &PodView,
     may_move: &dyn Fn(&PodView) -> bool,
     limits: Limits,
     now_ms: u64,
 ) -> Result<Relocation, String> {
-    let core = cluster.core(done)?;
-    let (mut rehearsed, mut failures) = (None, BTreeSet::new());
-    let search = core.relocation(pod, may_move, limits, now_ms, &mut |found| {
-        match cluster.rehearse(done, found, pod) {
-            Ok(relocation) => rehearsed = Some(relocation),
-            Err(reason) => _ = failures.insert(reason),
-        }
-        rehearsed.is_some()
+    let mut failure = None;
+    let search = cluster.core().relocation(pod, may_move, limits, now_ms, &mut |found| {
+        // Without a move there is nothing that could happen in another order.
+        let rehearsed = if found.moves.is_empty() { Ok(()) } else { cluster.rehearse(found, pod).map(drop) };
+        failure = failure.take().or(rehearsed.as_ref().err().cloned());
+        rehearsed.is_ok()
     });
-    if let Some(relocation) = rehearsed {
-        return Ok(relocation);
+    let failure = failure.map(|reason| format!("; a plan failed when played through: {reason}"));
+    let (most, failure) = (limits.moves, failure.unwrap_or_default());
+    match search {
+        Search::Found(relocation) => cluster.carry_out(relocation, pod),
+        Search::Unprovable(reason) => Err(format!("nothing can be proved for this pod: {reason}")),
+        Search::Limited => Err(format!("no plan was found before the search's limit{failure}")),
+        Search::Nothing => Err(format!("no {most} moves or fewer make room{failure}")),
     }
-    let failure = failures.pop_first().map(|reason| format!("; a plan failed when played through: {reason}"));
-    let failure = failure.unwrap_or_default();
-    let most = limits.moves;
-    Err(match search {
-        Search::Unprovable(reason) => format!("nothing can be proved for this pod: {reason}"),
-        Search::Limited => format!("no plan was found before the search's limit{failure}"),
-        Search::Found(_) | Search::Nothing => format!("no {most} moves or fewer make room{failure}"),
-    })
 }
 
 impl Room {
@@ -255,7 +260,8 @@ impl Plan {
         table.load_style(NOTHING).set_header(["ROOM FOR", "MOVE", "FROM", "TO", "REQUESTS"]);
         for room in &self.rooms {
             for PlannedMove { pod, requests, from, to, .. } in &room.moves {
-                let requests: Vec<String> = requests.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
+                let requests: Vec<String> =
+                    requests.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
                 table.add_row([&room.pod, pod, &**from, &**to, &requests.join(", ")]);
             }
             table.add_row([&room.pod, "(has room)", "", &*room.node, ""]);

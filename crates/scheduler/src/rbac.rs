@@ -51,6 +51,18 @@ pub fn observer() -> Vec<PolicyRule> {
     ]
 }
 
+/// Rules of the ClusterRole of `tholepin defrag`: to list all that decides about nodes. With `--apply` also to cordon
+/// nodes and to evict pods ([`crate::defrag`]).
+#[must_use]
+pub fn defrag(applies: bool) -> Vec<PolicyRule> {
+    let mut rules = observer();
+    if applies {
+        rules.push(rule("", &["nodes"], &["patch"]));
+        rules.push(rule("", &["pods/eviction"], &["create"]));
+    }
+    rules
+}
+
 /// Rules of the ClusterRole of `tholepin extender`: to watch what decides about zones, and to bind pods
 /// ([`crate::shell::extender_server`]).
 #[must_use]

@@ -18,6 +18,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
             "web",
             "explain",
             "capacity",
+            "defrag",
             "report",
             "admit",
             "detect",

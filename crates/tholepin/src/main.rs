@@ -60,6 +60,7 @@ enum Entry {
     Explain(Box<scheduler::explain::cli::Args>),
     /// Tell how many more pods like one fit, and where
     Capacity(Box<scheduler::capacity::cli::Args>),
+    Defrag(Box<scheduler::defrag::cli::Args>),
     /// Show the cluster in this terminal: zones, cores, why pods wait
     Top(Box<view::top::Args>),
     /// Show the cluster in a browser: zones, what fits where, why pods wait
@@ -368,6 +369,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Entry::Capacity(args) => {
             with_signals(async |token| scheduler::capacity::cli::run(*args, token).await)
         }
+        Entry::Defrag(args) => with_signals(async |token| scheduler::defrag::cli::run(*args, token).await),
         Entry::Web(args) => {
             let level = log::init(log::Format::Text, args.verbosity)?;
             block_on(tokio::runtime::Builder::new_current_thread(), async {

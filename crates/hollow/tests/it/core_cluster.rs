@@ -156,11 +156,17 @@ impl CoreCluster {
         self.report(at)
     }
 
-    /// Room for a pod by moves of others. `pinned`: as [`Objects::pinned`].
-    pub(crate) fn plan(&self, pod: &Value, pinned: BTreeMap<String, Option<Pinned>>, max_moves: usize) -> anyhow::Result<Plan> {
+    /// Room for pods by moves of others. `pinned`: as [`Objects::pinned`].
+    pub(crate) fn plan(
+        &self,
+        pods: &[Value],
+        pinned: BTreeMap<String, Option<Pinned>>,
+        max_moves: usize,
+    ) -> anyhow::Result<Plan> {
         let rules = Rules { max_moves, moves_jobs: false, moves_local_data: false };
         let objects = Objects { events: self.told.clone(), pinned };
-        let pods = [PodView::read(&read(pod)?)];
+        let pods: Vec<PodView> =
+            pods.iter().map(|pod| Ok(PodView::read(&read(pod)?))).collect::<anyhow::Result<_>>()?;
         Ok(plan(self.settings.clone(), objects, &pods, rules, self.now_ms, &mut |_| ()))
     }
 

@@ -1,16 +1,28 @@
 //! Room made by moves, against every sequence of moves: the kubelet's model says which of them are possible.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
 
+use clap::Parser as _;
 use hollow::node::HollowNode;
 use hollow::node_group::NodeGroup;
 use hollow::pod::PodView as KubeletPod;
+use k8s_openapi::api::apps::v1::ReplicaSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
 use runtime::random::Random;
-use scheduler::defrag::Plan;
 use scheduler::defrag::pinned::Pinned;
+use scheduler::defrag::{Plan, cli};
 use scheduler::pod::PodView;
 use serde_json::{Value, json};
+use sim::preset::{Defaults, Preset};
+use testkit::account::Account;
+use tokio_util::sync::CancellationToken;
 
+use crate::cluster::{Running, control_plane, eventually, pods};
 use crate::core_cluster::{CoreCluster, GPU, pod_of, read};
 
 /// Clusters that are looked at: in each the pod has no room, and moves may make some.
@@ -111,10 +123,17 @@ fn fewest(fragments: &Fragments, incoming: &Value) -> Option<usize> {
     (0..=MAX_MOVES).find(|moves| is_possible(&state, &incoming, *moves))
 }
 
-/// Evicts pods as planned, lets them be made again and placed, and places the pod. All kubelets admit all of them.
-fn carry_out(fragments: &mut Fragments, plan: &Plan, incoming: &Value) -> anyhow::Result<()> {
+/// Evicts pods as planned, lets them be made again and placed, and places the pods that get room. All kubelets admit all
+/// of them.
+fn carry_out(fragments: &mut Fragments, plan: &Plan, incoming: &[Value]) -> anyhow::Result<()> {
     let cluster = &mut fragments.cluster;
-    for room in &plan.rooms {
+    let place = |cluster: &mut CoreCluster, pod: &Value| {
+        let evicted =
+            cluster.place(&[(pod["metadata"]["uid"].as_str().unwrap().into(), pod.clone())].into())?;
+        anyhow::ensure!(evicted.is_empty(), "{evicted:?}");
+        Ok(())
+    };
+    for (room, pod) in plan.rooms.iter().zip(incoming) {
         for step in &room.moves {
             let mut closed = vec![&step.from];
             closed.extend(Some(&room.node).filter(|node| ![&step.from, &step.to].contains(node)));
@@ -122,15 +141,14 @@ fn carry_out(fragments: &mut Fragments, plan: &Plan, incoming: &Value) -> anyhow
             let leaving: PodView = cluster.core.pod_with_uid(&step.uid).cloned().unwrap();
             let mut again = fragments.pods[&*leaving.name].1.clone();
             let name = format!("{}-again", leaving.name);
-            (again["metadata"]["name"], again["metadata"]["uid"]) = (name.as_str().into(), name.as_str().into());
+            (again["metadata"]["name"], again["metadata"]["uid"]) =
+                (name.as_str().into(), name.as_str().into());
             cluster.evict(leaving)?;
-            let evicted = cluster.place(&[(name.into(), again)].into())?;
-            assert!(evicted.is_empty(), "{evicted:?}");
+            place(cluster, &again)?;
             closed.iter().try_for_each(|node| cluster.cordon(node, false))?;
         }
+        place(cluster, pod)?;
     }
-    let evicted = cluster.place(&[("incoming".into(), incoming.clone())].into())?;
-    assert!(evicted.is_empty(), "{evicted:?}");
     Ok(())
 }
 
@@ -149,7 +167,10 @@ fn plans_have_the_fewest_moves_and_can_be_carried_out() {
             continue;
         }
         looked_at += 1;
-        let plan = fragments.cluster.plan(&incoming, fragments.pinned.clone(), MAX_MOVES).unwrap();
+        let plan = fragments
+            .cluster
+            .plan(std::slice::from_ref(&incoming), fragments.pinned.clone(), MAX_MOVES)
+            .unwrap();
         let case = format!("{cpus} CPUs, {gpus} GPUs, wanted {wanted:?}: {plan:?}");
         match (wanted, plan.is_whole()) {
             (None, false) => {}
@@ -160,7 +181,8 @@ fn plans_have_the_fewest_moves_and_can_be_carried_out() {
             }
             (Some(fewest), true) => {
                 assert!(plan.moves >= fewest, "too few: {case}");
-                carry_out(&mut fragments, &plan, &incoming).unwrap_or_else(|error| panic!("{error:#}: {case}"));
+                carry_out(&mut fragments, &plan, std::slice::from_ref(&incoming))
+                    .unwrap_or_else(|error| panic!("{error:#}: {case}"));
                 (planned, optimal) = (planned + plan.moves, optimal + fewest);
                 *by_size.entry(plan.moves).or_default() += 1;
             }
@@ -170,4 +192,200 @@ fn plans_have_the_fewest_moves_and_can_be_carried_out() {
     assert!(planned * 10 <= optimal * 11, "{planned} moves, optimum {optimal}");
     assert!(missed * 20 <= by_size.values().sum::<usize>(), "{missed} missed, {by_size:?}");
     assert!(by_size.keys().any(|moves| *moves > 1), "{by_size:?}");
+}
+
+/// Nodes of the preset `ci-inference`: in each zone a pod has one or two of four GPUs. No pod of four GPUs has a zone, and
+/// no pod of eight a node, though 40 of 64 GPUs are free.
+#[test]
+fn the_livelock_of_whole_zones_ends() {
+    let Defaults { machine, nodes, policy, .. } = Preset::CiInference.defaults();
+    let group = NodeGroup {
+        machine: machine.to_owned(),
+        policy: policy.as_str().to_owned(),
+        memory_per_zone: Some("192Gi".to_owned()),
+        ..NodeGroup::default()
+    };
+    let cluster = CoreCluster::new(&group, nodes, false).unwrap();
+    let mut fragments = Fragments { cluster, pods: BTreeMap::new(), pinned: BTreeMap::new() };
+    // Jobs have their part of the memory: with less, the one of eight GPUs would need one zone for it and two for the rest.
+    let job = |name: &str, gpus: usize| {
+        let mut amounts = amounts(11 * gpus, gpus);
+        amounts["memory"] = format!("{}Gi", 40 * gpus).into();
+        pod_of(name, 0, &[amounts])
+    };
+    for node in 0..nodes {
+        // A pod of three GPUs has the first zone while the second one gets its pod.
+        let filler = format!("filler-{node}");
+        for (name, gpus) in [(filler.as_str(), 3), (&format!("one-{node}"), 2), (&format!("two-{node}"), 1)] {
+            fragments.cluster.run(node, job(name, gpus)).unwrap();
+            fragments.pods.insert(name.to_owned(), (node, job(name, gpus)));
+        }
+        fragments.cluster.report(node).unwrap();
+        let filler_pod = fragments.cluster.core.pod_with_uid(&filler).unwrap().clone();
+        fragments.cluster.evict(filler_pod).unwrap();
+        fragments.pods.remove(&filler);
+    }
+    fragments.pinned = fragments.pods.keys().map(|name| (name.clone(), None)).collect();
+    let waiting: Vec<Value> =
+        [8, 4, 4, 4, 4].iter().enumerate().map(|(at, gpus)| job(&format!("waits-{at}"), *gpus)).collect();
+    let now = fragments.cluster.plan(&waiting, BTreeMap::new(), 4).unwrap();
+    assert!(now.rooms.is_empty(), "{now:?}");
+    let began = std::time::Instant::now();
+    let plan = fragments.cluster.plan(&waiting, fragments.pinned.clone(), 4).unwrap();
+    println!("{} moves for {} pods in {:?}", plan.moves, waiting.len(), began.elapsed());
+    assert!(plan.is_whole(), "{plan:?}");
+    carry_out(&mut fragments, &plan, &waiting).unwrap();
+}
+
+// === on an API server ===
+
+#[derive(clap::Parser)]
+struct DefragCli {
+    #[command(flatten)]
+    args: cli::Args,
+}
+
+/// A ReplicaSet of one Guaranteed pod.
+fn replica_set(name: &str, cpus: usize) -> ReplicaSet {
+    let labels = json!({ "app": name });
+    let set = json!({
+        "metadata": { "name": name },
+        "spec": {
+            "replicas": 1, "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": template(cpus) },
+        },
+    });
+    serde_json::from_value(set).unwrap()
+}
+
+fn template(cpus: usize) -> Value {
+    let amounts = amounts(cpus, 0);
+    json!({
+        "schedulerName": "topo-aware-scheduler", "automountServiceAccountToken": false,
+        "tolerations": [{ "key": hollow::status::MARK, "operator": "Exists" }],
+        "containers": [{
+            "name": "main", "image": "registry.example/app:1",
+            "resources": { "requests": amounts, "limits": amounts },
+        }],
+    })
+}
+
+/// The node of the only running pod of a ReplicaSet; of another pod by its name.
+async fn node_of(client: &Client, name: &str) -> Option<String> {
+    let list = pods(client).list(&ListParams::default()).await.unwrap();
+    let is_of = |pod: &Pod| {
+        let labels = pod.metadata.labels.clone().unwrap_or_default();
+        pod.metadata.name.as_deref() == Some(name) || labels.get("app").is_some_and(|app| app == name)
+    };
+    let running = |pod: &Pod| pod.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some("Running"));
+    let mut found = list.items.into_iter().filter(|pod| is_of(pod) && running(pod));
+    found.next().and_then(|pod| pod.spec?.node_name).filter(|_| found.next().is_none())
+}
+
+async fn closed_nodes(client: &Client) -> Vec<String> {
+    let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await.unwrap();
+    let closed = nodes
+        .into_iter()
+        .filter(|node| node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)));
+    closed.filter_map(|node| node.metadata.name).collect()
+}
+
+async fn close(client: &Client, node: &str, unschedulable: bool) {
+    let patch = Patch::Merge(json!({ "spec": { "unschedulable": unschedulable } }));
+    Api::<Node>::all(client.clone()).patch(node, &PatchParams::default(), &patch).await.unwrap();
+}
+
+async fn defrag(kubeconfig: &Path, flags: &str, token: &CancellationToken) -> anyhow::Result<ExitCode> {
+    let kubeconfig = kubeconfig.display().to_string();
+    let line = ["defrag", "--kubeconfig", &kubeconfig, "-o", "json"];
+    let args = DefragCli::parse_from(line.into_iter().chain(flags.split_whitespace())).args;
+    cli::run(args, token.clone()).await
+}
+
+/// Two nodes with zones of 4 and 5 CPUs, each with 3 and 2 in use, and a pod of 4 that waits. One move makes room.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_carried_out_with_the_rights_of_its_role() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let (cluster, client, kubeconfig) = control_plane(&rig).await;
+    let account = Account::create(cluster.control(), "tools", "defrag").await.unwrap();
+    account.allow(scheduler::rbac::defrag(true), Vec::new()).await.unwrap();
+    let mover = account.kubeconfig(None).await.unwrap();
+    let _controllers = cluster
+        .control()
+        .start_controllers(&["replicaset-controller", "disruption-controller", "node-lifecycle-controller"])
+        .await
+        .unwrap();
+    let _hollow = Running::hollow(&kubeconfig, "--nodes 2 --machine 2x5 --lag 50ms");
+    eventually("two nodes", async || {
+        let nodes = Api::<Node>::all(client.clone()).list(&ListParams::default()).await.unwrap();
+        (nodes.items.len() == 2).then_some(())
+    })
+    .await;
+    let _scheduler = Running::scheduler(cluster.control().kubeconfig());
+    let sets = Api::<ReplicaSet>::default_namespaced(client.clone());
+    for (node, [first, second]) in [("hollow-0", ["a", "b"]), ("hollow-1", ["c", "d"])] {
+        for other in ["hollow-0", "hollow-1"] {
+            close(&client, other, other != node).await;
+        }
+        for (name, cpus) in [(first, 3), (second, 2)] {
+            sets.create(&PostParams::default(), &replica_set(name, cpus)).await.unwrap();
+            let found = eventually(name, async || node_of(&client, name).await).await;
+            assert_eq!(found, node, "{name}");
+        }
+    }
+    close(&client, "hollow-0", false).await;
+    let waits: Pod =
+        serde_json::from_value(json!({ "metadata": { "name": "waits" }, "spec": template(4) })).unwrap();
+    pods(&client).create(&PostParams::default(), &waits).await.unwrap();
+    eventually("a pod that fits nowhere", async || {
+        let pod = pods(&client).get("waits").await.unwrap();
+        let conditions = pod.status?.conditions?;
+        conditions.iter().any(|it| it.reason.as_deref() == Some("Unschedulable")).then_some(())
+    })
+    .await;
+
+    // A budget keeps the pods, and nothing is done.
+    let token = CancellationToken::new();
+    let budgets = Api::<PodDisruptionBudget>::default_namespaced(client.clone());
+    for name in ["a", "b", "c", "d"] {
+        let budget = json!({
+            "metadata": { "name": name },
+            "spec": { "minAvailable": 1, "selector": { "matchLabels": { "app": name } } },
+        });
+        budgets.create(&PostParams::default(), &serde_json::from_value(budget).unwrap()).await.unwrap();
+        eventually("a budget that is counted", async || {
+            budgets.get(name).await.unwrap().status?.observed_generation
+        })
+        .await;
+    }
+    assert_eq!(defrag(&mover, "--apply --yes", &token).await.unwrap(), ExitCode::FAILURE);
+    for name in ["a", "b", "c", "d"] {
+        budgets.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    // A plan alone changes nothing.
+    let nodes = async || {
+        let mut nodes = BTreeMap::new();
+        for name in ["a", "b", "c", "d"] {
+            nodes.insert(name, eventually(name, async || node_of(&client, name).await).await);
+        }
+        nodes
+    };
+    let before = nodes().await;
+    assert_eq!(defrag(&mover, "", &token).await.unwrap(), ExitCode::SUCCESS);
+    assert_eq!((nodes().await, closed_nodes(&client).await), (before.clone(), Vec::new()));
+
+    // The node that a killed run left closed is opened as well.
+    let left = Patch::Merge(json!({
+        "metadata": { "annotations": { "tholepin.dev/cordoned-by": "defrag" } }, "spec": { "unschedulable": true },
+    }));
+    Api::<Node>::all(client.clone()).patch("hollow-1", &PatchParams::default(), &left).await.unwrap();
+    assert_eq!(defrag(&mover, "--apply --yes --rate 600", &token).await.unwrap(), ExitCode::SUCCESS);
+    let node = eventually("the pod that waited", async || node_of(&client, "waits").await).await;
+    let after = nodes().await;
+    let moved: Vec<&str> = before.keys().copied().filter(|name| before[name] != after[name]).collect();
+    assert!(moved.len() == 1 && before[moved[0]] == node, "{moved:?}: {before:?} {after:?} {node}");
+    assert_eq!(closed_nodes(&client).await, Vec::<String>::new());
+    let failed = pods(&client).list(&ListParams::default().fields("status.phase=Failed")).await.unwrap();
+    assert!(failed.items.is_empty(), "{failed:?}");
 }

@@ -132,7 +132,8 @@ impl Core {
         for slot in slots.iter().copied() {
             let residents = self.nodes[slot].residents.range(..=(pod.priority, PodId(u64::MAX)));
             for (_, id) in residents {
-                let Some(mover) = self.mover(*id, slot, now_ms).filter(|_| self.view(*id).is_some_and(may_move))
+                let Some(mover) =
+                    self.mover(*id, slot, now_ms).filter(|_| self.view(*id).is_some_and(may_move))
                 else {
                     continue;
                 };
@@ -164,7 +165,8 @@ impl Core {
 
     /// The profile of a pod whose verdict about a node depends on that node alone, and on zones as the ledger has them.
     fn relocatable(&self, pod: &PodView, now_ms: u64) -> Result<&Profile, &'static str> {
-        let Some(profile) = self.settings.profiles.iter().find(|profile| profile.name == pod.scheduler) else {
+        let Some(profile) = self.settings.profiles.iter().find(|profile| profile.name == pod.scheduler)
+        else {
             return Err("another scheduler places it");
         };
         if profile.zone_filter().is_some() && !filters_exactly(profile) {
@@ -321,7 +323,8 @@ impl<'c> Finder<'c, '_> {
 
     /// Whether the node's totals would have enough without these.
     fn could_fit(&self, mover: usize, node: &NodeCopy<'_>, set: &[usize]) -> bool {
-        let amount = |mover: usize, name| crate::node::amount(&self.movers[mover].pod.spec.needs.totals, name);
+        let amount =
+            |mover: usize, name| crate::node::amount(&self.movers[mover].pod.spec.needs.totals, name);
         self.movers[mover].pod.spec.needs.totals.iter().all(|need| {
             let freed: i64 = set.iter().map(|leaving| amount(*leaving, need.name)).sum();
             node.free(need.name) + freed >= need.amount
@@ -339,7 +342,12 @@ impl<'c> Finder<'c, '_> {
         node
     }
 
-    fn placed(&mut self, state: &State<'c>, mover: usize, (slot, mut node): (usize, NodeCopy<'c>)) -> State<'c> {
+    fn placed(
+        &mut self,
+        state: &State<'c>,
+        mover: usize,
+        (slot, mut node): (usize, NodeCopy<'c>),
+    ) -> State<'c> {
         let Mover { id, pod, .. } = &self.movers[mover];
         node.add(*id, pod, &mut self.scratch);
         let mut state = state.clone();

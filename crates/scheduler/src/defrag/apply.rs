@@ -54,8 +54,7 @@ impl Applier {
     pub(super) async fn open(args: &Args) -> anyhow::Result<Self> {
         let connection = Connection::open(&args.input.connection.options("defrag")).await?;
         let timeout = args.input.connection.request_timeout.unwrap_or(Duration::from_secs(30));
-        let mut applier =
-            Self { client: connection.client_with_timeout(timeout)?, closed: BTreeSet::new() };
+        let mut applier = Self { client: connection.client_with_timeout(timeout)?, closed: BTreeSet::new() };
         let nodes: Api<Node> = Api::all(applier.client.clone());
         for node in nodes.list_metadata(&ListParams::default()).await.context("listing nodes")? {
             let annotations = node.metadata.annotations.unwrap_or_default();
@@ -97,7 +96,10 @@ impl Applier {
             self.close_only(&nodes).await?;
             let node = self.relocate(step, args.patience).await?;
             done += 1;
-            stderr::line(format_args!("{done}/{all}: {} left {} and runs on {node} again", step.pod, step.from));
+            stderr::line(format_args!(
+                "{done}/{all}: {} left {} and runs on {node} again",
+                step.pod, step.from
+            ));
             tokio::time::sleep_until(next_at).await;
             plan = self.planned_again(args, (rooms, all.saturating_sub(done))).await?;
         }
@@ -153,7 +155,11 @@ impl Applier {
             match node {
                 Some(node) if is_gone => return Ok(node),
                 _ if Instant::now() < ends => sleep(LOOK).await,
-                _ => bail!("{} was evicted from {}, and no pod of its controller is ready again", step.pod, step.from),
+                _ => bail!(
+                    "{} was evicted from {}, and no pod of its controller is ready again",
+                    step.pod,
+                    step.from
+                ),
             }
         }
     }

@@ -16,7 +16,7 @@ use runtime::stderr;
 use runtime::stdout::print;
 use tokio_util::sync::CancellationToken;
 
-use super::apply::{Applier, Applied};
+use super::apply::{Applied, Applier};
 use super::{Objects, Plan, Rules, plan, waiting};
 use crate::capacity::{asked, numbered, shape};
 use crate::cluster_input::{ClusterInput, answered, tell};
@@ -76,7 +76,7 @@ pub struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 6, value_parser = rate, requires = "apply")]
     pub rate: u32,
     /// How long to wait for each pod to run again, and for reports of nodes
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = patience, requires = "apply")]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = GoDuration::positive, requires = "apply")]
     pub patience: Duration,
     /// The cluster.
     #[command(flatten)]
@@ -103,32 +103,35 @@ fn rate(text: &str) -> Result<u32, String> {
     number(text, 600)
 }
 
-fn patience(text: &str) -> Result<Duration, String> {
-    let parsed = GoDuration::parse_std(text).ok().filter(|time| !time.is_zero());
-    parsed.ok_or_else(|| "allowed is a duration above 0, such as 90s or 5m".to_owned())
-}
-
 /// Runs the command. Wrong input is told on standard error, with file and field, and the exit code is 2.
 ///
 /// # Errors
 /// When the output cannot be written, a move fails, or `token` is cancelled. Nodes that were cordoned here are open
 /// again then.
 pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCode> {
-    let plan = match answered(planned(&args, &BTreeSet::new(), true), &token).await? {
-        Ok(plan) => plan,
+    let (applier, plan) = match answered(first_look(&args), &token).await? {
+        Ok(answer) => answer,
         Err(code) => return Ok(code),
     };
     print(&args.output.format.write(&plan, |wide| plan.text(wide))?)?;
-    if args.apply && plan.moves > 0 {
+    if let Some(mut applier) = applier.filter(|_| plan.moves > 0) {
         if !args.yes && !confirmed(&plan)? {
             stderr::line("nothing was changed");
             return Ok(ExitCode::FAILURE);
         }
-        let mut applier = Applier::open(&args).await?;
         let Applied { moves } = applier.run(&args, plan.clone(), &token).await?;
         stderr::line(format_args!("{moves} of {} moves done", plan.moves));
     }
     Ok(if plan.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What carries a plan out, if one is to be, and the plan.
+async fn first_look(args: &Args) -> anyhow::Result<(Option<Applier>, Plan)> {
+    let applier = match args.apply {
+        true => Some(Applier::open(args).await?),
+        false => None,
+    };
+    Ok((applier, planned(args, &BTreeSet::new(), true).await?))
 }
 
 /// The plan for the cluster as it is now. `closed`: nodes that count as open. Notes are told on standard error if
@@ -174,7 +177,12 @@ pub(super) async fn planned(args: &Args, closed: &BTreeSet<String>, is_first: bo
     let shows = is_first && std::io::stderr().is_terminal();
     let mut before_each = |number: usize| {
         if shows {
-            stderr::line(format_args!("looking for room for {}, {} of {}", pods[number].key(), number + 1, pods.len()));
+            stderr::line(format_args!(
+                "looking for room for {}, {} of {}",
+                pods[number].key(),
+                number + 1,
+                pods.len()
+            ));
         }
     };
     Ok(plan(settings, Objects::of(snapshot), &pods, rules, now_ms, &mut before_each))

@@ -22,6 +22,8 @@ pub enum Pinned {
     NotSafeToEvict,
     /// It has an emptyDir on disk, which would be lost.
     LocalData,
+    /// A budget allows no disruption of it, or several budgets cover it.
+    Budget,
 }
 
 impl Pinned {
@@ -56,6 +58,7 @@ impl Pinned {
             Self::RunsToCompletion => "run to completion and would begin anew (--move-jobs)",
             Self::NotSafeToEvict => "are annotated as not safe to evict",
             Self::LocalData => "have data in an emptyDir (--move-local-data)",
+            Self::Budget => "are kept by a PodDisruptionBudget",
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A relocation played through by a core of its own: what is planned must be what the scheduler does.
 //!
-//! In: the objects of a cluster, moves, a pod. Out: where each pod ended, or the first step that failed. Never: the
-//! core that serves a cluster.
+//! In: the objects of a cluster, relocations. Out: where each pod ends, or the first step that fails. Never: the core
+//! that serves a cluster.
 //!
 //! While pods move, the nodes that they leave are closed, as [`super::apply`] closes them. A controller may make its
 //! pod again before the old one is gone, or after; both are tried, with different ties among equal nodes.
@@ -15,11 +15,15 @@ use crate::core::{Core, Event, Settings};
 use crate::node::NodeView;
 use crate::pod::PodView;
 
-/// The objects of a cluster and its scheduler, from which cores are made.
+/// A cluster that changes by relocations.
 pub(super) struct Cluster {
     settings: Settings,
     events: Vec<Event>,
     now_ms: u64,
+    /// Relocations that are done, each with the pod that got room.
+    done: Vec<(Relocation, PodView)>,
+    /// The core after them.
+    core: Core,
 }
 
 /// When a controller makes its pod again.
@@ -29,50 +33,57 @@ enum Controller {
     BeforehandAgain,
 }
 
-/// Relocations that are done, each with the pod that got room.
-pub(super) type Done = Vec<(Relocation, PodView)>;
-
 impl Cluster {
-    /// Pods without a node take no part.
+    /// A cluster of these objects. Pods without a node take no part.
     pub(super) fn new(settings: Settings, events: impl Iterator<Item = Event>, now_ms: u64) -> Self {
         let has_node = |event: &Event| !matches!(event, Event::Pod(pod) if pod.node.is_none());
-        Self { settings, events: events.filter(has_node).collect(), now_ms }
+        let core = Core::new(settings.clone());
+        let mut cluster =
+            Self { settings, events: events.filter(has_node).collect(), now_ms, done: Vec::new(), core };
+        cluster.events.iter().for_each(|event| cluster.core.handle(event.clone(), now_ms));
+        cluster
     }
 
     /// The core after what is done.
-    ///
-    /// # Errors
-    /// The step that cannot be repeated.
-    pub(super) fn core(&self, done: &Done) -> Result<Core, String> {
-        self.core_with(done, 0, Controller::AfterwardsAgain)
+    pub(super) fn core(&self) -> &Core {
+        &self.core
     }
 
-    fn core_with(&self, done: &Done, seed: u64, controller: Controller) -> Result<Core, String> {
-        let mut core = Core::new(Settings { seed: self.settings.seed + seed, ..self.settings.clone() });
-        self.events.iter().for_each(|event| core.handle(event.clone(), self.now_ms));
-        for (relocation, pod) in done {
-            play(&mut core, relocation, pod, controller, self.now_ms)?;
-        }
-        Ok(core)
-    }
-
-    /// Plays a relocation after what is done. Returns where pods really ended.
+    /// Plays a relocation in copies. Returns where pods really end.
     ///
     /// # Errors
     /// The step that failed.
-    pub(super) fn rehearse(
+    pub(super) fn rehearse(&self, relocation: &Relocation, pod: &PodView) -> Result<Relocation, String> {
+        let rehearsed = self.copy(0, Controller::AfterwardsAgain, relocation, pod)?;
+        self.copy(1, Controller::BeforehandAgain, relocation, pod)?;
+        Ok(rehearsed)
+    }
+
+    /// Carries a relocation out.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub(super) fn carry_out(&mut self, relocation: Relocation, pod: &PodView) -> Result<Relocation, String> {
+        let played = play(&mut self.core, &relocation, pod, Controller::AfterwardsAgain, self.now_ms)?;
+        self.done.push((relocation, pod.clone()));
+        Ok(played)
+    }
+
+    /// Plays a relocation after what is done in a core of its own.
+    fn copy(
         &self,
-        done: &Done,
+        seed: u64,
+        controller: Controller,
         relocation: &Relocation,
         pod: &PodView,
     ) -> Result<Relocation, String> {
-        let mut first = None;
-        for (seed, controller) in [(0, Controller::AfterwardsAgain), (1, Controller::BeforehandAgain)] {
-            let mut core = self.core_with(done, seed, controller)?;
-            let played = play(&mut core, relocation, pod, controller, self.now_ms)?;
-            first.get_or_insert(played);
+        let settings = Settings { seed: self.settings.seed.wrapping_add(seed), ..self.settings.clone() };
+        let mut core = Core::new(settings);
+        self.events.iter().for_each(|event| core.handle(event.clone(), self.now_ms));
+        for (relocation, pod) in &self.done {
+            play(&mut core, relocation, pod, controller, self.now_ms)?;
         }
-        first.ok_or_else(|| "nothing was tried".to_owned())
+        play(&mut core, relocation, pod, controller, self.now_ms)
     }
 }
 

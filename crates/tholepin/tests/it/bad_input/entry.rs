@@ -77,6 +77,8 @@ pub(super) const ENTRIES: &[Entry] = &[
     offline("simulate --nodes 2 --pods 20", &[Flag("--workload", Kind::Workload)]),
     offline("simulate --pods 20", &[Flag("--from", Kind::Dump)]),
     offline("simulate", &[]),
+    offline("capacity --shape cpu=2,memory=1Gi", &[Flag("--cluster", Kind::Dump)]),
+    offline("defrag --shape cpu=12,memory=1Gi", &[Flag("--cluster", Kind::Dump)]),
     offline("cdi validate", &[Argument(Kind::Cdi)]),
     offline("cdi list", &[Flag("--dir", Kind::Folder)]),
     online("e2e --patience=2s", &[]),
