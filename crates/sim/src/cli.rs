@@ -4,29 +4,32 @@
 //! standard error. Never: a cluster, or a result that depends on anything but the flags and the files they name.
 
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use runtime::output::{OutputArgs, TableFormat, one_line};
+use runtime::client::ClusterArgs;
+use runtime::output::{OutputArgs, TableFormat};
 use runtime::stdout::print;
 use serde::Serialize;
-use topology::kubelet::start::PolicyOptions;
 use topology::policy::{CpuOption, PREFER_CLOSEST_NUMA_NODES, Policy, Scope};
 
 use crate::comparison::{Contender, Impairments, Outcome};
 use crate::latency::{Faults, Latency, PluginPeriods};
-use crate::machine::dump::{Dump, DumpOptions};
 use crate::machine::{Machine, Shape, open_cpus};
 use crate::plural::count;
 use crate::preset::{Defaults, Preset};
 use crate::record::Summary;
 use crate::spread::Spread;
-use crate::workload::{Arrival, MAX_TIME_MS, NamedPod, OpenArrivals, Workload};
+use crate::workload::{Arrival, MAX_TIME_MS, OpenArrivals, Workload};
 
 use crate::{chart, table};
+
+mod machines;
+
+use machines::{AddedNodes, Machines, machines};
 
 /// Most seeds of one command.
 const MAX_SEEDS: u64 = 1_000;
@@ -45,26 +48,35 @@ pub struct Args {
     pub preset: Preset,
     /// Shape of the nodes: ZONESxCPUS of each zone, with devices as +NAME or +NAMECOUNT, such as 2x16, 8x16, 2x64+gpu4
     /// [default: 2x16, or as in the preset]
-    #[arg(long, value_name = "SHAPE", conflicts_with = "from")]
+    #[arg(long, value_name = "SHAPE", conflicts_with = "source")]
     pub machine: Option<Shape>,
     /// Number of nodes [default: 4, or as in the preset]
-    #[arg(long, value_name = "N", conflicts_with = "from")]
+    #[arg(long, value_name = "N", conflicts_with = "source")]
     pub nodes: Option<usize>,
     /// Zones of each node, instead of --machine's; with --from, of nodes without a NodeResourceTopology object
     #[arg(long, value_name = "N")]
     pub zones: Option<u32>,
     /// CPUs of each zone, instead of --machine's
-    #[arg(long, value_name = "N", conflicts_with = "from")]
+    #[arg(long, value_name = "N", conflicts_with = "source")]
     pub cpus_per_zone: Option<u32>,
     /// CPUs reserved for the system on each node
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "from")]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "source")]
     pub reserved_cpus: u32,
     /// Nodes and running pods of a cluster: output of kubectl get nodes,pods,noderesourcetopologies -A -o yaml (or
     /// json), or the folder of a must-gather; - is standard input
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", group = "source")]
     pub from: Option<PathBuf>,
-    /// Place the pods of --from that are on no node, instead of generated ones
-    #[arg(long, requires = "from", conflicts_with_all = ["workload", "pods", "rate", "load", "max_pending", "save_workload"])]
+    /// Nodes and running pods of the cluster of the kubeconfig, which is only read
+    #[arg(long, group = "source")]
+    pub live: bool,
+    /// What if the cluster of --from or --live had more nodes: N of a shape, such as 2x64+gpu4=3; may be repeated
+    #[arg(long, value_name = "SHAPE=N", requires = "source")]
+    pub add: Vec<AddedNodes>,
+    /// What if the cluster had this node no longer; its pods are made again first; may be repeated
+    #[arg(long, value_name = "NODE", requires = "source")]
+    pub remove: Vec<String>,
+    /// Place the pods of --from or --live that are on no node, instead of generated ones
+    #[arg(long, requires = "source", conflicts_with_all = ["workload", "pods", "rate", "load", "max_pending", "save_workload"])]
     pub pending: bool,
     /// Topology manager policy of the kubelets: none, best-effort, restricted or single-numa-node [default:
     /// single-numa-node, or as in the preset; with --from as in the file]
@@ -132,6 +144,9 @@ pub struct Args {
     /// Write the pods to a file for --workload
     #[arg(long, value_name = "FILE")]
     pub save_workload: Option<PathBuf>,
+    /// The cluster of --live.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
 }
 
 /// The result in JSON and YAML.
@@ -142,6 +157,12 @@ struct Document<'a> {
     /// CPUs available to the pods.
     cpus: u32,
     pods: usize,
+    /// Those of them that ran on nodes that are removed.
+    #[serde(skip_serializing_if = "is_zero")]
+    displaced: usize,
+    /// Pods of such nodes that no controller makes again.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    lost: &'a [String],
     schedulers: &'a [Outcome],
 }
 
@@ -239,75 +260,28 @@ fn run_once(args: &Args, found: &Machines) -> anyhow::Result<String> {
         nodes: machines.len(),
         cpus: open_cpus(machines),
         pods: workload.arrivals.len(),
+        displaced: found.displaced.len(),
+        lost: &found.lost,
         schedulers: &entries,
     };
     let table = |wide| {
         let table = table::render(&entries, wide);
         let (title, verdict) = (heading(&workload, machines), table::verdict(&entries));
-        format!("{title}\n{table}\n{verdict}{}\n{}", found.guess(), table::refusals(&entries))
+        let removal = found.removal();
+        format!("{title}\n{table}\n{verdict}{}{removal}\n{}", found.guess(), table::refusals(&entries))
     };
     Ok(args.output.format.write(&document, table)?)
 }
 
-/// The machines, and whether settings of their kubelets are guesses.
-struct Machines {
-    machines: Vec<Machine>,
-    is_guessed: bool,
-    /// Pods on no node, if they are to be placed.
-    pending: Option<Vec<NamedPod>>,
-}
-
-impl Machines {
-    fn guess(&self) -> &'static str {
-        if self.is_guessed { " Settings of kubelets were guessed, see the notes." } else { "" }
-    }
-}
-
-fn machines(args: &Args) -> anyhow::Result<Machines> {
-    if let Some(file) = &args.from {
-        let options = DumpOptions {
-            zones: args.zones,
-            policy: args.policy,
-            scope: args.scope,
-            options: options(args),
-            threads_per_core: args.threads_per_core,
-            pending: args.pending,
-        };
-        let dump = Dump::read(file, options)?;
-        let mut stderr = std::io::stderr().lock();
-        for note in &dump.notes {
-            writeln!(stderr, "{}: {}", file.display(), one_line(note))?;
-        }
-        let pending = args.pending.then_some(dump.pending);
-        return Ok(Machines { machines: dump.machines, is_guessed: dump.is_guessed, pending });
-    }
-    let Defaults { machine, nodes, policy, .. } = args.preset.defaults();
-    let mut shape = match &args.machine {
-        Some(shape) => shape.clone(),
-        None => machine.parse()?,
-    };
-    let zones = args.zones.unwrap_or(u32::try_from(shape.zones.len()).unwrap_or(u32::MAX));
-    let cpus = args.cpus_per_zone.or(shape.zones.first().map(|zone| zone.cpus)).unwrap_or_default();
-    let devices = shape.zones.first().map(|zone| zone.devices.clone()).unwrap_or_default();
-    shape.zones = Shape::even(zones, cpus)?.zones;
-    shape.zones.iter_mut().for_each(|zone| zone.devices.clone_from(&devices));
-    shape.reserved_cpus = args.reserved_cpus;
-    shape.rules.policy = args.policy.unwrap_or(policy);
-    shape.rules.scope = args.scope.unwrap_or(shape.rules.scope);
-    shape.options = options(args);
-    shape.threads_per_core = args.threads_per_core.unwrap_or(shape.threads_per_core);
-    Ok(Machines { machines: shape.machines(args.nodes.unwrap_or(nodes))?, is_guessed: false, pending: None })
-}
-
-fn options(args: &Args) -> PolicyOptions {
-    let topology = &args.topology_manager_policy_options;
-    PolicyOptions {
-        cpus: args.cpu_manager_policy_options.iter().copied().collect(),
-        prefer_closest: topology.iter().any(|option| option == PREFER_CLOSEST_NUMA_NODES),
-    }
-}
-
+/// The pods: those of removed nodes first, at the beginning.
 fn workload(args: &Args, found: &Machines, seed: u64) -> anyhow::Result<Workload> {
+    let mut workload = chosen_workload(args, found, seed)?;
+    let displaced = found.displaced.iter().cloned().map(Arrival::of);
+    workload.arrivals = displaced.chain(workload.arrivals).collect();
+    Ok(workload)
+}
+
+fn chosen_workload(args: &Args, found: &Machines, seed: u64) -> anyhow::Result<Workload> {
     if let Some(pending) = &found.pending {
         let arrivals = pending.iter().cloned().map(Arrival::of).collect();
         return Ok(Workload { max_pending: None, arrivals });
@@ -341,6 +315,11 @@ fn heading(workload: &Workload, machines: &[Machine]) -> String {
         count(machines.len() as u64, "node"),
         count(u64::from(open_cpus(machines)), "CPU"),
     )
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 fn draw(file: &Path, entries: &[Outcome], heading: &str) -> anyhow::Result<()> {

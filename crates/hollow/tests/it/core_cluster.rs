@@ -16,11 +16,15 @@ use hollow::pod::PodView as KubeletPod;
 use k8s_openapi::api::core::v1 as wire;
 use scheduler::config;
 use scheduler::core::{Binding, Core, Decision, Event, Settings};
-use scheduler::defrag::pinned::Pinned;
-use scheduler::defrag::{Objects, Plan, Rules, plan};
 use scheduler::node::NodeView;
 use scheduler::pod::PodView;
 use serde_json::{Value, json};
+
+/// When all begins: so late that no node is young.
+pub(crate) const START_MS: u64 = 2_000_000_000_000;
+
+/// Takes events.
+pub(crate) type Listener = Box<dyn FnMut(Event)>;
 
 /// The device that nodes may have.
 pub(crate) const GPU: &str = "example.com/gpu";
@@ -28,15 +32,21 @@ pub(crate) const GPU: &str = "example.com/gpu";
 /// A scheduler's core with its nodes.
 pub(crate) struct CoreCluster {
     pub(crate) core: Core,
-    settings: Settings,
-    /// All that the core was told.
-    told: Vec<Event>,
+    /// Takes a copy of all that the core is told.
+    listener: Option<Listener>,
     pub(crate) nodes: Vec<HollowNode>,
     /// The pods of each node.
     pods: Vec<Vec<Arc<str>>>,
     now_ms: u64,
     /// Time that the core has taken so far.
     pub(crate) spent: Duration,
+}
+
+/// Settings with which each cycle looks at all nodes.
+pub(crate) fn settings() -> Settings {
+    let mut settings = config::default_settings(1);
+    settings.profiles.iter_mut().for_each(|profile| profile.percentage = 100);
+    settings
 }
 
 /// A Guaranteed pod of containers with these amounts.
@@ -74,19 +84,23 @@ fn number_of(node: &str) -> anyhow::Result<usize> {
 impl CoreCluster {
     /// Vacant nodes. Each cycle looks at all of them; `is_blind`: not at their zones.
     pub(crate) fn new(group: &NodeGroup, count: usize, is_blind: bool) -> anyhow::Result<Self> {
-        let mut settings = config::default_settings(1);
-        for profile in &mut settings.profiles {
-            profile.percentage = 100;
-            profile.numa.take_if(|_| is_blind);
-        }
+        let mut settings = settings();
+        settings.profiles.iter_mut().for_each(|profile| drop(profile.numa.take_if(|_| is_blind)));
+        Self::with(group, count, settings, None)
+    }
+
+    /// Vacant nodes and a scheduler with these settings.
+    pub(crate) fn with(
+        group: &NodeGroup,
+        count: usize,
+        settings: Settings,
+        listener: Option<Listener>,
+    ) -> anyhow::Result<Self> {
         let machine = Arc::new(group.machine()?);
         let nodes = (0..count).map(|at| HollowNode::new(name_of(at), Arc::clone(&machine))).collect();
         let pods = vec![Vec::new(); count];
-        // Late enough that no node is young.
-        let now_ms = 2_000_000_000_000;
-        let core = Core::new(settings.clone());
-        let mut cluster =
-            Self { core, settings, told: Vec::new(), nodes, pods, now_ms, spent: Duration::ZERO };
+        let (core, now_ms) = (Core::new(settings), START_MS);
+        let mut cluster = Self { core, listener, nodes, pods, now_ms, spent: Duration::ZERO };
         for at in 0..count {
             let name = name_of(at);
             let node: wire::Node = serde_json::from_value(json!({
@@ -99,7 +113,9 @@ impl CoreCluster {
     }
 
     pub(crate) fn tell(&mut self, event: Event) {
-        self.told.push(event.clone());
+        if let Some(listener) = &mut self.listener {
+            listener(event.clone());
+        }
         let began = Instant::now();
         self.core.handle(event, self.now_ms);
         self.spent += began.elapsed();
@@ -154,27 +170,6 @@ impl CoreCluster {
         self.tell(Event::Bound(binding.id));
         self.tell(Event::Pod(view));
         self.report(at)
-    }
-
-    /// Room for pods by moves of others. `pinned`: as [`Objects::pinned`].
-    pub(crate) fn plan(
-        &self,
-        pods: &[Value],
-        pinned: BTreeMap<String, Option<Pinned>>,
-        max_moves: usize,
-    ) -> anyhow::Result<Plan> {
-        let rules = Rules { max_moves, moves_jobs: false, moves_local_data: false };
-        let objects = Objects { events: self.told.clone(), pinned };
-        let pods: Vec<PodView> =
-            pods.iter().map(|pod| Ok(PodView::read(&read(pod)?))).collect::<anyhow::Result<_>>()?;
-        Ok(plan(self.settings.clone(), objects, &pods, rules, self.now_ms, &mut |_| ()))
-    }
-
-    /// Closes a node to new pods, or opens it.
-    pub(crate) fn cordon(&mut self, node: &str, unschedulable: bool) -> anyhow::Result<()> {
-        let view = self.core.node_named(node).and_then(|node| node.view.clone()).context("no such node")?;
-        self.tell(Event::Node(NodeView { unschedulable, ..view }));
-        Ok(())
     }
 
     pub(crate) fn evict(&mut self, victim: PodView) -> anyhow::Result<()> {

@@ -1,8 +1,10 @@
 //! Room made by moves, against every sequence of moves: the kubelet's model says which of them are possible.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
+use std::rc::Rc;
 
 use clap::Parser as _;
 use hollow::node::HollowNode;
@@ -14,8 +16,10 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use runtime::random::Random;
+use scheduler::core::Event;
 use scheduler::defrag::pinned::Pinned;
-use scheduler::defrag::{Plan, cli};
+use scheduler::defrag::{Objects, Plan, Rules, cli, plan};
+use scheduler::node::NodeView;
 use scheduler::pod::PodView;
 use serde_json::{Value, json};
 use sim::preset::{Defaults, Preset};
@@ -23,7 +27,7 @@ use testkit::account::Account;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Running, control_plane, eventually, pods};
-use crate::core_cluster::{CoreCluster, GPU, pod_of, read};
+use crate::core_cluster::{CoreCluster, GPU, Listener, START_MS, pod_of, read, settings};
 
 /// Clusters that are looked at: in each the pod has no room, and moves may make some.
 const CLUSTERS: usize = 200;
@@ -33,9 +37,35 @@ const MAX_MOVES: usize = 3;
 /// A cluster with fragments, and its pods that may move.
 struct Fragments {
     cluster: CoreCluster,
+    /// All that its core was told.
+    told: Rc<RefCell<Vec<Event>>>,
     /// The node and the object of each pod, by name.
     pods: BTreeMap<String, (usize, Value)>,
     pinned: BTreeMap<String, Option<Pinned>>,
+}
+
+impl Fragments {
+    fn new(group: &NodeGroup, count: usize) -> Self {
+        let told: Rc<RefCell<Vec<Event>>> = Rc::default();
+        let log = Rc::clone(&told);
+        let listener: Listener = Box::new(move |event| log.borrow_mut().push(event));
+        let cluster = CoreCluster::with(group, count, settings(), Some(listener)).unwrap();
+        Self { cluster, told, pods: BTreeMap::new(), pinned: BTreeMap::new() }
+    }
+
+    /// Room for these pods.
+    fn plan(&self, pods: &[Value], pinned: &BTreeMap<String, Option<Pinned>>, max_moves: usize) -> Plan {
+        let rules = Rules { max_moves, moves_jobs: false, moves_local_data: false };
+        let objects = Objects { events: self.told.borrow().clone(), pinned: pinned.clone() };
+        let pods: Vec<PodView> = pods.iter().map(|pod| PodView::read(&read(pod).unwrap())).collect();
+        plan(settings(), objects, &pods, rules, START_MS, &mut |_| ())
+    }
+}
+
+/// Closes a node to new pods, or opens it.
+fn cordon(cluster: &mut CoreCluster, node: &str, unschedulable: bool) {
+    let view = cluster.core.node_named(node).and_then(|node| node.view.clone()).unwrap();
+    cluster.tell(Event::Node(NodeView { unschedulable, ..view }));
 }
 
 fn number(random: &mut Random, limit: usize) -> usize {
@@ -59,8 +89,8 @@ fn fragments(random: &mut Random) -> Fragments {
         ..NodeGroup::default()
     };
     let count = 2 + number(random, 2);
-    let mut cluster = CoreCluster::new(&group, count, false).unwrap();
-    let (mut pods, mut pinned) = (BTreeMap::new(), BTreeMap::new());
+    let mut fragments = Fragments::new(&group, count);
+    let Fragments { cluster, pods, pinned, .. } = &mut fragments;
     for node in 0..count {
         let mut names = Vec::new();
         for at in 0..6 {
@@ -82,7 +112,7 @@ fn fragments(random: &mut Random) -> Fragments {
         let stays = random.below(100) < 15;
         pinned.insert(name.clone(), stays.then_some(Pinned::NotSafeToEvict));
     }
-    Fragments { cluster, pods, pinned }
+    fragments
 }
 
 /// Nodes, and the node of each pod that has not moved yet and may.
@@ -137,7 +167,7 @@ fn carry_out(fragments: &mut Fragments, plan: &Plan, incoming: &[Value]) -> anyh
         for step in &room.moves {
             let mut closed = vec![&step.from];
             closed.extend(Some(&room.node).filter(|node| ![&step.from, &step.to].contains(node)));
-            closed.iter().try_for_each(|node| cluster.cordon(node, true))?;
+            closed.iter().for_each(|node| cordon(cluster, node, true));
             let leaving: PodView = cluster.core.pod_with_uid(&step.uid).cloned().unwrap();
             let mut again = fragments.pods[&*leaving.name].1.clone();
             let name = format!("{}-again", leaving.name);
@@ -145,7 +175,7 @@ fn carry_out(fragments: &mut Fragments, plan: &Plan, incoming: &[Value]) -> anyh
                 (name.as_str().into(), name.as_str().into());
             cluster.evict(leaving)?;
             place(cluster, &again)?;
-            closed.iter().try_for_each(|node| cluster.cordon(node, false))?;
+            closed.iter().for_each(|node| cordon(cluster, node, false));
         }
         place(cluster, pod)?;
     }
@@ -167,10 +197,7 @@ fn plans_have_the_fewest_moves_and_can_be_carried_out() {
             continue;
         }
         looked_at += 1;
-        let plan = fragments
-            .cluster
-            .plan(std::slice::from_ref(&incoming), fragments.pinned.clone(), MAX_MOVES)
-            .unwrap();
+        let plan = fragments.plan(std::slice::from_ref(&incoming), &fragments.pinned, MAX_MOVES);
         let case = format!("{cpus} CPUs, {gpus} GPUs, wanted {wanted:?}: {plan:?}");
         match (wanted, plan.is_whole()) {
             (None, false) => {}
@@ -205,8 +232,7 @@ fn the_livelock_of_whole_zones_ends() {
         memory_per_zone: Some("192Gi".to_owned()),
         ..NodeGroup::default()
     };
-    let cluster = CoreCluster::new(&group, nodes, false).unwrap();
-    let mut fragments = Fragments { cluster, pods: BTreeMap::new(), pinned: BTreeMap::new() };
+    let mut fragments = Fragments::new(&group, nodes);
     // Jobs have their part of the memory: with less, the one of eight GPUs would need one zone for it and two for the rest.
     let job = |name: &str, gpus: usize| {
         let mut amounts = amounts(11 * gpus, gpus);
@@ -228,10 +254,10 @@ fn the_livelock_of_whole_zones_ends() {
     fragments.pinned = fragments.pods.keys().map(|name| (name.clone(), None)).collect();
     let waiting: Vec<Value> =
         [8, 4, 4, 4, 4].iter().enumerate().map(|(at, gpus)| job(&format!("waits-{at}"), *gpus)).collect();
-    let now = fragments.cluster.plan(&waiting, BTreeMap::new(), 4).unwrap();
+    let now = fragments.plan(&waiting, &BTreeMap::new(), 4);
     assert!(now.rooms.is_empty(), "{now:?}");
     let began = std::time::Instant::now();
-    let plan = fragments.cluster.plan(&waiting, fragments.pinned.clone(), 4).unwrap();
+    let plan = fragments.plan(&waiting, &fragments.pinned, 4);
     println!("{} moves for {} pods in {:?}", plan.moves, waiting.len(), began.elapsed());
     assert!(plan.is_whole(), "{plan:?}");
     carry_out(&mut fragments, &plan, &waiting).unwrap();

@@ -39,6 +39,13 @@ fn bad_flags_say_what_is_allowed() {
         ("--workload a --load 3", "cannot be used with"),
         ("-o xml", "invalid value 'xml'"),
         ("--nodes -1", "unexpected argument"),
+        ("--add 2x8=2", "--from"),
+        ("--remove a", "--live"),
+        ("--from a --live", "cannot be used with"),
+        ("--live --machine 2x16", "cannot be used with"),
+        ("--live --add 2x8", "allowed is SHAPE=N, such as 2x64+gpu4=3"),
+        ("--live --add 2x8=0", "allowed is SHAPE=N"),
+        ("--live --add 2-8=1", "expected ZONESxCPUS"),
     ] {
         let error = parse(flags).unwrap_err();
         assert!(error.contains(words), "{flags}: {error}");
@@ -97,4 +104,65 @@ fn flags_shape_the_machines() {
     let machines = Shape::even(1, 2).unwrap().machines(1).unwrap();
     let workload = Workload { max_pending: None, arrivals: vec![crate::workload::Arrival::new(0, 1, 1)] };
     assert_eq!(heading(&workload, &machines), "1 pod on 1 node with 1 NUMA zone each and 1 CPU available");
+}
+
+/// Two nodes of one zone; the first has a pod of a controller, one without, and one that belongs to the node.
+fn two_nodes() -> tempfile::NamedTempFile {
+    let node = |name: &str| {
+        format!(
+            "- {{apiVersion: v1, kind: Node, metadata: {{name: {name}, uid: {name}}}, \
+             status: {{allocatable: {{cpu: \"8\", memory: 16Gi, pods: \"110\"}}}}}}\n"
+        )
+    };
+    let pod = |name: &str, owner: &str| {
+        let owners = match owner {
+            "" => String::new(),
+            kind => format!(
+                ", ownerReferences: [{{apiVersion: apps/v1, kind: {kind}, name: o, uid: o, controller: true}}]"
+            ),
+        };
+        format!(
+            "- {{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: x, uid: {name}{owners}}}, \
+             spec: {{nodeName: first, containers: [{{name: c, resources: {{limits: {{cpu: \"6\", memory: 1Gi}}}}}}]}}, \
+             status: {{phase: Running}}}}\n"
+        )
+    };
+    let items = [
+        node("first"),
+        node("second"),
+        pod("made-again", "ReplicaSet"),
+        pod("bare", ""),
+        pod("of-the-node", "DaemonSet"),
+    ];
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), format!("apiVersion: v1\nkind: List\nitems:\n{}", items.concat())).unwrap();
+    file
+}
+
+#[test]
+fn nodes_can_be_added_and_removed() {
+    let file = two_nodes();
+    let with = |flags: &str| {
+        parse(&format!("--from {} --zones 1 --pending {flags}", file.path().display())).unwrap()
+    };
+    let args = with("--remove first --add 2x4+gpu1=2 --add 1x4=1 --policy restricted");
+    let found = machines(&args).unwrap();
+    let names: Vec<&str> = found.machines.iter().map(|machine| &*machine.view.name).collect();
+    assert_eq!(names, ["second", "added-0", "added-1", "added-2"]);
+    let policies: Vec<Policy> = found.machines.iter().map(|machine| machine.topology.rules.policy).collect();
+    assert_eq!(policies, [Policy::Restricted; 4]);
+    let workload = workload(&args, &found, 1).unwrap();
+    let placed: Vec<&str> =
+        workload.arrivals.iter().filter_map(|arrival| Some(&*arrival.pod.as_ref()?.name)).collect();
+    assert_eq!((placed, found.lost.as_slice()), (vec!["made-again"], ["x/bare".to_owned()].as_slice()));
+    let text = run_once(&args, &found).unwrap();
+    for words in [
+        "1 pod on 4 nodes with 1 to 2 NUMA zones each",
+        "Tholepin ran all 1",
+        "1 pod of removed nodes is among them. 1 pod of removed nodes is lost, without a controller: x/bare.",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let error = machines(&with("--remove third")).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("there is no node third to remove"), "{error}");
 }

@@ -38,6 +38,10 @@ pub struct Dump {
     pub machines: Vec<Machine>,
     /// Pods that are on no node, in the order of their creation.
     pub pending: Vec<NamedPod>,
+    /// Pods of nodes that were taken out, as their controllers would make them again, in the order of their creation.
+    pub displaced: Vec<NamedPod>,
+    /// Namespace and name of pods of such nodes that no controller would make again.
+    pub lost: Vec<String>,
     /// Notes about what was left out or guessed, for people.
     pub notes: Vec<String>,
     /// Whether settings of kubelets are guesses.
@@ -46,7 +50,7 @@ pub struct Dump {
 
 /// How to read a dump.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DumpOptions {
+pub struct DumpOptions<'a> {
     /// Zones of nodes without an NRT object; `None`: such nodes are left out.
     pub zones: Option<u32>,
     /// Policy of all nodes, in place of the one in NRT objects.
@@ -59,6 +63,8 @@ pub struct DumpOptions {
     pub threads_per_core: Option<u8>,
     /// Whether pods that are on no node are wanted.
     pub pending: bool,
+    /// Nodes that are taken out.
+    pub remove: &'a [String],
 }
 
 /// A dump that cannot be used.
@@ -116,14 +122,18 @@ struct Objects {
     residents: BTreeMap<String, Vec<(i64, PodView)>>,
     /// Pods on no node, with the second of their creation.
     pending: Vec<(u64, NamedPod)>,
+    /// Nodes that are taken out, and their pods as they would be made again.
+    removed: BTreeSet<String>,
+    displaced: Vec<(u64, NamedPod)>,
+    lost: Vec<String>,
     warnings: usize,
     /// Nodes whose reports do not say all of the kubelet's settings, by the guess about them.
     guesses: BTreeMap<&'static str, Vec<String>>,
 }
 
-/// Reads parts of files up to the first error.
+/// Reads objects up to the first error.
 #[derive(Default)]
-struct Reader {
+pub(crate) struct Reader {
     objects: Objects,
     /// Objects that were read. In a folder, an object may be in several files.
     known: Option<BTreeSet<String>>,
@@ -137,8 +147,8 @@ impl Dump {
     ///
     /// # Errors
     /// [`DumpError`] names the file, the item and the field.
-    pub fn read(path: &Path, options: DumpOptions) -> Result<Self, DumpError> {
-        let mut reader = Reader::default();
+    pub fn read(path: &Path, options: DumpOptions<'_>) -> Result<Self, DumpError> {
+        let mut reader = Reader::new(options);
         if path.is_dir() {
             reader.known = Some(BTreeSet::new());
         }
@@ -150,14 +160,20 @@ impl Dump {
     ///
     /// # Errors
     /// As [`Dump::read`].
-    pub fn parse(name: &str, text: &str, options: DumpOptions) -> Result<Self, DumpError> {
-        let mut reader = Reader::default();
+    pub fn parse(name: &str, text: &str, options: DumpOptions<'_>) -> Result<Self, DumpError> {
+        let mut reader = Reader::new(options);
         reader.file(name, text);
         reader.finish(name, options)
     }
 }
 
 impl Reader {
+    pub(crate) fn new(options: DumpOptions<'_>) -> Self {
+        let mut reader = Self::default();
+        reader.objects.removed = options.remove.iter().cloned().collect();
+        reader
+    }
+
     fn file(&mut self, file: &str, text: &str) {
         if self.error.is_some() {
             return;
@@ -186,7 +202,8 @@ impl Reader {
         }
     }
 
-    fn object(&mut self, file: &str, index: usize, item: Value) {
+    /// Takes an object; the first error is kept.
+    pub(crate) fn object(&mut self, file: &str, index: usize, item: Value) {
         let is_known = self.known.as_mut().is_some_and(|known| !known.insert(describe(&item, usize::MAX)));
         if self.error.is_some() || is_known {
             return;
@@ -202,7 +219,11 @@ impl Reader {
         self.error.get_or_insert(error);
     }
 
-    fn finish(self, name: &str, options: DumpOptions) -> Result<Dump, DumpError> {
+    /// The content. `name`: where all came from, for errors.
+    ///
+    /// # Errors
+    /// The first one.
+    pub(crate) fn finish(self, name: &str, options: DumpOptions<'_>) -> Result<Dump, DumpError> {
         options.zones.map_or(Ok(()), check_zones)?;
         if let Some(error) = self.error {
             return Err(error);
@@ -253,15 +274,17 @@ impl Objects {
             return Ok(());
         }
         let Some(node) = view.node.clone() else {
-            if self.pending.len() >= MAX_ARRIVALS {
-                return Err(format!("more pods than the {MAX_ARRIVALS} allowed are on no node"));
-            }
-            let PodView { namespace, name, priority, spec, created_s, .. } = view;
-            // A pod that cannot be read has a spec that no node fits.
-            let request = Arc::new(api::convert::whole_pod_request(pod).unwrap_or_default());
-            self.pending.push((created_s, NamedPod { namespace, name, priority, spec, request }));
-            return Ok(());
+            return add(&mut self.pending, unbound(pod, view));
         };
+        if self.removed.contains(&*node) {
+            let owners = pod.metadata.owner_references.iter().flatten();
+            match owners.into_iter().any(|owner| owner.controller == Some(true)) {
+                _ if view.stays => {}
+                true => return add(&mut self.displaced, unbound(pod, view)),
+                false => self.lost.push(view.key()),
+            }
+            return Ok(());
+        }
         // Unique, and never the uid of a pod of the workload, whatever the file says.
         let residents = self.residents.entry(node.to_string()).or_default();
         if residents.len() >= MAX_RESIDENTS {
@@ -274,12 +297,18 @@ impl Objects {
         Ok(())
     }
 
-    fn into_dump(mut self, options: DumpOptions) -> Result<Dump, String> {
+    fn into_dump(mut self, options: DumpOptions<'_>) -> Result<Dump, String> {
         if self.nodes.is_empty() {
             return Err("no Node objects; nodes, pods and noderesourcetopologies are needed".to_owned());
         }
         if self.nodes.len() > MAX_MACHINES {
             return Err(format!("{} nodes: allowed are up to {MAX_MACHINES}", self.nodes.len()));
+        }
+        for name in &self.removed {
+            self.zones.remove(name);
+            if self.nodes.remove(name).is_none() {
+                return Err(format!("there is no node {name} to remove"));
+            }
         }
         let mut dump = Dump::default();
         let (mut without, mut impossible) = (Vec::new(), Vec::new());
@@ -314,8 +343,8 @@ impl Objects {
         let impossible = impossible.iter().take(MAX_NAMED);
         dump.notes.extend(impossible.map(|(node, problem)| format!("left out node {node}: {problem}")));
         dump.is_guessed = !self.guesses.is_empty();
-        self.pending.sort_by_key(|(created_s, _)| *created_s);
-        dump.pending = self.pending.into_iter().map(|(_, pod)| pod).collect();
+        (dump.pending, dump.displaced) = (by_creation(self.pending), by_creation(self.displaced));
+        dump.lost = self.lost;
         Ok(dump)
     }
 
@@ -376,6 +405,29 @@ impl Objects {
         }
         notes
     }
+}
+
+/// A pod without its node, with the second of its creation.
+fn unbound(pod: &wire::Pod, view: PodView) -> (u64, NamedPod) {
+    let PodView { namespace, name, priority, spec, created_s, .. } = view;
+    // A pod that cannot be read has a spec that no node fits.
+    let request = Arc::new(api::convert::whole_pod_request(pod).unwrap_or_default());
+    (created_s, NamedPod { namespace, name, priority, spec, request })
+}
+
+/// # Errors
+/// When there are too many.
+fn add(pods: &mut Vec<(u64, NamedPod)>, pod: (u64, NamedPod)) -> Result<(), String> {
+    if pods.len() >= MAX_ARRIVALS {
+        return Err(format!("more pods than the {MAX_ARRIVALS} allowed are on no node"));
+    }
+    pods.push(pod);
+    Ok(())
+}
+
+fn by_creation(mut pods: Vec<(u64, NamedPod)>) -> Vec<NamedPod> {
+    pods.sort_by_key(|(created_s, _)| *created_s);
+    pods.into_iter().map(|(_, pod)| pod).collect()
 }
 
 /// What is known of a node, before its kubelet starts.
@@ -439,7 +491,7 @@ fn divided_evenly(view: NodeView, zones: u32, mut residents: Vec<(i64, PodView)>
 
 /// # Errors
 /// Why there can be no such machine.
-fn with_kubelet(found: ReportedNode, options: DumpOptions) -> Result<Machine, String> {
+fn with_kubelet(found: ReportedNode, options: DumpOptions<'_>) -> Result<Machine, String> {
     let ReportedNode { view, mut topology, residents } = found;
     topology.rules.policy = options.policy.unwrap_or(topology.rules.policy);
     topology.rules.scope = options.scope.unwrap_or(topology.rules.scope);
