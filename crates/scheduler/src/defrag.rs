@@ -251,9 +251,10 @@ impl Plan {
         let mut text = match (pods, self.rooms.len(), self.moves) {
             (0, ..) => "No pod needs room.\n".to_owned(),
             (_, 0, _) => format!("No plan makes room for any of {}.\n", counted(pods, "pod")),
-            (_, rooms, 0) => format!("{rooms} of {} have room without a move.\n", counted(pods, "pod")),
+            (_, rooms, 0) => format!("Of {} {rooms} fit without a move.\n", counted(pods, "pod")),
             (_, rooms, moves) => {
-                format!("{} make room for {rooms} of {}.\n", counted(moves, "move"), counted(pods, "pod"))
+                let make = if moves == 1 { "makes" } else { "make" };
+                format!("{} {make} room for {rooms} of {}.\n", counted(moves, "move"), counted(pods, "pod"))
             }
         };
         let mut table = Table::new();
@@ -277,8 +278,8 @@ impl Plan {
         }
         if (wide || !self.is_whole()) && !self.stay.is_empty() {
             let stay: Vec<String> =
-                self.stay.iter().map(|(pinned, count)| format!("{count} {}", pinned.as_str())).collect();
-            text += &format!("\nPods that stay: {}.\n", stay.join("; "));
+                self.stay.iter().map(|(pinned, count)| format!("{count} ({})", pinned.as_str())).collect();
+            text += &format!("\nPods that stay whatever it would bring: {}.\n", stay.join(", "));
         }
         text
     }

@@ -22,6 +22,7 @@ use crate::machine::{Machine, Shape, open_cpus};
 use crate::plural::count;
 use crate::preset::{Defaults, Preset};
 use crate::record::Summary;
+use crate::report::Report;
 use crate::spread::Spread;
 use crate::workload::{Arrival, MAX_TIME_MS, OpenArrivals, Workload};
 
@@ -114,7 +115,7 @@ pub struct Args {
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     pub seed: u64,
     /// Run once with each of these seeds, and show the median and the range of each number, such as 1-20
-    #[arg(long, value_name = "FROM-TO", value_parser = seeds, conflicts_with_all = ["seed", "chart", "save_workload"])]
+    #[arg(long, value_name = "FROM-TO", value_parser = seeds, conflicts_with_all = ["seed", "chart", "report", "save_workload"])]
     pub seeds: Option<(u64, u64)>,
     /// Schedulers to compare: blind (as kube-scheduler), nrtmatch (the rules of the Go plugin), tholepin, ideal
     /// (tholepin with perfect knowledge and no latency)
@@ -141,6 +142,9 @@ pub struct Args {
     /// Write a chart of the result to a file whose name ends in .svg
     #[arg(long, value_name = "FILE", value_parser = chart_file)]
     pub chart: Option<PathBuf>,
+    /// Write the result to an HTML file with a chart and tables, for a ticket
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     /// Write the pods to a file for --workload
     #[arg(long, value_name = "FILE")]
     pub save_workload: Option<PathBuf>,
@@ -255,6 +259,17 @@ fn run_once(args: &Args, found: &Machines) -> anyhow::Result<String> {
     if let Some(file) = &args.chart {
         draw(file, &entries, &heading(&workload, machines))?;
     }
+    let sentences = format!("{}{}{}", table::verdict(&entries), found.guess(), found.removal());
+    if let Some(file) = &args.report {
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        let report = Report {
+            heading: &heading(&workload, machines),
+            verdict: &sentences,
+            command: &format!("tholepin {}", words.join(" ")),
+            outcomes: &entries,
+        };
+        write(file, report.html().as_bytes())?;
+    }
     let document = Document {
         seed: args.seed,
         nodes: machines.len(),
@@ -266,9 +281,7 @@ fn run_once(args: &Args, found: &Machines) -> anyhow::Result<String> {
     };
     let table = |wide| {
         let table = table::render(&entries, wide);
-        let (title, verdict) = (heading(&workload, machines), table::verdict(&entries));
-        let removal = found.removal();
-        format!("{title}\n{table}\n{verdict}{}{removal}\n{}", found.guess(), table::refusals(&entries))
+        format!("{}\n{table}\n{sentences}\n{}", heading(&workload, machines), table::refusals(&entries))
     };
     Ok(args.output.format.write(&document, table)?)
 }

@@ -16,6 +16,7 @@ pub mod machine;
 mod plural;
 pub mod preset;
 pub mod record;
+pub mod report;
 pub mod simulation;
 pub mod spread;
 pub mod table;

@@ -19,15 +19,21 @@ const REASONS: usize = 5;
 const COLUMNS: [&str; 9] =
     ["PODS", "ALIGNED", "MISALIGNED", "REJECTED", "NOT PLACED", "P50", "P95", "MAX", "ALLOCATED"];
 
+/// More columns; the first is always there.
+const WIDE: [&str; 7] = ["STRANDED", "TAE", "SMT", "UNEXPECTED", "OUT OF", "SETTLED AFTER", "SEED"];
+
 /// Renders the table. `wide` adds columns.
 #[must_use]
 pub fn render(entries: &[Outcome], wide: bool) -> String {
-    let more: &[&str] = if wide {
-        &["STRANDED", "TAE", "SMT", "UNEXPECTED", "OUT OF", "SETTLED AFTER", "SEED"]
-    } else {
-        &["STRANDED"]
-    };
+    let more = if wide { &WIDE[..] } else { &WIDE[..1] };
     table(more, entries.iter().map(|entry| row(&entry.summary, wide)))
+}
+
+/// The headers and rows of the table with all its columns, for other renderers.
+#[must_use]
+pub fn cells(entries: &[Outcome]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let header = ["SCHEDULER"].into_iter().chain(COLUMNS).chain(WIDE).collect();
+    (header, entries.iter().map(|entry| row(&entry.summary, true)).collect())
 }
 
 /// Renders the results of several seeds; each cell has the median, and the range if there is one.

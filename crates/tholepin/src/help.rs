@@ -15,6 +15,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Look into a cluster",
         &[
+            "top",
             "web",
             "explain",
             "capacity",

@@ -50,15 +50,15 @@ impl Pinned {
         restarts.filter(|policy| *policy != "Always").map(|_| Self::RunsToCompletion)
     }
 
-    /// For people, after a number of pods.
+    /// For people, in brackets after a number of pods.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
-            Self::NoController => "have no controller that would make them again",
-            Self::OfItsNode => "belong to their node (DaemonSet, static pod)",
-            Self::RunsToCompletion => "run to completion and would begin anew (--move-jobs)",
-            Self::NotSafeToEvict => "are annotated as not safe to evict",
-            Self::LocalData => "have data in an emptyDir (--move-local-data)",
-            Self::Budget => "are kept by a PodDisruptionBudget",
+            Self::NoController => "no controller would make them again",
+            Self::OfItsNode => "of a DaemonSet, or static",
+            Self::RunsToCompletion => "would begin anew, see --move-jobs",
+            Self::NotSafeToEvict => "annotated as not safe to evict",
+            Self::LocalData => "would lose an emptyDir, see --move-local-data",
+            Self::Budget => "kept by a PodDisruptionBudget",
         }
     }
 }
