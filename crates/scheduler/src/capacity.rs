@@ -7,6 +7,7 @@
 //!
 //! Cost: a filter and a charge for each pod that fits; where pods are placed, what each costs the scheduler.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,10 +18,12 @@ use serde::Serialize;
 use topology::fingerprint::PodHash;
 use topology::reason::Amount;
 use topology::request::Need;
+use topology::resource::ResourceName;
 
 use crate::core::headroom::Headroom;
 use crate::core::{Core, Decision, Event, Settings};
 use crate::explain::target_pod::TargetPod;
+use crate::node::Node;
 use crate::pod::PodView;
 use crate::shell::snapshot::Snapshot;
 
@@ -56,7 +59,27 @@ pub struct NodeCapacity {
     pub node: Arc<str>,
     /// How many fit there.
     pub fits: usize,
+    /// What is free beside them of what they ask for, and is of no use to more of them.
+    pub left: BTreeMap<&'static str, String>,
+    /// The same, CPUs in thousandths.
+    #[serde(skip)]
+    left_cpus: i64,
 }
+
+/// The order of nodes in the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum NodeOrder {
+    /// By name
+    #[default]
+    Name,
+    /// The node that fits most first
+    Fits,
+    /// The node with most free CPUs that are of no use first
+    Left,
+}
+
+/// What is free of each node, by what pods ask for.
+type FreeAmounts = BTreeMap<Arc<str>, Vec<Need>>;
 
 /// How many more pods like `target` fit in a cluster, at most `limit` on a node, or in all where they are placed one
 /// after the other; with notes for people.
@@ -76,9 +99,10 @@ pub(crate) fn count(
     let has_place = |event: &Event| !matches!(event, Event::Pod(pod) if pod.node.is_none());
     snapshot.into_events().filter(has_place).for_each(|event| core.handle(event, now_ms));
     let pod = asked(&target, now_ms);
+    let free = free_amounts(&core, &pod);
     let headroom = core.headroom(&pod, limit, now_ms);
     let headroom = headroom.unwrap_or_else(|| fill(&mut core, &pod, limit, now_ms));
-    Ok((Capacity::new(&pod, scheduler, headroom), target.notes))
+    Ok((Capacity::new(&pod, scheduler, headroom, &free), target.notes))
 }
 
 /// How many more pods of a shape such as `cpu=4,memory=8Gi` a core has room for, at most `limit` on a node.
@@ -92,7 +116,7 @@ pub(crate) fn of_shape(
     let pod = asked(&shape::target(shape, scheduler)?, now_ms);
     let headroom = core.headroom(&pod, limit, now_ms);
     let headroom = headroom.context("this scheduler's settings do not let nodes be counted one by one")?;
-    Ok(Capacity::new(&pod, scheduler.into(), headroom))
+    Ok(Capacity::new(&pod, scheduler.into(), headroom, &free_amounts(core, &pod)))
 }
 
 /// The pod, as one that is created now, and alone.
@@ -102,8 +126,40 @@ pub(crate) fn asked(target: &TargetPod, now_ms: u64) -> PodView {
 
 /// What a pod asks for, as text.
 pub(crate) fn requests(pod: &PodView) -> BTreeMap<&'static str, String> {
-    let amount = |need: &Need| (need.name.as_str(), Amount(need.name, need.amount).to_string());
-    pod.spec.needs.totals.iter().map(amount).collect()
+    texts(&pod.spec.needs.totals)
+}
+
+fn texts(needs: &[Need]) -> BTreeMap<&'static str, String> {
+    let text = |need: &Need| (need.name.as_str(), Amount(need.name, need.amount).to_string());
+    needs.iter().map(text).collect()
+}
+
+/// `cpu 4, memory 8Gi`.
+pub(crate) fn listed(amounts: &BTreeMap<&'static str, String>) -> String {
+    let parts: Vec<String> = amounts.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
+    parts.join(", ")
+}
+
+/// What nodes have free of what a pod asks for.
+fn free_amounts(core: &Core, pod: &PodView) -> FreeAmounts {
+    let of = |node: &Node| {
+        let free = |need: &Need| {
+            let allocatable = node.view.as_ref().map_or(0, |view| view.allocatable(need.name));
+            Need { name: need.name, amount: allocatable - crate::node::amount(&node.used, need.name) }
+        };
+        (Arc::clone(&node.name), pod.spec.needs.totals.iter().map(free).collect())
+    };
+    core.nodes().map(of).collect()
+}
+
+/// What is left of the free amounts beside so many pods.
+fn left_over(pod: &PodView, pods: usize, free: &[Need]) -> Vec<Need> {
+    let pods = i64::try_from(pods).unwrap_or(i64::MAX);
+    let left = |(free, need): (&Need, &Need)| {
+        let taken = need.amount.saturating_mul(pods);
+        Need { name: need.name, amount: free.amount.saturating_sub(taken).max(0) }
+    };
+    free.iter().zip(&pod.spec.needs.totals).map(left).collect()
 }
 
 /// Leaves out all that makes room: evictions, claims that are taken back, nodes that are held.
@@ -173,27 +229,46 @@ pub(crate) fn place(core: &mut Core, pod: PodView, now_ms: u64) -> Result<Arc<st
 }
 
 impl Capacity {
-    fn new(pod: &PodView, scheduler: Arc<str>, Headroom { nodes, message }: Headroom) -> Self {
+    fn new(
+        pod: &PodView,
+        scheduler: Arc<str>,
+        Headroom { nodes, message }: Headroom,
+        free: &FreeAmounts,
+    ) -> Self {
+        let on_node = |(node, fits): (Arc<str>, usize)| {
+            let left = left_over(pod, fits, free.get(&node).map_or(&[], Vec::as_slice));
+            let left_cpus = crate::node::amount(&left, ResourceName::CPU);
+            NodeCapacity { node, fits, left: texts(&left), left_cpus }
+        };
         let placed: BTreeMap<Arc<str>, usize> = nodes.into_iter().collect();
         Self {
             requests: requests(pod),
             scheduler,
             fits: placed.values().sum(),
             limited: message.is_none(),
-            nodes: placed.into_iter().map(|(node, fits)| NodeCapacity { node, fits }).collect(),
+            nodes: placed.into_iter().map(on_node).collect(),
             message,
         }
     }
 
+    /// The same with its nodes in this order.
+    #[must_use]
+    pub fn sorted(mut self, order: NodeOrder) -> Self {
+        match order {
+            NodeOrder::Name => {}
+            NodeOrder::Fits => self.nodes.sort_by_key(|node| Reverse(node.fits)),
+            NodeOrder::Left => self.nodes.sort_by_key(|node| Reverse(node.left_cpus)),
+        }
+        self
+    }
+
     /// Text for people. `wide`: also nodes where none fits.
     fn text(&self, wide: bool) -> String {
-        let requests: Vec<String> =
-            self.requests.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
         let at_least = if self.limited { "at least " } else { "" };
         let (fits, pods) = (self.fits, if self.fits == 1 { "pod" } else { "pods" });
         let mut text = format!(
             "{at_least}{fits} more {pods} of {} would fit, by {}.\n",
-            if requests.is_empty() { "no requests".to_owned() } else { requests.join(", ") },
+            if self.requests.is_empty() { "no requests".to_owned() } else { listed(&self.requests) },
             self.scheduler
         );
         if let Some(message) = &self.message {
@@ -201,11 +276,11 @@ impl Capacity {
         }
         let shown = self.nodes.iter().filter(|node| wide || node.fits > 0);
         let mut table = Table::new();
-        table.load_style(NOTHING).set_header(["NODE", "FITS"]);
+        table.load_style(NOTHING).set_header(["NODE", "FITS", "LEFT OVER"]);
         let mut is_empty = true;
-        for NodeCapacity { node, fits } in shown {
+        for NodeCapacity { node, fits, left, .. } in shown {
             is_empty = false;
-            table.add_row([&**node, &fits.to_string()]);
+            table.add_row([&**node, &fits.to_string(), &listed(left)]);
         }
         if !is_empty {
             text += &format!("\n{}\n", table.trim_fmt());

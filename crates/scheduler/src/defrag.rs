@@ -17,7 +17,7 @@ use comfy_table::presets::NOTHING;
 use serde::Serialize;
 
 use crate::budget::BudgetView;
-use crate::capacity::{place_only, requests};
+use crate::capacity::{listed, place_only, requests};
 use crate::core::relocation::{Limits, Relocation, Search};
 use crate::core::{Event, Settings};
 use crate::pod::PodView;
@@ -261,9 +261,7 @@ impl Plan {
         table.load_style(NOTHING).set_header(["ROOM FOR", "MOVE", "FROM", "TO", "REQUESTS"]);
         for room in &self.rooms {
             for PlannedMove { pod, requests, from, to, .. } in &room.moves {
-                let requests: Vec<String> =
-                    requests.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
-                table.add_row([&room.pod, pod, &**from, &**to, &requests.join(", ")]);
+                table.add_row([&room.pod, pod, &**from, &**to, &listed(requests)]);
             }
             table.add_row([&room.pod, "(has room)", "", &*room.node, ""]);
         }

@@ -10,7 +10,7 @@ use runtime::output::{OutputArgs, TableFormat};
 use runtime::stdout::print;
 use tokio_util::sync::CancellationToken;
 
-use super::{Capacity, count, shape};
+use super::{Capacity, NodeOrder, count, shape};
 use crate::cluster_input::{ClusterInput, answered, tell};
 use crate::explain::target_pod::TargetPod;
 use crate::shell::now_ms;
@@ -23,6 +23,7 @@ use crate::shell::snapshot::Snapshot;
     tholepin capacity --shape cpu=4,memory=8Gi\n  \
     tholepin capacity --shape cpu=11,memory=40Gi,nvidia.com/gpu=1 --at-least 16 -o json\n  \
     tholepin capacity --pod trainer.yaml --cluster must-gather/\n  \
+    tholepin capacity --shape cpu=4,memory=8Gi --sort left -o wide\n  \
     kubectl get nodes,pods,noderesourcetopologies -A -o yaml >dump.yaml\n  \
     tholepin capacity --pod trainer.yaml --cluster dump.yaml --config scheduler.yaml\n\n\
     The exit code is 0 if at least so many fit as --at-least says, 1 if fewer do, 2 for wrong input.")]
@@ -39,6 +40,9 @@ pub struct Args {
     /// How many to count at most on a node, or in all if pods like it look at other nodes (spread, affinity)
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub up_to: usize,
+    /// The order of nodes
+    #[arg(long, value_name = "ORDER", value_enum, default_value_t, hide_possible_values = false)]
+    pub sort: NodeOrder,
     /// The cluster.
     #[command(flatten)]
     pub input: ClusterInput,
@@ -78,5 +82,5 @@ pub async fn counted(args: &Args) -> anyhow::Result<Capacity> {
     let limit = args.up_to.max(args.at_least);
     let (capacity, notes) = count(settings, snapshot, target, limit, now_ms())?;
     tell(&notes);
-    Ok(capacity)
+    Ok(capacity.sorted(args.sort))
 }

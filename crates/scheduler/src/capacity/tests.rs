@@ -58,6 +58,10 @@ fn zones_decide_and_the_rest_is_stranded() {
     let found = capacity(objects.clone(), shape("cpu=4,memory=1Gi"), 100);
     assert_eq!((found.fits, found.limited, by_node(&found)), (3, false, vec![("a", 3), ("b", 0)]));
     assert!(found.message.as_deref().unwrap().contains("cannot align container"), "{found:?}");
+    let left: Vec<_> = found.nodes.iter().map(|node| listed(&node.left)).collect();
+    assert_eq!(left, ["cpu 4, memory 637Gi", "cpu 16, memory 640Gi"]);
+    let first = |order| found.clone().sorted(order).nodes[0].node.to_string();
+    assert_eq!([NodeOrder::Name, NodeOrder::Fits, NodeOrder::Left].map(first), ["a", "a", "b"]);
     let limited = capacity(objects, shape("cpu=4,memory=1Gi"), 2);
     assert_eq!((limited.fits, limited.limited, limited.message.as_deref()), (2, true, None));
 }
@@ -87,6 +91,7 @@ fn text_has_the_number_first_and_empty_nodes_when_wide() {
     );
     assert!(!text.contains("\n b "), "{text}");
     assert!(found.text(true).contains("\n b "), "{}", found.text(true));
+    assert!(text.contains("\n a     1     cpu 0, memory 639Gi"), "{text}");
 }
 
 /// Pods that are to keep apart count on other nodes as well.
