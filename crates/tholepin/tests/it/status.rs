@@ -3,11 +3,14 @@
 use std::path::Path;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use kube::api::{Api, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::runtime::wait::await_condition;
 use serde_json::{Value, json};
 use testkit::cluster::Cluster;
 use testkit::cri::{Image, Images};
 use testkit::env::rig;
+use testkit::load::guaranteed_pod;
 use testkit::machine::Machine;
 use testkit::net;
 
@@ -58,6 +61,7 @@ fn one_command_says_how_it_is_and_what_comes_next() {
         let status: Value = serde_json::from_str(&stdout).unwrap();
         assert_eq!((&status["state"], &status["unknown"]), (&json!("ready"), &json!([])), "{status}");
 
+        five_questions(&client, &run).await;
         monitoring::metrics_are_as_documented(&client).await;
         monitoring::install_definitions(&client).await;
         let (code, _, stderr) = run("deploy --image tholepin:test --monitoring").await;
@@ -83,4 +87,54 @@ fn one_command_says_how_it_is_and_what_comes_next() {
         said("status", 1, &[absent]).await;
     })
     .unwrap();
+}
+
+/// What people ask of a cluster, and the one command that answers: its exit code, and words of the answer.
+const QUESTIONS: [(&str, &str, i32, &[&str]); 6] = [
+    (
+        "Why does my pod wait?",
+        "explain pod default/waits",
+        1,
+        &["cannot align container \"main\": cpu: requested 10, most in one zone 8", "instead of 10"],
+    ),
+    ("Where would it fit?", "capacity --shape cpu=4,memory=64Mi", 0, &["\n node-0  "]),
+    (
+        "Which node wastes most?",
+        "capacity --shape cpu=5,memory=64Mi --sort left -o wide",
+        0,
+        &["LEFT OVER", "node-0"],
+    ),
+    ("Is the exporter fresh?", "status", 0, &["Reports       1 of 1 fresh\n", "Waiting pods  1"]),
+    (
+        "What happens with two more nodes?",
+        "simulate --live --add 2x16=2 --pending --schedulers tholepin",
+        0,
+        &["1 pod on 3 nodes", "Tholepin ran all 1"],
+    ),
+    ("Would moves help?", "defrag", 1, &["No room for default/waits: no 4 moves or fewer make room"]),
+];
+
+/// Asks them about a cluster of one node of 2 x 8 CPUs, with a pod that no zone has room for.
+async fn five_questions(client: &kube::Client, run: &impl AsyncFn(&str) -> (i32, String, String)) {
+    let mut pod = guaranteed_pod("waits", "topo-aware-scheduler", [("cpu", "10"), ("memory", "64Mi")]);
+    pod.metadata.namespace = Some("default".to_owned());
+    let pods = Api::<Pod>::default_namespaced(client.clone());
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    let refused = |pod: Option<&Pod>| {
+        let conditions = pod.and_then(|pod| pod.status.as_ref()?.conditions.as_ref());
+        conditions.is_some_and(|all| all.iter().any(|one| one.reason.as_deref() == Some("Unschedulable")))
+    };
+    await_condition(pods.clone(), "waits", refused).await.unwrap();
+    for (question, command, code, words) in QUESTIONS {
+        let (is, stdout, stderr) = run(command).await;
+        assert_eq!(is, code, "{question} tholepin {command}: {stdout}{stderr}");
+        for wanted in words {
+            assert!(
+                stdout.contains(wanted),
+                "{question} tholepin {command}: {wanted:?} is missing: {stdout}"
+            );
+        }
+    }
+    pods.delete("waits", &DeleteParams::default()).await.unwrap();
+    await_condition(pods, "waits", |pod: Option<&Pod>| pod.is_none()).await.unwrap();
 }
