@@ -1,4 +1,5 @@
-//! What tests in a browser need: Debian's Chromium with its driver, and the accessibility checker axe-core.
+//! What tests in a browser or a terminal need: Debian's Chromium with its driver, or tmux, and the accessibility checker
+//! axe-core.
 //!
 //! In: Debian's and npm's registries. Out: the path of the checker. Never: a package in another version than is pinned
 //! here, but for those that Debian keeps up to date.
@@ -20,13 +21,22 @@ const PACKAGES: [&str; 2] = ["chromium", "chromium-driver"];
 /// # Errors
 /// When a package cannot be had.
 pub(crate) fn install() -> anyhow::Result<PathBuf> {
-    if Command::new("chromedriver").arg("--version").output().is_err() {
-        eprintln!("installing {}", PACKAGES.join(" and "));
+    install_packages("chromedriver", "--version", &PACKAGES)?;
+    axe()
+}
+
+/// Installs Debian's packages unless this program can be run.
+///
+/// # Errors
+/// When a package cannot be had.
+pub(crate) fn install_packages(program: &str, flag: &str, packages: &[&str]) -> anyhow::Result<()> {
+    if Command::new(program).arg(flag).output().is_err() {
+        eprintln!("installing {}", packages.join(" and "));
         let apt = |args: &[&str]| run(Command::new("apt-get").args(args));
         apt(&["update", "-qq"])?;
-        apt(&[["install", "-y", "-qq", "--no-install-recommends"].as_slice(), &PACKAGES].concat())?;
+        apt(&[["install", "-y", "-qq", "--no-install-recommends"].as_slice(), packages].concat())?;
     }
-    axe()
+    Ok(())
 }
 
 /// The checker, one file, fetched once.

@@ -28,6 +28,8 @@ mod readme;
 mod recording;
 #[path = "it/status.rs"]
 mod status;
+#[path = "it/terminal.rs"]
+mod terminal;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

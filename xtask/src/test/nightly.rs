@@ -46,6 +46,9 @@ const SHIPPED: &str = "PROGRAM";
 /// The value of a variable that stands for the path of the accessibility checker. It and a browser are installed first.
 const CHECKER: &str = "CHECKER";
 
+/// The value of a variable that asks for a terminal multiplexer. It is installed first.
+const TMUX: &str = "TMUX";
+
 /// In the order in which they run.
 const LONG: &[Long] = &[
     long("bad-input", &[("BAD_INPUTS", "5000")], "-p tholepin --test it -- bad_input::", "bad_input: "),
@@ -179,6 +182,7 @@ const LONG: &[Long] = &[
         "-p view --test it -- browser::",
         "browser: ",
     ),
+    long("terminal", &[("TERMINAL_REQUIRE_TMUX", TMUX)], "-p tholepin --test it -- terminal::", ""),
     long("promtool", &[("PROMTOOL", "1")], "-p xtask monitoring::promtool", "promtool: "),
     long(README, &[], "", ""),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
@@ -262,6 +266,7 @@ impl Long {
             match text {
                 SHIPPED => Ok(image::program()?.into()),
                 CHECKER => Ok(browser::install()?.into()),
+                TMUX => browser::install_packages("tmux", "-V", &["tmux"]).map(|()| "1".into()),
                 _ => Ok(text.into()),
             }
         };

@@ -73,6 +73,33 @@ async fn all_zooms_are_accessible_and_quiet_in_light_and_dark() {
     assert_eq!(browser.console().await, [] as [Value; 0]);
 }
 
+/// The pictures of the documents: a cluster with the answer to a question, and a node's cores.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_in_use_looks_as_in_the_documents() {
+    let Some(browser) = Browser::open(1180, 620).await else { return };
+    let (_folder, input) = fixture::showcase();
+    let page = serve(input).await;
+    browser.load(&page.url).await;
+    browser.until("state.nodes.size === 41").await;
+    let picture = async |name: &str| {
+        if let Some(folder) = pictures() {
+            std::fs::write(folder.join(name), browser.picture().await).unwrap();
+        }
+    };
+    browser.prefer("light").await;
+    browser
+        .run("shapeInput.value = 'cpu=8,memory=16Gi'; document.querySelector('#shape-form button').click()")
+        .await;
+    browser.until("/^\\d+, on \\d+ nodes/.test(answer.textContent)").await;
+    picture("web-cluster.png").await;
+    browser.run("location.hash = '#/node/worker-17'").await;
+    browser.until("document.querySelectorAll('.socket').length === 2").await;
+    browser.until("['trainer-0', 'proxy-4'].every((name) => document.body.innerText.includes(name))").await;
+    browser.until("document.body.innerText.includes('confirmed')").await;
+    picture("web-node.png").await;
+    assert_eq!(browser.console().await, [] as [Value; 0]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn questions_take_two_clicks_at_most() {
     let Some(browser) = Browser::open(1280, 900).await else { return };

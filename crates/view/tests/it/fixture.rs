@@ -49,6 +49,81 @@ pub(crate) fn large(nodes: usize, zones: usize) -> (TempDir, ClusterInput) {
     (folder, input(vec![path]))
 }
 
+/// A cluster as one in use: nodes of two zones, and one of four zones on two sockets, whose pods are known by their cores.
+pub(crate) fn showcase() -> (TempDir, ClusterInput) {
+    let (folder, ClusterInput { dumps, .. }) = large(40, 2);
+    let path = folder.path().join("showcase.json");
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": shown_node()});
+    std::fs::write(&path, list.to_string()).unwrap();
+    (folder, input(dumps.into_iter().chain([path]).collect()))
+}
+
+/// Name, CPUs and zone of the pods of the showcase's node.
+const SHOWN: [(&str, &str, usize); 6] = [
+    ("trainer-0", "1-6", 0),
+    ("packet-core-2", "8-13", 1),
+    ("packet-core-5", "16-19", 2),
+    ("cache-1", "20-21", 2),
+    ("trainer-1", "24-30", 3),
+    ("proxy-4", "14", 1),
+];
+
+fn shown_node() -> Vec<Value> {
+    const NAME: &str = "worker-17";
+    let cpus = |text: &str| CpuSet::parse(text).unwrap();
+    let holding = |(name, held, _): &(&str, &str, usize)| {
+        let held = Holding { cpus: cpus(held), ..Holding::default() };
+        (ContainerHash::of_uid(name, "main"), held)
+    };
+    let holdings = Holdings::new(HashKey::Uid, SHOWN.iter().map(holding).collect());
+    let zone = |id: usize| {
+        let pods: Vec<_> = SHOWN.iter().filter(|(.., zone)| *zone == id).collect();
+        let held: Vec<&str> = pods.iter().map(|(_, held, _)| *held).collect();
+        let own = format!("{}-{}", 8 * id, 8 * id + 7);
+        let taken = cpus(&[held.as_slice(), if id == 0 { &["0"] } else { &[] }].concat().join(","));
+        let free: Vec<String> =
+            cpus(&own).iter().filter(|cpu| !taken.contains(*cpu)).map(|cpu| cpu.to_string()).collect();
+        let allocatable = if id == 0 { 7 } else { 8 };
+        let memory = format!("{}Mi", 32 * 1024 - 256 - 1024 * pods.len());
+        json!({"name": format!("node-{id}"), "type": "Node",
+            "costs": (0..4).map(|to| json!({"name": format!("node-{to}"), "value":
+                if to == id { 10 } else if to / 2 == id / 2 { 12 } else { 32 }})).collect::<Vec<_>>(),
+            "attributes": [{"name": "cpus", "value": own}, {"name": "sockets", "value": format!("{}:{own}", id / 2)},
+                {"name": "lastLevelCaches", "value": own}, {"name": "freeCPUs", "value": free.join(",")}],
+            "resources": [
+                {"name": "cpu", "capacity": "8", "allocatable": allocatable.to_string(), "available": free.len().to_string()},
+                {"name": "memory", "capacity": "32Gi", "allocatable": "32512Mi", "available": memory}]})
+    };
+    let attributes = [
+        ("topologyManagerPolicy", "single-numa-node".to_owned()),
+        ("topologyManagerScope", "pod".to_owned()),
+        ("cpuManagerPolicy", "static".to_owned()),
+        ("memoryManagerPolicy", "Static".to_owned()),
+        ("reservedSystemCPUs", "0".to_owned()),
+        ("reservedMemory", (0..4).map(|id| format!("{id}:memory=256Mi")).collect::<Vec<_>>().join(";")),
+        ("threadsPerCore", "1".to_owned()),
+        ("threadSiblings", "0-31".to_owned()),
+        ("kubeletVersion", "v1.36.3".to_owned()),
+        ("containerHoldings", holdings.encode()),
+    ];
+    let attributes: Vec<Value> =
+        attributes.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+    let pod = |(name, held, _): &(&str, &str, usize)| {
+        let amounts = json!({"cpu": cpus(held).len().to_string(), "memory": "1Gi"});
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": "ns", "name": name, "uid": name, "creationTimestamp": "2026-11-01T00:00:00Z"},
+            "spec": {"nodeName": NAME, "schedulerName": "topo-aware-scheduler", "containers": [
+                {"name": "main", "resources": {"requests": amounts, "limits": amounts}}]},
+            "status": {"phase": "Running", "qosClass": "Guaranteed", "startTime": "2026-11-01T00:00:01Z",
+                "containerStatuses": [{"name": "main", "state": {"running": {}}, "started": true}]}})
+    };
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME, "uid": NAME},
+        "status": {"allocatable": {"cpu": "31", "memory": "127Gi", "pods": "110"}}});
+    let report = json!({"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology",
+        "metadata": {"name": NAME}, "attributes": attributes, "zones": (0..4).map(zone).collect::<Vec<_>>()});
+    SHOWN.iter().map(pod).chain([node, report]).collect()
+}
+
 pub(crate) fn input(dumps: Vec<PathBuf>) -> ClusterInput {
     ClusterInput { dumps, config: None, connection: ClusterArgs::default() }
 }
