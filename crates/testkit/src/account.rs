@@ -129,14 +129,20 @@ impl<'c> Account<'c> {
             Some((resource, subresource)) => (resource.to_owned(), Some(subresource)),
             None => (resource, None),
         };
+        let path = first(&rule.non_resource_urls);
         for verb in &rule.verbs {
-            let review: SubjectAccessReview = serde_json::from_value(json!({ "spec": {
-                "user": format!("system:serviceaccount:{}:{}", self.namespace, self.name),
-                "resourceAttributes": {
-                    "group": first(&rule.api_groups), "resource": resource, "subresource": subresource,
-                    "verb": verb, "namespace": namespace, "name": first(&rule.resource_names),
-                },
-            } }))?;
+            let mut spec =
+                json!({ "user": format!("system:serviceaccount:{}:{}", self.namespace, self.name) });
+            match &path {
+                Some(path) => spec["nonResourceAttributes"] = json!({ "path": path, "verb": verb }),
+                None => {
+                    spec["resourceAttributes"] = json!({
+                        "group": first(&rule.api_groups), "resource": resource, "subresource": subresource,
+                        "verb": verb, "namespace": namespace, "name": first(&rule.resource_names),
+                    });
+                }
+            }
+            let review: SubjectAccessReview = serde_json::from_value(json!({ "spec": spec }))?;
             let reviews = Api::<SubjectAccessReview>::all(self.client.clone());
             let began = Instant::now();
             while !reviews.create(&PostParams::default(), &review).await?.status.is_some_and(|s| s.allowed) {

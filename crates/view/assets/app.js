@@ -188,7 +188,7 @@ async function follow() {
   let failures = 0;
   while (mine === following) {
     try {
-      const response = await fetch("api/v1/changes", { headers: { Authorization: `Bearer ${token()}` } });
+      const response = await fetch("view/v1/changes", { headers: { Authorization: `Bearer ${token()}` } });
       if (response.status === 401 || response.status === 403) {
         if (response.status === 401) askForToken();
         say(response.status === 401 ? "no token" : "this token may not read the cluster");
@@ -229,7 +229,7 @@ async function askCapacity(shape) {
   if (state.source !== "live") { answer.textContent = "not known in a report"; return; }
   answer.textContent = "...";
   try {
-    const found = await ask(`api/v1/capacity?shape=${encodeURIComponent(shape)}`);
+    const found = await ask(`view/v1/capacity?shape=${encodeURIComponent(shape)}`);
     const fits = new Map(found.nodes.map((node) => [node.node, node.fits]));
     state.capacity = { shape, fits, amounts: amounts(shape) };
     const nodes = found.nodes.filter((node) => node.fits > 0).length;
@@ -562,7 +562,7 @@ function mapElement(resource) {
 async function renderNode(name) {
   let page;
   try {
-    page = state.source === "live" ? await ask(`api/v1/nodes/${encodeURIComponent(name)}`) : state.pages[name];
+    page = state.source === "live" ? await ask(`view/v1/nodes/${encodeURIComponent(name)}`) : state.pages[name];
     if (!page) page = { ...state.nodes.get(name), sockets: [], pods: [], distances: [], deviceGroups: [], settings: {} };
   } catch (error) {
     main.replaceChildren(element("h1", {}, `Node ${name}`), element("p", { class: "error" }, error.message));
@@ -713,7 +713,7 @@ async function renderPod(namespace, name) {
   }
   let found;
   try {
-    found = await ask(`api/v1/pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
+    found = await ask(`view/v1/pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
   } catch (error) {
     main.replaceChildren(...head, element("p", { class: "error" }, error.message));
     return;

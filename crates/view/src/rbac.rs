@@ -16,11 +16,12 @@ pub fn reviews() -> Vec<PolicyRule> {
     scheduler::rbac::reviews()
 }
 
-/// Rules of the ClusterRole of readers: to get the data.
+/// Rules of the ClusterRole of readers: to get the data. Its path is none below `/api/`: Kubernetes lets every account get
+/// those (ClusterRole `system:discovery`).
 #[must_use]
 pub fn reader() -> Vec<PolicyRule> {
     vec![PolicyRule {
-        non_resource_urls: Some(vec!["/api/v1/*".to_owned()]),
+        non_resource_urls: Some(vec!["/view/v1/*".to_owned()]),
         verbs: vec!["get".to_owned()],
         ..PolicyRule::default()
     }]

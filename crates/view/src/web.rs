@@ -6,7 +6,7 @@
 //! The page itself says nothing of the cluster, and everybody may load it. Its data takes a token in a header, so that
 //! no other origin's page can ask for it with what a browser sends by itself. On this machine the token is made at the
 //! start and is in the address that is told; beyond it the API server reviews tokens and whether their users may `get`
-//! the path (`/api/v1/*`, a rule with `nonResourceURLs`), and TLS is needed.
+//! the path (`/view/v1/*`, a rule with `nonResourceURLs`), and TLS is needed.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ const TOKEN_BYTES: usize = 16;
     tholepin web\n  \
     tholepin web --cluster must-gather/\n  \
     tholepin web --bind-address 0.0.0.0:8443 --tls-cert-file tls.crt --tls-private-key-file tls.key\n\n\
-    Beyond this machine readers need a token whose user may get /api/v1/* (nonResourceURLs).")]
+    Beyond this machine readers need a token whose user may get /view/v1/* (nonResourceURLs).")]
 pub struct Args {
     /// The cluster.
     #[command(flatten)]
@@ -241,11 +241,11 @@ struct Server {
 /// The routes that say something of the cluster.
 fn data(server: Server) -> Router {
     Router::new()
-        .route("/api/v1/cluster", get(cluster))
-        .route("/api/v1/changes", get(follow))
-        .route("/api/v1/nodes/{name}", get(node))
-        .route("/api/v1/pods/{namespace}/{name}", get(pod))
-        .route("/api/v1/capacity", get(capacity))
+        .route("/view/v1/cluster", get(cluster))
+        .route("/view/v1/changes", get(follow))
+        .route("/view/v1/nodes/{name}", get(node))
+        .route("/view/v1/pods/{namespace}/{name}", get(pod))
+        .route("/view/v1/capacity", get(capacity))
         .with_state(server)
 }
 

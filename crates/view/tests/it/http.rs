@@ -70,7 +70,7 @@ impl Events {
     pub(crate) async fn follow(address: SocketAddr, token: &str) -> Self {
         let authorization = format!("Bearer {token}");
         let headers = [("Authorization", authorization.as_str())];
-        Self(BufReader::new(request(address, "/api/v1/changes", &headers).await))
+        Self(BufReader::new(request(address, "/view/v1/changes", &headers).await))
     }
 
     /// The next event.

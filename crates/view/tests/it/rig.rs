@@ -7,14 +7,18 @@ use std::time::{Duration, SystemTime};
 use api::crd::NRT_CRD_YAML;
 use clap::Parser as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::PostParams;
+use kube::api::{GetParams, PostParams};
+use kube::client::Body;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::core::Request;
+use kube::{Api, Client, Config};
 use runtime::client::ClusterArgs;
 use runtime::shutdown::Tasks;
 use scheduler::cluster_input::ClusterInput;
 use serde_json::Value;
 use testkit::account::Account;
 use testkit::cluster::Cluster;
+use testkit::controlplane::ControlPlane;
 use testkit::load::guaranteed_pod;
 use testkit::machine::Machine;
 use tokio_util::sync::CancellationToken;
@@ -91,7 +95,7 @@ async fn what_a_kubelet_hands_out_is_on_the_page_at_once() {
     println!("view: on the page {} ms after the kubelet's CPU manager wrote", since.as_millis());
 
     let bearer = format!("Bearer {session}");
-    let page = get(started.address, "/api/v1/nodes/node-0", &[("Authorization", &bearer)]).await.json();
+    let page = get(started.address, "/view/v1/nodes/node-0", &[("Authorization", &bearer)]).await.json();
     let pod = &page["pods"][0];
     assert_eq!(pod["name"], "a", "{page}");
     assert_eq!(pod["isAsPredicted"], true, "{pod}");
@@ -100,4 +104,72 @@ async fn what_a_kubelet_hands_out_is_on_the_page_at_once() {
     token.cancel();
     server.await.unwrap().unwrap();
     exporter.await.unwrap().unwrap();
+}
+
+/// Status and body of an answer to the identity of a kubeconfig, at the page's server.
+async fn read(port: u16, control: &ControlPlane, kubeconfig: Option<&Path>, path: &str) -> (u16, String) {
+    let url = format!("https://127.0.0.1:{port}").parse().unwrap();
+    let trusted = Kubeconfig::read_from(control.kubeconfig()).unwrap();
+    let mut config = Config::from_custom_kubeconfig(trusted, &KubeConfigOptions::default()).await.unwrap();
+    config.auth_info = AuthInfo::default();
+    if let Some(file) = kubeconfig {
+        let own = Kubeconfig::read_from(file).unwrap();
+        config.auth_info =
+            Config::from_custom_kubeconfig(own, &KubeConfigOptions::default()).await.unwrap().auth_info;
+    }
+    config.cluster_url = url;
+    let client = Client::try_from(config).unwrap();
+    let mut request = Request::new("").get("path", &GetParams::default()).unwrap();
+    *request.uri_mut() = path.parse().unwrap();
+    let answer = client.send(request.map(Body::from)).await.unwrap();
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect_bytes().await.unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+/// On an address that others reach: by TLS alone, and by what the API server says of each reader.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_elsewhere_are_those_whom_the_api_server_lets() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let cluster = Cluster::builder().crds(NRT_CRD_YAML).machines([]).start(&rig).await.unwrap();
+    let control = cluster.control();
+    let server = Account::create(control, "view", "web").await.unwrap();
+    server.allow([view::rbac::server(), view::rbac::reviews()].concat(), Vec::new()).await.unwrap();
+    let reader = Account::create(control, "view", "reader").await.unwrap();
+    reader.allow(view::rbac::reader(), Vec::new()).await.unwrap();
+    let reader = reader.kubeconfig(None).await.unwrap();
+    let stranger =
+        Account::create(control, "view", "stranger").await.unwrap().kubeconfig(None).await.unwrap();
+    let wrong = control.kubeconfig_with_token("wrong", "wrong").unwrap();
+
+    let kubeconfig = Some(server.kubeconfig(None).await.unwrap());
+    let connection = ClusterArgs { kubeconfig, ..ClusterArgs::default() };
+    let input = ClusterInput { connection, ..fixture::input(Vec::new()) };
+    let (certificate, key) = control.server_files();
+    let args = view::web::Args {
+        tls_cert_file: Some(certificate),
+        tls_private_key_file: Some(key),
+        ..web::args(input, "0.0.0.0:0")
+    };
+    let token = CancellationToken::new();
+    let mut tasks = Tasks::new(token.clone());
+    let started = start(&args, None, &mut tasks).await.unwrap();
+    assert!(started.session.is_none(), "no token of its own is of use there");
+    let running = tokio::spawn(tasks.run(Duration::from_secs(5)));
+    let port = started.address.port();
+    for (who, kubeconfig, path, status) in [
+        ("nobody", None, "/", 200),
+        ("nobody", None, "/view/v1/cluster", 403),
+        ("a wrong token", Some(&*wrong), "/view/v1/cluster", 401),
+        ("a stranger", Some(&*stranger), "/view/v1/cluster", 403),
+        ("a reader", Some(&*reader), "/view/v1/cluster", 200),
+        ("a reader", Some(&*reader), "/metrics", 403),
+        ("an administrator", Some(control.kubeconfig()), "/view/v1/cluster", 200),
+    ] {
+        let (is, body) = read(port, control, kubeconfig, path).await;
+        assert_eq!(is, status, "{who} {path}: {body}");
+        assert_eq!(body.contains("\"nodes\""), path != "/" && status == 200, "{who} {path}: {body}");
+    }
+    token.cancel();
+    running.await.unwrap().unwrap();
 }

@@ -44,7 +44,7 @@ pub(crate) fn args(input: scheduler::cluster_input::ClusterInput, address: &str)
 
 #[tokio::test]
 async fn the_cluster_is_nodes_zones_and_what_waits() {
-    let answer = Page::open().await.get("/api/v1/cluster").await.json();
+    let answer = Page::open().await.get("/view/v1/cluster").await.json();
     let by_ids = json!({"name": "by-ids", "policy": "single-numa-node", "scope": "container", "state": "confirmed",
         "pods": 1, "resources": ["cpu", "memory"], "zones": [
             {"id": 0, "free": [1_000, 6_912_u64 << 20], "allocatable": [3_000, 7_936_u64 << 20]},
@@ -60,9 +60,9 @@ async fn the_cluster_is_nodes_zones_and_what_waits() {
 #[tokio::test]
 async fn pods_are_where_they_are_or_say_why_not() {
     let page = Page::open().await;
-    let runs = page.get("/api/v1/pods/ns/runs").await.json();
+    let runs = page.get("/view/v1/pods/ns/runs").await.json();
     assert_eq!((&runs["node"], &runs["pod"]["zones"]), (&json!("by-ids"), &json!([0])));
-    let waits = page.get("/api/v1/pods/ns/waits").await.json();
+    let waits = page.get("/view/v1/pods/ns/waits").await.json();
     let nodes = waits["explanation"]["nodes"].as_array().unwrap();
     assert_eq!(
         nodes[0]["reasons"][0],
@@ -70,19 +70,20 @@ async fn pods_are_where_they_are_or_say_why_not() {
     );
     assert!(nodes[0]["changes"][0]["text"].is_string(), "{nodes:?}");
     // Asking changes nothing: the next one is told the same.
-    assert_eq!(page.get("/api/v1/pods/ns/waits").await.json(), waits);
-    assert_eq!(page.get("/api/v1/pods/ns/nobody").await.status, 404);
+    assert_eq!(page.get("/view/v1/pods/ns/waits").await.json(), waits);
+    assert_eq!(page.get("/view/v1/pods/ns/nobody").await.status, 404);
 }
 
 #[tokio::test]
 async fn capacity_counts_and_names_what_is_wrong() {
     let page = Page::open().await;
-    let found = page.get("/api/v1/capacity?shape=cpu%3D2%2Cmemory%3D1Gi").await.json();
-    assert_eq!(found["nodes"][0], json!({"node": "by-ids", "fits": 2}));
-    let wrong = page.get("/api/v1/capacity?shape=cpu%3Dx").await;
+    let found = page.get("/view/v1/capacity?shape=cpu%3D2%2Cmemory%3D1Gi").await.json();
+    let left = json!({"cpu": "1", "memory": "12Gi"});
+    assert_eq!(found["nodes"][0], json!({"node": "by-ids", "fits": 2, "left": left}));
+    let wrong = page.get("/view/v1/capacity?shape=cpu%3Dx").await;
     assert_eq!(wrong.status, 400);
     assert!(wrong.json()["error"].as_str().unwrap().contains("allowed is NAME=AMOUNT"), "{wrong:?}");
-    assert_eq!(page.get("/api/v1/capacity").await.status, 400);
+    assert_eq!(page.get("/view/v1/capacity").await.status, 400);
 }
 
 #[tokio::test]
@@ -100,11 +101,11 @@ async fn pages_that_follow_get_all_nodes_first() {
 async fn data_takes_a_token_and_pages_of_others_get_none() {
     let page = Page::open().await;
     let data = [
-        "/api/v1/cluster",
-        "/api/v1/changes",
-        "/api/v1/nodes/by-ids",
-        "/api/v1/pods/ns/runs",
-        "/api/v1/capacity",
+        "/view/v1/cluster",
+        "/view/v1/changes",
+        "/view/v1/nodes/by-ids",
+        "/view/v1/pods/ns/runs",
+        "/view/v1/capacity",
     ];
     for path in data {
         let wrong = format!("Bearer {}x", page.token);
@@ -119,7 +120,7 @@ async fn data_takes_a_token_and_pages_of_others_get_none() {
     // No header lets another origin read what its own page asked for.
     let authorization = format!("Bearer {}", page.token);
     let headers = [("Authorization", authorization.as_str()), ("Origin", "http://elsewhere.example")];
-    let answer = get(page.address, "/api/v1/cluster", &headers).await;
+    let answer = get(page.address, "/view/v1/cluster", &headers).await;
     assert!(!answer.head.to_lowercase().contains("access-control-allow"), "{answer:?}");
 }
 
@@ -146,9 +147,9 @@ async fn slow_clients_keep_nobody_out() {
     let authorization = format!("Bearer {}", page.token);
     let mut slow = Vec::new();
     for _ in 0..600 {
-        slow.push(request(page.address, "/api/v1/changes", &[("Authorization", &authorization)]).await);
+        slow.push(request(page.address, "/view/v1/changes", &[("Authorization", &authorization)]).await);
     }
-    assert_eq!(page.get("/api/v1/cluster").await.status, 200);
+    assert_eq!(page.get("/view/v1/cluster").await.status, 200);
     let mut ended = 0;
     for client in &mut slow[..500] {
         ended += u32::from(client.read_to_end(&mut Vec::new()).await.is_ok());
