@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Capacity, NodeOrder, count, shape};
 use crate::cluster_input::{ClusterInput, answered, tell};
-use crate::explain::target_pod::TargetPod;
 use crate::shell::now_ms;
 use crate::shell::snapshot::Snapshot;
 
@@ -70,13 +69,8 @@ pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCod
 /// When a file or a cluster cannot be read.
 pub async fn counted(args: &Args) -> anyhow::Result<Capacity> {
     let settings = args.input.settings()?;
-    let target = match (&args.pod, &args.shape) {
-        (Some(file), _) => TargetPod::of_file(file)?,
-        (None, shape) => {
-            let scheduler = settings.profiles.first().map_or("", |profile| &*profile.name);
-            shape::target(shape.as_deref().unwrap_or_default(), scheduler).context("--shape")?
-        }
-    };
+    let target = shape::of_flags(args.pod.as_deref(), args.shape.as_deref(), &settings)?;
+    let target = target.context("either --pod or --shape is needed")?;
     let mut snapshot = Snapshot::default();
     args.input.fill(&mut snapshot, "capacity").await?;
     let limit = args.up_to.max(args.at_least);

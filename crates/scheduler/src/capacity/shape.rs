@@ -3,11 +3,14 @@
 //! In: text such as `cpu=4,memory=8Gi,example.com/gpu=1`. Out: a Guaranteed pod of one container, as a manifest. Never:
 //! a pod that no kubelet would align without a word about it.
 
+use std::path::Path;
+
 use anyhow::{Context as _, bail, ensure};
 use serde_json::{Map, Value, json};
 use topology::quantity::Quantity;
 use topology::resource::ResourceName;
 
+use crate::core::Settings;
 use crate::explain::target_pod::TargetPod;
 
 /// What a shape looks like, for errors.
@@ -46,8 +49,27 @@ pub(super) fn manifest(shape: &str, scheduler: &str) -> anyhow::Result<Value> {
 ///
 /// # Errors
 /// As [`manifest`].
-pub(crate) fn target(shape: &str, scheduler: &str) -> anyhow::Result<TargetPod> {
+pub(super) fn target(shape: &str, scheduler: &str) -> anyhow::Result<TargetPod> {
     TargetPod::of_manifest(manifest(shape, scheduler)?).map_err(anyhow::Error::msg)
+}
+
+/// The pod that flags ask about: of a file (`--pod`), or of a shape (`--shape`). `None`: of neither.
+///
+/// # Errors
+/// When the file or the shape cannot be read.
+pub(crate) fn of_flags(
+    file: Option<&Path>,
+    shape: Option<&str>,
+    settings: &Settings,
+) -> anyhow::Result<Option<TargetPod>> {
+    match (file, shape) {
+        (Some(file), _) => TargetPod::of_file(file).map(Some),
+        (None, Some(shape)) => {
+            let scheduler = settings.profiles.first().map_or("", |profile| &*profile.name);
+            target(shape, scheduler).context("--shape").map(Some)
+        }
+        (None, None) => Ok(None),
+    }
 }
 
 #[cfg(test)]

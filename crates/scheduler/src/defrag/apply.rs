@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::cli::{Args, planned};
 use super::rehearsal::nodes_to_close;
-use super::{Plan, PlannedMove};
+use super::{Plan, PlannedMove, Room};
 
 /// The annotation of nodes that are cordoned here.
 const CLOSED_BY: &str = "tholepin.dev/cordoned-by";
@@ -87,39 +87,68 @@ impl Applier {
     async fn moves(&mut self, args: &Args, mut plan: Plan) -> anyhow::Result<Applied> {
         let pause = Duration::from_secs(60) / args.rate;
         let (all, mut done) = (plan.moves, 0);
-        let rooms = plan.rooms.len();
-        loop {
-            let next = plan.rooms.iter().find_map(|room| Some((room.moves.first()?, &room.node)));
-            let Some((step, room)) = next else { return Ok(Applied { moves: done }) };
-            let next_at = Instant::now() + pause;
-            let nodes: Vec<&str> = nodes_to_close((&step.from, &step.to), room).map(|node| &**node).collect();
-            self.close_only(&nodes).await?;
+        let mut next_at = Instant::now();
+        while let Some((room, step)) = plan.rooms.iter().find_map(|room| Some((room, room.moves.first()?))) {
+            tokio::time::sleep_until(next_at).await;
+            next_at = Instant::now() + pause;
+            let nodes = nodes_to_close((&step.from, &step.to), &room.node);
+            self.close_only(&nodes.map(|node| &**node).collect::<Vec<_>>()).await?;
             let node = self.relocate(step, args.patience).await?;
             done += 1;
             stderr::line(format_args!(
                 "{done}/{all}: {} left {} and runs on {node} again",
                 step.pod, step.from
             ));
-            tokio::time::sleep_until(next_at).await;
-            plan = self.planned_again(args, (rooms, all.saturating_sub(done))).await?;
+            let (pod, left) = (room.pod.clone(), (plan.without_room.len(), all.saturating_sub(done)));
+            plan = self.planned_again(args, left).await?;
+            let is_done = |room: &Room| room.pod != pod || room.moves.is_empty();
+            if plan.rooms.iter().all(is_done) {
+                // Further moves count on its pod being there.
+                self.open_all().await?;
+                self.bound(&pod, args.patience).await?;
+                plan = self.planned_again(args, left).await?;
+            }
+        }
+        Ok(Applied { moves: done })
+    }
+
+    /// Waits until a pod that waits has its node.
+    async fn bound(&self, pod: &str, patience: Duration) -> anyhow::Result<()> {
+        let (namespace, name) = pod.split_once('/').context("a pod without a namespace")?;
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let ends = Instant::now() + patience;
+        loop {
+            // One that does not exist yet takes its room later.
+            let Some(found) = api.get_opt(name).await.with_context(|| format!("reading {pod}"))? else {
+                return Ok(());
+            };
+            if found.spec.is_some_and(|spec| spec.node_name.is_some()) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < ends, "{pod} has room by now, and no scheduler has placed it");
+            sleep(LOOK).await;
         }
     }
 
-    /// The plan as it is by now, once it makes room for as many pods, with no more moves than are left. Reports of nodes
-    /// that pods have left come late.
-    async fn planned_again(&self, args: &Args, (rooms, moves): (usize, usize)) -> anyhow::Result<Plan> {
+    /// The plan as it is by now, once it leaves no more pods without room, and takes no more moves than are left. Pods
+    /// that waited may have their room by now. Reports of nodes that pods have left come late.
+    async fn planned_again(
+        &self,
+        args: &Args,
+        (without_room, moves): (usize, usize),
+    ) -> anyhow::Result<Plan> {
         let ends = Instant::now() + args.patience;
         loop {
             let plan = planned(args, &self.closed, false).await?;
-            if plan.rooms.len() >= rooms && plan.moves <= moves {
+            if plan.without_room.len() <= without_room && plan.moves <= moves {
                 return Ok(plan);
             }
             if Instant::now() > ends {
                 bail!(
-                    "the cluster has changed: room for {rooms} pods was to take {moves} more moves, and by now a plan \
-                     makes room for {} with {}",
-                    plan.rooms.len(),
-                    plan.moves
+                    "the cluster has changed: {moves} more moves were to leave {without_room} pods without room, and by \
+                     now {} moves leave {}",
+                    plan.moves,
+                    plan.without_room.len()
                 );
             }
             sleep(LOOK).await;

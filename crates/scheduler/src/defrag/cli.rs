@@ -20,7 +20,6 @@ use super::apply::{Applied, Applier};
 use super::{Objects, Plan, Rules, plan, waiting};
 use crate::capacity::{asked, numbered, shape};
 use crate::cluster_input::{ClusterInput, answered, tell};
-use crate::explain::target_pod::TargetPod;
 use crate::pod::PodView;
 use crate::shell::now_ms;
 use crate::shell::snapshot::Snapshot;
@@ -127,6 +126,12 @@ pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCod
 
 /// What carries a plan out, if one is to be, and the plan.
 async fn first_look(args: &Args) -> anyhow::Result<(Option<Applier>, Plan)> {
+    ensure!(
+        !args.apply || args.count == 1,
+        // The room of the first would be taken by pods that move for the second.
+        "--count {}: --apply makes room for pods that wait; create them, and leave --shape and --pod out",
+        args.count
+    );
     let applier = match args.apply {
         true => Some(Applier::open(args).await?),
         false => None,
@@ -150,14 +155,7 @@ pub(super) async fn planned(args: &Args, closed: &BTreeSet<String>, is_first: bo
         moves_local_data: args.move_local_data,
     };
     let now_ms = now_ms();
-    let mut target = match (&args.pod, &args.shape) {
-        (Some(file), _) => Some(TargetPod::of_file(file)?),
-        (None, Some(text)) => {
-            let scheduler = settings.profiles.first().map_or("", |profile| &*profile.name);
-            Some(shape::target(text, scheduler).context("--shape")?)
-        }
-        (None, None) => None,
-    };
+    let mut target = shape::of_flags(args.pod.as_deref(), args.shape.as_deref(), &settings)?;
     let pods: Vec<PodView> = match &mut target {
         Some(target) => {
             target.choose_profile(&settings)?;
