@@ -80,8 +80,12 @@ impl Applier {
             result = self.moves(args, plan) => result,
             () = token.cancelled() => Err(anyhow::anyhow!("interrupted")),
         };
-        self.open_all().await?;
-        result
+        let opened = self.open_all().await;
+        if let (Err(_), Err(error)) = (&result, &opened) {
+            stderr::line(format_args!("{error:#}; the next run with --apply opens it"));
+        }
+        let applied = result?;
+        opened.map(|()| applied)
     }
 
     async fn moves(&mut self, args: &Args, mut plan: Plan) -> anyhow::Result<Applied> {
