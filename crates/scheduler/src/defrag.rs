@@ -1,7 +1,7 @@
 //! Moves of pods that make room for others: `tholepin defrag`.
 //!
 //! In: a cluster's objects, pods that need room. Out: a [`Plan`] of the fewest moves. Never: a move that was not played
-//! through ([`rehearsal`]); a pod without a controller, one that a budget keeps, or one that is more important than the
+//! through (`rehearsal`); a pod without a controller, one that a budget keeps, or one that is more important than the
 //! pod that gets the room.
 //!
 //! Pods get room one after the other, and what was planned for one holds for the next. Pods that wait for a node and get
