@@ -9,7 +9,7 @@
 //!
 //! Cost: a search ([`crate::core::relocation`]), and two cores made of all objects for each relocation that it finds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use comfy_table::Table;
@@ -31,8 +31,8 @@ mod rehearsal;
 use pinned::Pinned;
 use rehearsal::Cluster;
 
-/// Most verdicts of the search for one pod.
-const MAX_CHECKS: usize = 2_000_000;
+/// Most looks of the search for one pod: verdicts, and sets of pods.
+const MAX_LOOKS: usize = 2_000_000;
 
 /// Moves that make room for pods.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -54,6 +54,8 @@ pub struct Plan {
 pub struct Room {
     /// Namespace and name of the pod.
     pub pod: String,
+    /// Its uid.
+    pub uid: Arc<str>,
     /// The moves before, one after the other.
     pub moves: Vec<PlannedMove>,
     /// The node that has room then.
@@ -84,6 +86,8 @@ pub struct PlannedMove {
 pub struct WithoutRoom {
     /// Namespace and name of the pod.
     pub pod: String,
+    /// Its uid.
+    pub uid: Arc<str>,
     /// Why.
     pub reason: String,
 }
@@ -115,7 +119,7 @@ pub struct Objects {
     /// All objects, reports last.
     pub events: Vec<Event>,
     /// What keeps each pod with a node there, by uid. A pod that is not named stays.
-    pub pinned: BTreeMap<String, Option<Pinned>>,
+    pub pinned: BTreeMap<String, Vec<Pinned>>,
 }
 
 impl Objects {
@@ -128,7 +132,8 @@ impl Objects {
 /// The pods of a snapshot that wait for a node of these settings' schedulers, as the queue orders them.
 fn waiting(settings: &Settings, snapshot: &Snapshot) -> Vec<PodView> {
     let is_ours = |pod: &&PodView| {
-        let waits = pod.node.is_none() && !pod.progress.deleting && pod.spec.gates.is_empty();
+        let has_ended = pod.progress.deleting || pod.progress.terminal;
+        let waits = pod.node.is_none() && !has_ended && pod.spec.gates.is_empty() && pod.nominated.is_none();
         waits && settings.profiles.iter().any(|profile| profile.name == pod.scheduler)
     };
     let mut pods: Vec<PodView> = snapshot.pod_views().filter(is_ours).cloned().collect();
@@ -139,23 +144,25 @@ fn waiting(settings: &Settings, snapshot: &Snapshot) -> Vec<PodView> {
 /// Plans room for these pods, one after the other. `before_each`: told the number of the pod that comes next.
 pub fn plan(
     mut settings: Settings,
-    Objects { events, pinned }: Objects,
+    Objects { mut events, pinned }: Objects,
     pods: &[PodView],
     rules: Rules,
     now_ms: u64,
     before_each: &mut dyn FnMut(usize),
 ) -> Plan {
     place_only(&mut settings);
+    close_nominated(&mut events);
     let budgets: Vec<BudgetView> = events.iter().filter_map(budget).collect();
     let may_move = |pod: &PodView| {
         // A pod that was made again has no object yet.
-        let stays = pinned.get(&*pod.uid).is_none_or(|pinned| pinned.is_some_and(|it| !rules.allow(it)));
-        !stays && are_kept(&budgets, pod)
+        let pinned = pinned.get(&*pod.uid);
+        pinned.is_some_and(|all| all.iter().all(|one| rules.allow(*one))) && are_kept(&budgets, pod)
     };
-    let limits = Limits { moves: rules.max_moves, checks: MAX_CHECKS };
+    let limits = Limits { moves: rules.max_moves, looks: MAX_LOOKS };
     let mut stay = BTreeMap::new();
     for pod in events.iter().filter_map(with_node) {
-        let kept = match pinned.get(&*pod.uid).copied().flatten().filter(|pinned| !rules.allow(*pinned)) {
+        let mut all = pinned.get(&*pod.uid).into_iter().flatten().copied();
+        let kept = match all.find(|pinned| !rules.allow(*pinned)) {
             None if !are_kept(&budgets, pod) => Some(Pinned::Budget),
             pinned => pinned,
         };
@@ -167,15 +174,31 @@ pub fn plan(
         before_each(number);
         match room(&mut cluster, pod, &may_move, limits, now_ms) {
             Ok(relocation) => rooms.push(Room::new(&relocation, pod)),
-            Err(reason) => without_room.push(WithoutRoom { pod: pod.key(), reason }),
+            Err(reason) => without_room.push(WithoutRoom { pod: pod.key(), uid: Arc::clone(&pod.uid), reason }),
         }
     }
     Plan { moves: rooms.iter().map(|room: &Room| room.moves.len()).sum(), rooms, without_room, stay }
 }
 
+/// Closes nodes where evictions for a pod are under way: their room is that pod's.
+fn close_nominated(events: &mut [Event]) {
+    let nominated: BTreeSet<Arc<str>> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Pod(pod) if pod.node.is_none() => pod.nominated.clone(),
+            _ => None,
+        })
+        .collect();
+    for event in events {
+        if let Event::Node(node) = event {
+            node.unschedulable |= nominated.contains(&node.name);
+        }
+    }
+}
+
 fn with_node(event: &Event) -> Option<&PodView> {
     match event {
-        Event::Pod(pod) => Some(pod).filter(|pod| pod.node.is_some()),
+        Event::Pod(pod) => Some(pod).filter(|pod| pod.node.is_some() && !pod.progress.terminal),
         _ => None,
     }
 }
@@ -219,7 +242,7 @@ fn room(
         Search::Found(relocation) => cluster.carry_out(relocation, pod),
         Search::Unprovable(reason) => Err(format!("nothing can be proved for this pod: {reason}")),
         Search::Limited => Err(format!("no plan was found before the search's limit{failure}")),
-        Search::Nothing => Err(format!("no {most} moves or fewer make room{failure}")),
+        Search::Nothing => Err(format!("no plan of {most} moves or fewer was found{failure}")),
     }
 }
 
@@ -233,11 +256,18 @@ impl Room {
             from: Arc::clone(&it.from),
             to: Arc::clone(&it.to),
         });
-        Self { pod: pod.key(), moves: moves.collect(), node: Arc::clone(&relocation.node) }
+        Self { pod: pod.key(), uid: Arc::clone(&pod.uid), moves: moves.collect(), node: Arc::clone(&relocation.node) }
     }
 }
 
 impl Plan {
+    /// The uids of all pods that it is about.
+    #[must_use]
+    pub fn uids(&self) -> BTreeSet<Arc<str>> {
+        let rooms = self.rooms.iter().map(|room| &room.uid);
+        rooms.chain(self.without_room.iter().map(|pod| &pod.uid)).cloned().collect()
+    }
+
     /// Whether all pods get room.
     #[must_use]
     pub fn is_whole(&self) -> bool {
@@ -268,7 +298,7 @@ impl Plan {
         if !self.rooms.is_empty() {
             text += &format!("\n{}\n", table.trim_fmt());
         }
-        for WithoutRoom { pod, reason } in &self.without_room {
+        for WithoutRoom { pod, reason, .. } in &self.without_room {
             text += &format!("\nNo room for {pod}: {reason}.");
         }
         if !self.without_room.is_empty() {

@@ -57,7 +57,7 @@ pub fn observer() -> Vec<PolicyRule> {
 pub fn defrag(applies: bool) -> Vec<PolicyRule> {
     let mut rules = observer();
     if applies {
-        rules.push(rule("", &["nodes"], &["patch"]));
+        rules.push(rule("", &["nodes"], &["get", "patch"]));
         rules.push(rule("", &["pods/eviction"], &["create"]));
     }
     rules

@@ -1,7 +1,7 @@
 //! `tholepin simulate`.
 //!
 //! In: flags. Out: a table, JSON or YAML on standard output, charts and workloads in files, progress and notes on
-//! standard error. Never: a cluster, or a result that depends on anything but the flags and the files they name.
+//! standard error. Never: a change of a cluster, or a result that depends on anything but the flags and what they name.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -261,7 +261,7 @@ fn run_once(args: &Args, found: &Machines) -> anyhow::Result<String> {
     }
     let sentences = format!("{}{}{}", table::verdict(&entries), found.guess(), found.removal());
     if let Some(file) = &args.report {
-        let words: Vec<String> = std::env::args().skip(1).collect();
+        let words: Vec<String> = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy())).collect();
         let report = Report {
             heading: &heading(&workload, machines),
             verdict: &sentences,
@@ -333,6 +333,15 @@ fn heading(workload: &Workload, machines: &[Machine]) -> String {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./:+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 fn draw(file: &Path, entries: &[Outcome], heading: &str) -> anyhow::Result<()> {

@@ -82,7 +82,7 @@ impl Report<'_> {
         }
         let _ = writeln!(
             out,
-            "<h2>The same again</h2>\n<p><code>{}</code></p>\n<p>tholepin {}. The same flags give the same result.</p>\n\
+            "<h2>The same again</h2>\n<p><code>{}</code></p>\n<p>tholepin {}. With the same cluster or file the same flags give the same result.</p>\n\
              </main>\n</body>\n</html>",
             escaped(command),
             env!("CARGO_PKG_VERSION")

@@ -10,6 +10,7 @@ use clap::Parser as _;
 use hollow::node::HollowNode;
 use hollow::node_group::NodeGroup;
 use hollow::pod::PodView as KubeletPod;
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -41,7 +42,7 @@ struct Fragments {
     told: Rc<RefCell<Vec<Event>>>,
     /// The node and the object of each pod, by name.
     pods: BTreeMap<String, (usize, Value)>,
-    pinned: BTreeMap<String, Option<Pinned>>,
+    pinned: BTreeMap<String, Vec<Pinned>>,
 }
 
 impl Fragments {
@@ -54,7 +55,7 @@ impl Fragments {
     }
 
     /// Room for these pods.
-    fn plan(&self, pods: &[Value], pinned: &BTreeMap<String, Option<Pinned>>, max_moves: usize) -> Plan {
+    fn plan(&self, pods: &[Value], pinned: &BTreeMap<String, Vec<Pinned>>, max_moves: usize) -> Plan {
         let rules = Rules { max_moves, moves_jobs: false, moves_local_data: false };
         let objects = Objects { events: self.told.borrow().clone(), pinned: pinned.clone() };
         let pods: Vec<PodView> = pods.iter().map(|pod| PodView::read(&read(pod).unwrap())).collect();
@@ -110,7 +111,7 @@ fn fragments(random: &mut Random) -> Fragments {
     }
     for name in pods.keys() {
         let stays = random.below(100) < 15;
-        pinned.insert(name.clone(), stays.then_some(Pinned::NotSafeToEvict));
+        pinned.insert(name.clone(), Vec::from_iter(stays.then_some(Pinned::NotSafeToEvict)));
     }
     fragments
 }
@@ -143,7 +144,7 @@ fn is_possible((nodes, movable): &State<'_>, incoming: &KubeletPod, moves: usize
 
 /// The fewest moves; `None`: more than [`MAX_MOVES`].
 fn fewest(fragments: &Fragments, incoming: &Value) -> Option<usize> {
-    let may_move = |name: &&String| fragments.pinned[*name].is_none();
+    let may_move = |name: &&String| fragments.pinned[*name].is_empty();
     let movable = fragments.pods.keys().filter(may_move).map(|name| {
         let (node, pod) = &fragments.pods[name];
         (name.as_str(), (*node, KubeletPod::of(&read(pod).unwrap()).unwrap()))
@@ -251,7 +252,7 @@ fn the_livelock_of_whole_zones_ends() {
         fragments.cluster.evict(filler_pod).unwrap();
         fragments.pods.remove(&filler);
     }
-    fragments.pinned = fragments.pods.keys().map(|name| (name.clone(), None)).collect();
+    fragments.pinned = fragments.pods.keys().map(|name| (name.clone(), Vec::new())).collect();
     let waiting: Vec<Value> =
         [8, 4, 4, 4, 4].iter().enumerate().map(|(at, gpus)| job(&format!("waits-{at}"), *gpus)).collect();
     let now = fragments.plan(&waiting, &BTreeMap::new(), 4);
@@ -406,11 +407,18 @@ async fn a_plan_is_carried_out_with_the_rights_of_its_role() {
     assert_eq!(defrag(&mover, "", &token).await.unwrap(), ExitCode::SUCCESS);
     assert_eq!((nodes().await, closed_nodes(&client).await), (before.clone(), Vec::new()));
 
-    // The node that a killed run left closed is opened as well.
-    let left = Patch::Merge(json!({
-        "metadata": { "annotations": { "tholepin.dev/cordoned-by": "defrag" } }, "spec": { "unschedulable": true },
-    }));
-    Api::<Node>::all(client.clone()).patch("hollow-1", &PatchParams::default(), &left).await.unwrap();
+    // The node that another run has closed is left to it; one that a killed run left closed is opened.
+    let leave = async |since: &str| {
+        let left = Patch::Merge(json!({
+            "metadata": { "annotations": { "tholepin.dev/cordoned-by-defrag": since } },
+            "spec": { "unschedulable": true },
+        }));
+        Api::<Node>::all(client.clone()).patch("hollow-1", &PatchParams::default(), &left).await.unwrap();
+    };
+    leave(&Timestamp::now().to_string()).await;
+    assert_eq!(defrag(&mover, "--apply --yes", &token).await.unwrap(), ExitCode::from(2));
+    assert_eq!(closed_nodes(&client).await, ["hollow-1"]);
+    leave("2026-01-01T00:00:00Z").await;
     assert_eq!(defrag(&mover, "--apply --yes --rate 600", &token).await.unwrap(), ExitCode::SUCCESS);
     for name in WAITING {
         eventually(name, async || node_of(&client, name).await).await;

@@ -11,7 +11,7 @@
 //! Pods that look at other nodes (affinity, spread), have volumes or claims, are of a gang, or are resized, stay; so do
 //! those on nodes that expect another pod.
 //!
-//! Cost: a filter and, for each pod of a set, a release of the ledger, for each set; at most [`Limits::checks`] filters.
+//! Cost: a filter and, for each pod of a set, a release of the ledger, for each set; at most [`Limits::looks`] of both.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -58,8 +58,8 @@ pub struct Relocation {
 pub struct Limits {
     /// Most moves.
     pub moves: usize,
-    /// Most verdicts about a pod on a node.
-    pub checks: usize,
+    /// Most looks: verdicts about a pod on a node, and sets of pods that might leave one.
+    pub looks: usize,
 }
 
 /// The end of a search.
@@ -102,7 +102,7 @@ struct Finder<'c, 'a> {
     by_slot: BTreeMap<usize, Vec<usize>>,
     slots: Vec<usize>,
     spanning: PreFilterState<'a>,
-    checks: usize,
+    looks: usize,
     refused: usize,
     now_ms: u64,
     scratch: Scratch,
@@ -147,7 +147,7 @@ impl Core {
             by_slot,
             slots,
             spanning: self.pre_filter(pod, profile, now_ms),
-            checks: limits.checks,
+            looks: limits.looks,
             refused: 0,
             now_ms,
             scratch: Scratch::default(),
@@ -274,7 +274,11 @@ impl<'c> Finder<'c, '_> {
             return ControlFlow::Continue(());
         }
         for size in 1..=budget.min(residents.len()) {
+            if !self.could_free(mover, &node, &residents, size) {
+                continue;
+            }
             for set in residents.iter().copied().combinations(size) {
+                self.look()?;
                 if !self.could_fit(mover, &node, &set) {
                     continue;
                 }
@@ -313,20 +317,42 @@ impl<'c> Finder<'c, '_> {
         if self.refused < MAX_REFUSED { ControlFlow::Continue(()) } else { ControlFlow::Break(None) }
     }
 
+    /// Counts a look at a pod or a set of pods on a node.
+    fn look(&mut self) -> Flow {
+        match self.looks.checked_sub(1) {
+            None => ControlFlow::Break(None),
+            Some(left) => {
+                self.looks = left;
+                ControlFlow::Continue(())
+            }
+        }
+    }
+
     fn fits(&mut self, mover: usize, node: &NodeCopy<'_>) -> ControlFlow<Option<Relocation>, bool> {
-        let Some(left) = self.checks.checked_sub(1) else { return ControlFlow::Break(None) };
-        self.checks = left;
+        self.look()?;
         let Mover { pod, profile, .. } = &self.movers[mover];
         let verdict = node.check((pod, profile), &self.spanning, self.now_ms, &mut self.scratch);
         ControlFlow::Continue(verdict.is_ok())
     }
 
+    fn amount(&self, mover: usize, name: ResourceName) -> i64 {
+        crate::node::amount(&self.movers[mover].pod.spec.needs.totals, name)
+    }
+
     /// Whether the node's totals would have enough without these.
     fn could_fit(&self, mover: usize, node: &NodeCopy<'_>, set: &[usize]) -> bool {
-        let amount =
-            |mover: usize, name| crate::node::amount(&self.movers[mover].pod.spec.needs.totals, name);
         self.movers[mover].pod.spec.needs.totals.iter().all(|need| {
-            let freed: i64 = set.iter().map(|leaving| amount(*leaving, need.name)).sum();
+            let freed: i64 = set.iter().map(|leaving| self.amount(*leaving, need.name)).sum();
+            node.free(need.name) + freed >= need.amount
+        })
+    }
+
+    /// Whether any so many of these could be enough, by each resource alone.
+    fn could_free(&self, mover: usize, node: &NodeCopy<'_>, residents: &[usize], size: usize) -> bool {
+        self.movers[mover].pod.spec.needs.totals.iter().all(|need| {
+            let mut amounts: Vec<i64> = residents.iter().map(|one| self.amount(*one, need.name)).collect();
+            amounts.sort_unstable_by_key(|amount| std::cmp::Reverse(*amount));
+            let freed: i64 = amounts.iter().take(size).sum();
             node.free(need.name) + freed >= need.amount
         })
     }

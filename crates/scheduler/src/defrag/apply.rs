@@ -1,35 +1,38 @@
 //! A plan carried out, move by move.
 //!
-//! In: a plan, a cluster. Out: evictions, one after the other, and where pods run again. Never: a move that the plan of
-//! this moment does not have; a node that stays cordoned in the end.
+//! In: a plan that was agreed to, a cluster. Out: evictions, one after the other, and where pods run again. Never: a move
+//! that the plan of this moment does not have, or one for a pod that the first plan was not about.
 //!
 //! The node that a pod leaves, and the one that room is made on, are cordoned until the pod runs again, so that neither
-//! it nor another takes the room ([`nodes_to_close`]). An annotation marks nodes that are cordoned here: a run that was killed leaves some,
-//! and the next run opens them.
+//! it nor another takes the room ([`nodes_to_close`]). An annotation with the time marks nodes that are cordoned here. A
+//! run that was killed leaves some; a later run opens those that no living run can have.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
 use runtime::client::{self, Connection};
 use runtime::stderr;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::cli::{Args, planned};
+use super::cli::{Args, Request, interruptible};
 use super::rehearsal::nodes_to_close;
-use super::{Plan, PlannedMove, Room};
+use super::{Plan, PlannedMove};
 
-/// The annotation of nodes that are cordoned here.
-const CLOSED_BY: &str = "tholepin.dev/cordoned-by";
-/// Its value.
-const DEFRAG: &str = "defrag";
+/// The annotation of nodes that are cordoned here: since when.
+const CORDONED: &str = "tholepin.dev/cordoned-by-defrag";
 /// The time between two looks at what is waited for.
 const LOOK: Duration = Duration::from_millis(500);
+/// The time between two plans while one is waited for. Each lists the whole cluster.
+const REPLAN: Duration = Duration::from_secs(2);
+/// How long it is tried to open nodes in the end.
+const OPENING: Duration = Duration::from_secs(60);
 
 /// What was done.
 pub(super) struct Applied {
@@ -40,6 +43,7 @@ pub(super) struct Applied {
 /// The cluster, and the nodes that are cordoned by this run.
 pub(super) struct Applier {
     client: Client,
+    patience: Duration,
     closed: BTreeSet<String>,
 }
 
@@ -51,135 +55,129 @@ struct Before {
 
 impl Applier {
     /// Connects to the cluster, and opens the nodes that a killed run has left cordoned.
+    ///
+    /// # Errors
+    /// When another run is under way.
     pub(super) async fn open(args: &Args) -> anyhow::Result<Self> {
         let connection = Connection::open(&args.input.connection.options("defrag")).await?;
         let timeout = args.input.connection.request_timeout.unwrap_or(Duration::from_secs(30));
-        let mut applier = Self { client: connection.client_with_timeout(timeout)?, closed: BTreeSet::new() };
-        let nodes: Api<Node> = Api::all(applier.client.clone());
-        for node in nodes.list_metadata(&ListParams::default()).await.context("listing nodes")? {
+        let client = connection.client_with_timeout(timeout)?;
+        let mut applier = Self { client, patience: args.patience, closed: BTreeSet::new() };
+        // A living run cordons anew with each move: a plan, an eviction and a start later, and a pause of a minute.
+        let longest = SignedDuration::try_from(3 * args.patience + Duration::from_secs(60))?;
+        for node in applier.nodes().list_metadata(&ListParams::default()).await.context("listing nodes")? {
+            let name = node.metadata.name.unwrap_or_default();
             let annotations = node.metadata.annotations.unwrap_or_default();
-            if annotations.get(CLOSED_BY).is_some_and(|by| by == DEFRAG) {
-                applier.closed.extend(node.metadata.name);
-            }
-        }
-        for node in &applier.closed {
-            stderr::line(format_args!("node {node} was left cordoned by a run before, and is opened"));
+            let Some(since) = annotations.get(CORDONED) else { continue };
+            let age = since.parse().map_or(SignedDuration::MAX, |since| Timestamp::now().duration_since(since));
+            ensure!(
+                age > longest,
+                "node {name} was cordoned by another run at {since}; if that was killed, kubectl uncordon {name} and \
+                 kubectl annotate node {name} {CORDONED}-"
+            );
+            stderr::line(format_args!("node {name} was left cordoned by a run before, and is opened"));
+            applier.closed.insert(name);
         }
         applier.open_all().await?;
         Ok(applier)
     }
 
-    /// Carries a plan out. However it ends, all nodes are open again.
+    fn nodes(&self) -> Api<Node> {
+        Api::all(self.client.clone())
+    }
+
+    /// Carries a plan out. In the end all nodes are open again.
+    ///
+    /// # Errors
+    /// The move that failed, or the node that could not be opened.
     pub(super) async fn run(
         &mut self,
-        args: &Args,
-        plan: Plan,
+        request: &Request,
+        plan: &Plan,
         token: &CancellationToken,
     ) -> anyhow::Result<Applied> {
-        let result = tokio::select! {
-            result = self.moves(args, plan) => result,
-            () = token.cancelled() => Err(anyhow::anyhow!("interrupted")),
-        };
+        let result = interruptible(self.moves(request, plan), token).await;
         let opened = self.open_all().await;
         if let (Err(_), Err(error)) = (&result, &opened) {
-            stderr::line(format_args!("{error:#}; the next run with --apply opens it"));
+            stderr::line(format_args!("{error:#}; a later run with --apply opens it"));
         }
         let applied = result?;
         opened.map(|()| applied)
     }
 
-    async fn moves(&mut self, args: &Args, mut plan: Plan) -> anyhow::Result<Applied> {
-        let pause = Duration::from_secs(60) / args.rate;
-        let (all, mut done) = (plan.moves, 0);
+    async fn moves(&mut self, request: &Request, agreed: &Plan) -> anyhow::Result<Applied> {
+        let pause = Duration::from_secs(60) / request.args.rate;
+        let (all, mut done) = (agreed.moves, 0);
         let mut next_at = Instant::now();
-        while let Some((room, step)) = plan.rooms.iter().find_map(|room| Some((room, room.moves.first()?))) {
-            tokio::time::sleep_until(next_at).await;
+        loop {
+            sleep_until(next_at).await;
             next_at = Instant::now() + pause;
+            let plan = self.plan(request, agreed, all.saturating_sub(done)).await?;
+            let next = plan.rooms.iter().find_map(|room| Some((room, room.moves.first()?)));
+            let Some((room, step)) = next else { return Ok(Applied { moves: done }) };
             let nodes = nodes_to_close((&step.from, &step.to), &room.node);
             self.close_only(&nodes.map(|node| &**node).collect::<Vec<_>>()).await?;
-            let node = self.relocate(step, args.patience).await?;
+            let node = self.relocate(step).await?;
             done += 1;
-            stderr::line(format_args!(
-                "{done}/{all}: {} left {} and runs on {node} again",
-                step.pod, step.from
-            ));
-            let (pod, left) = (room.pod.clone(), (plan.without_room.len(), all.saturating_sub(done)));
-            plan = self.planned_again(args, left).await?;
-            let is_done = |room: &Room| room.pod != pod || room.moves.is_empty();
-            if plan.rooms.iter().all(is_done) {
+            let (pod, from) = (&step.pod, &step.from);
+            stderr::line(format_args!("{done}/{all}: {pod} left {from} and runs on {node} again"));
+            if room.moves.len() == 1 {
                 // Further moves count on its pod being there.
                 self.open_all().await?;
-                self.bound(&pod, args.patience).await?;
-                plan = self.planned_again(args, left).await?;
+                self.bound(&room.pod).await?;
             }
-        }
-        Ok(Applied { moves: done })
-    }
-
-    /// Waits until a pod that waits has its node.
-    async fn bound(&self, pod: &str, patience: Duration) -> anyhow::Result<()> {
-        let (namespace, name) = pod.split_once('/').context("a pod without a namespace")?;
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let ends = Instant::now() + patience;
-        loop {
-            // One that does not exist yet takes its room later.
-            let Some(found) = api.get_opt(name).await.with_context(|| format!("reading {pod}"))? else {
-                return Ok(());
-            };
-            if found.spec.is_some_and(|spec| spec.node_name.is_some()) {
-                return Ok(());
-            }
-            ensure!(Instant::now() < ends, "{pod} has room by now, and no scheduler has placed it");
-            sleep(LOOK).await;
         }
     }
 
-    /// The plan as it is by now, once it leaves no more pods without room, and takes no more moves than are left. Pods
-    /// that waited may have their room by now. Reports of nodes that pods have left come late.
-    async fn planned_again(
-        &self,
-        args: &Args,
-        (without_room, moves): (usize, usize),
-    ) -> anyhow::Result<Plan> {
-        let ends = Instant::now() + args.patience;
+    /// The plan as it is by now for the pods of the first one, once it leaves no more of them without room, and takes no
+    /// more moves than are left. Pods that waited may have their room by now. Reports of nodes that pods have left come
+    /// late.
+    async fn plan(&self, request: &Request, agreed: &Plan, left: usize) -> anyhow::Result<Plan> {
+        let (ends, uids) = (Instant::now() + self.patience, agreed.uids());
+        let without_room = agreed.without_room.len();
         loop {
-            let plan = planned(args, &self.closed, false).await?;
-            if plan.without_room.len() <= without_room && plan.moves <= moves {
-                return Ok(plan);
-            }
-            if Instant::now() > ends {
-                bail!(
-                    "the cluster has changed: {moves} more moves were to leave {without_room} pods without room, and by \
+            match request.plan(&self.closed, Some(&uids)).await {
+                Ok(plan) if plan.without_room.len() <= without_room && plan.moves <= left => return Ok(plan),
+                Ok(plan) => ensure!(
+                    Instant::now() < ends,
+                    "the cluster has changed: {left} more moves were to leave {without_room} pods without room, and by \
                      now {} moves leave {}",
                     plan.moves,
                     plan.without_room.len()
-                );
+                ),
+                Err(error) if Instant::now() > ends => return Err(error),
+                Err(_) => {}
             }
+            sleep(REPLAN).await;
+        }
+    }
+
+    /// Waits until a pod that waits has its node.
+    async fn bound(&self, pod: &str) -> anyhow::Result<()> {
+        let (namespace, name) = pod.split_once('/').context("a pod without a namespace")?;
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let ends = Instant::now() + self.patience;
+        loop {
+            // One that does not exist yet takes its room later.
+            let Some(found) = patiently(ends, || api.get_opt(name)).await? else { return Ok(()) };
+            if found.spec.is_some_and(|spec| spec.node_name.is_some()) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < ends, "{pod} still waits for a node; another pod may have taken its room");
             sleep(LOOK).await;
         }
     }
 
     /// Evicts a pod and waits until another of its controller is ready; the node of that.
-    async fn relocate(&self, step: &PlannedMove, patience: Duration) -> anyhow::Result<String> {
+    async fn relocate(&self, step: &PlannedMove) -> anyhow::Result<String> {
         let (namespace, name) = step.pod.split_once('/').context("a pod without a namespace")?;
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let ends = Instant::now() + patience;
-        let before = before(&api, step).await?;
-        let uid = Some(step.uid.to_string());
-        let preconditions = Some(Preconditions { uid, resource_version: None });
-        let delete_options = Some(DeleteParams { preconditions, ..DeleteParams::default() });
-        let params = EvictParams { delete_options, ..EvictParams::default() };
-        loop {
-            match api.evict(name, &params).await {
-                Ok(_) => break,
-                // A budget allows no disruption at this moment.
-                Err(error) if client::code(&error) == Some(429) && Instant::now() < ends => sleep(LOOK).await,
-                Err(error) => bail!("evicting {}: {}", step.pod, client::brief(&error)),
-            }
-        }
+        let before = self.before(&api, step).await?;
+        self.evict(&api, name, step).await?;
+        let ends = Instant::now() + self.patience;
         loop {
             let (mut is_gone, mut node) = (true, None);
-            for pod in api.list(&ListParams::default()).await.context("listing pods")? {
+            for pod in patiently(ends, || api.list(&ListParams::default())).await? {
                 is_gone &= pod.metadata.uid.as_deref() != Some(&*step.uid);
                 if is_again(&pod, &before) && is_ready(&pod) {
                     node = pod.spec.and_then(|spec| spec.node_name);
@@ -197,55 +195,120 @@ impl Applier {
         }
     }
 
+    /// Evicts a pod, once its budget allows it.
+    async fn evict(&self, api: &Api<Pod>, name: &str, step: &PlannedMove) -> anyhow::Result<()> {
+        let uid = Some(step.uid.to_string());
+        let preconditions = Some(Preconditions { uid, resource_version: None });
+        let delete_options = Some(DeleteParams { preconditions, ..DeleteParams::default() });
+        let params = EvictParams { delete_options, ..EvictParams::default() };
+        let ends = Instant::now() + self.patience;
+        loop {
+            match api.evict(name, &params).await {
+                Ok(_) => return Ok(()),
+                Err(error) if client::is_retryable(&error) && Instant::now() < ends => sleep(LOOK).await,
+                Err(error) => bail!("evicting {}: {}", step.pod, client::brief(&error)),
+            }
+        }
+    }
+
+    async fn before(&self, api: &Api<Pod>, step: &PlannedMove) -> anyhow::Result<Before> {
+        let ends = Instant::now() + self.patience;
+        let pods = patiently(ends, || api.list(&ListParams::default())).await?;
+        let uid_of = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
+        let pod = pods.iter().find(|pod| uid_of(pod) == *step.uid);
+        let controller = pod.and_then(controller).with_context(|| format!("{} is gone", step.pod))?;
+        Ok(Before { controller, pods: pods.iter().map(uid_of).collect() })
+    }
+
     /// Cordons these nodes, and opens all others that are cordoned here.
     async fn close_only(&mut self, nodes: &[&str]) -> anyhow::Result<()> {
         let others: Vec<String> =
             self.closed.iter().filter(|node| !nodes.contains(&node.as_str())).cloned().collect();
         for node in others {
-            self.set(&node, false).await?;
+            self.set_open(&node).await?;
         }
         for node in nodes {
-            if !self.closed.contains(*node) {
-                self.closed.insert((*node).to_owned());
-                self.set(node, true).await?;
-            }
+            self.close(node).await?;
         }
         Ok(())
     }
 
+    /// Cordons a node, or says anew that it is cordoned here.
+    ///
+    /// # Errors
+    /// When it is cordoned already, by others: it is not ours to open.
+    async fn close(&mut self, name: &str) -> anyhow::Result<()> {
+        let ends = Instant::now() + OPENING;
+        let nodes = self.nodes();
+        loop {
+            let node = patiently(ends, || nodes.get(name)).await?;
+            let is_closed = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
+            ensure!(
+                !is_closed || self.closed.contains(name),
+                "node {name} was cordoned meanwhile: nothing more is done"
+            );
+            let patch = json!({
+                "metadata": {
+                    "resourceVersion": node.metadata.resource_version,
+                    "annotations": {CORDONED: Timestamp::now().to_string()},
+                },
+                "spec": {"unschedulable": true},
+            });
+            // An answer that is lost may stand for a change that was made.
+            self.closed.insert(name.to_owned());
+            match nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Ok(_) => return Ok(()),
+                // Changed in between: it is looked at again.
+                Err(error) if client::is_conflict(&error) && Instant::now() < ends => {
+                    self.closed.remove(name);
+                }
+                Err(error) if client::is_retryable(&error) && Instant::now() < ends => sleep(LOOK).await,
+                Err(error) => bail!("cordoning node {name}: {}", client::brief(&error)),
+            }
+        }
+    }
+
+    /// Opens all nodes that are cordoned here; tried for a while.
     async fn open_all(&mut self) -> anyhow::Result<()> {
+        let mut failure = None;
         for node in self.closed.clone() {
-            self.set(&node, false).await?;
+            if let Err(error) = self.set_open(&node).await {
+                failure.get_or_insert(error);
+            }
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
-    async fn set(&mut self, node: &str, closed: bool) -> anyhow::Result<()> {
-        let api: Api<Node> = Api::all(self.client.clone());
-        let (unschedulable, by) = if closed { (Some(true), Some(DEFRAG)) } else { (None, None) };
-        let patch = json!({
-            "metadata": {"annotations": {CLOSED_BY: by}}, "spec": {"unschedulable": unschedulable},
-        });
-        match api.patch(node, &PatchParams::default(), &Patch::Merge(patch)).await {
-            Err(error) if !client::is_not_found(&error) => {
-                let verb = if closed { "cordoning" } else { "opening" };
-                bail!("{verb} node {node}: {}", client::brief(&error));
+    async fn set_open(&mut self, node: &str) -> anyhow::Result<()> {
+        let patch = json!({"metadata": {"annotations": {CORDONED: null}}, "spec": {"unschedulable": null}});
+        let (nodes, patch) = (self.nodes(), Patch::Merge(patch));
+        let ends = Instant::now() + OPENING;
+        loop {
+            match nodes.patch(node, &PatchParams::default(), &patch).await {
+                Err(error) if client::is_retryable(&error) && Instant::now() < ends => sleep(LOOK).await,
+                Err(error) if !client::is_not_found(&error) => {
+                    bail!("opening node {node}: {}", client::brief(&error));
+                }
+                Ok(_) | Err(_) => break,
             }
-            Ok(_) | Err(_) => {}
         }
-        if !closed {
-            self.closed.remove(node);
-        }
+        self.closed.remove(node);
         Ok(())
     }
 }
 
-async fn before(api: &Api<Pod>, step: &PlannedMove) -> anyhow::Result<Before> {
-    let pods = api.list(&ListParams::default()).await.context("listing pods")?;
-    let uid_of = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
-    let pod = pods.iter().find(|pod| uid_of(pod) == *step.uid);
-    let controller = pod.and_then(controller).with_context(|| format!("{} is gone", step.pod))?;
-    Ok(Before { controller, pods: pods.iter().map(uid_of).collect() })
+/// The answer to a call, which is repeated until `ends` while it fails for a reason that passes.
+async fn patiently<T, F: Future<Output = Result<T, kube::Error>>>(
+    ends: Instant,
+    call: impl Fn() -> F,
+) -> anyhow::Result<T> {
+    loop {
+        match call().await {
+            Ok(answer) => return Ok(answer),
+            Err(error) if client::is_retryable(&error) && Instant::now() < ends => sleep(LOOK).await,
+            Err(error) => bail!("{}", client::brief(&error)),
+        }
+    }
 }
 
 /// The uid of a pod's controller.

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -14,12 +15,14 @@ use api::goduration::GoDuration;
 use runtime::output::{OutputArgs, TableFormat};
 use runtime::stderr;
 use runtime::stdout::print;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::apply::{Applied, Applier};
 use super::{Objects, Plan, Rules, plan, waiting};
 use crate::capacity::{asked, numbered, shape};
 use crate::cluster_input::{ClusterInput, answered, tell};
+use crate::core::Settings;
 use crate::pod::PodView;
 use crate::shell::now_ms;
 use crate::shell::snapshot::Snapshot;
@@ -108,91 +111,133 @@ fn rate(text: &str) -> Result<u32, String> {
 /// When the output cannot be written, a move fails, or `token` is cancelled. Nodes that were cordoned here are open
 /// again then.
 pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCode> {
-    let (applier, plan) = match answered(first_look(&args), &token).await? {
+    let (request, applier, plan) = match answered(first_look(args), &token).await? {
         Ok(answer) => answer,
         Err(code) => return Ok(code),
     };
+    let args = &request.args;
     print(&args.output.format.write(&plan, |wide| plan.text(wide))?)?;
     if let Some(mut applier) = applier.filter(|_| plan.moves > 0) {
-        if !args.yes && !confirmed(&plan)? {
+        let agreed = args.yes || interruptible(confirmed(plan.moves), &token).await?;
+        if !agreed {
             stderr::line("nothing was changed");
             return Ok(ExitCode::FAILURE);
         }
-        let Applied { moves } = applier.run(&args, plan.clone(), &token).await?;
+        let Applied { moves } = applier.run(&request, &plan, &token).await?;
         stderr::line(format_args!("{moves} of {} moves done", plan.moves));
     }
     Ok(if plan.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What carries a plan out, if one is to be, and the plan.
-async fn first_look(args: &Args) -> anyhow::Result<(Option<Applier>, Plan)> {
+/// The request, what carries a plan out if that is asked for, and the plan.
+async fn first_look(args: Args) -> anyhow::Result<(Request, Option<Applier>, Plan)> {
     ensure!(
         !args.apply || args.count == 1,
         // The room of the first would be taken by pods that move for the second.
         "--count {}: --apply makes room for pods that wait; create them, and leave --shape and --pod out",
         args.count
     );
-    let applier = match args.apply {
-        true => Some(Applier::open(args).await?),
+    let request = Request::of(args)?;
+    let applier = match request.args.apply {
+        true => Some(Applier::open(&request.args).await?),
         false => None,
     };
-    Ok((applier, planned(args, &BTreeSet::new(), true).await?))
+    let plan = request.plan(&BTreeSet::new(), None).await?;
+    Ok((request, applier, plan))
 }
 
-/// The plan for the cluster as it is now. `closed`: nodes that count as open. Notes are told on standard error if
-/// `is_first`.
-///
-/// # Errors
-/// When a file or a cluster cannot be read.
-pub(super) async fn planned(args: &Args, closed: &BTreeSet<String>, is_first: bool) -> anyhow::Result<Plan> {
-    let settings = args.input.settings()?;
-    let mut snapshot = Snapshot::finding_pinned();
-    args.input.fill(&mut snapshot, "defrag").await?;
-    snapshot.open(closed);
-    let rules = Rules {
-        max_moves: args.max_moves,
-        moves_jobs: args.move_jobs,
-        moves_local_data: args.move_local_data,
-    };
-    let now_ms = now_ms();
-    let mut target = shape::of_flags(args.pod.as_deref(), args.shape.as_deref(), &settings)?;
-    let pods: Vec<PodView> = match &mut target {
-        Some(target) => {
+/// What is asked for. Files and standard input are read once.
+pub(super) struct Request {
+    pub(super) args: Args,
+    settings: Settings,
+    /// The pods that need room, if not those that wait.
+    pods: Option<Vec<PodView>>,
+}
+
+impl Request {
+    fn of(args: Args) -> anyhow::Result<Self> {
+        let settings = args.input.settings()?;
+        let target = shape::of_flags(args.pod.as_deref(), args.shape.as_deref(), &settings)?;
+        let pods = target.map(|mut target| {
             target.choose_profile(&settings)?;
-            let pod = asked(target, now_ms);
-            (0..args.count).map(|number| numbered(&pod, number)).collect()
-        }
-        None => waiting(&settings, &snapshot),
-    };
-    if let Some(target) = target.filter(|_| is_first) {
-        tell(&target.notes);
+            tell(&target.notes);
+            let pod = asked(&target, now_ms());
+            anyhow::Ok((0..args.count).map(|number| numbered(&pod, number)).collect())
+        });
+        Ok(Self { pods: pods.transpose()?, args, settings })
     }
-    ensure!(
-        pods.len() <= MAX_PODS,
-        "{} pods wait for a node: allowed are {MAX_PODS}; use --pod or --shape",
-        pods.len()
-    );
-    let shows = is_first && std::io::stderr().is_terminal();
-    let mut before_each = |number: usize| {
-        if shows {
-            stderr::line(format_args!(
-                "looking for room for {}, {} of {}",
-                pods[number].key(),
-                number + 1,
-                pods.len()
-            ));
-        }
-    };
-    Ok(plan(settings, Objects::of(snapshot), &pods, rules, now_ms, &mut before_each))
+
+    /// The plan for the cluster as it is now. `closed`: nodes that count as open. `only`: the uids of the pods that it
+    /// may be about; `None`: all, with progress on a terminal.
+    ///
+    /// # Errors
+    /// When the cluster or a file cannot be read.
+    pub(super) async fn plan(
+        &self,
+        closed: &BTreeSet<String>,
+        only: Option<&BTreeSet<Arc<str>>>,
+    ) -> anyhow::Result<Plan> {
+        let mut snapshot = Snapshot::finding_pinned();
+        self.args.input.fill(&mut snapshot, "defrag").await?;
+        snapshot.open(closed);
+        let mut pods = self.pods.clone().unwrap_or_else(|| waiting(&self.settings, &snapshot));
+        pods.retain(|pod| only.is_none_or(|uids| uids.contains(&pod.uid)));
+        ensure!(
+            pods.len() <= MAX_PODS,
+            "{} pods wait for a node: allowed are {MAX_PODS}; use --pod or --shape",
+            pods.len()
+        );
+        let rules = Rules {
+            max_moves: self.args.max_moves,
+            moves_jobs: self.args.move_jobs,
+            moves_local_data: self.args.move_local_data,
+        };
+        let (settings, objects) = (self.settings.clone(), Objects::of(snapshot));
+        let shows = only.is_none() && std::io::stderr().is_terminal();
+        // A search may take a while, and signals are to be heard meanwhile.
+        beside(move || {
+            let mut before_each = |number: usize| {
+                if shows {
+                    let (pod, all) = (pods[number].key(), pods.len());
+                    stderr::line(format_args!("looking for room for {pod}, {} of {all}", number + 1));
+                }
+            };
+            plan(settings, objects, &pods, rules, now_ms(), &mut before_each)
+        })
+        .await
+    }
 }
 
 /// Whether a person agrees.
-fn confirmed(plan: &Plan) -> anyhow::Result<bool> {
+async fn confirmed(moves: usize) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!("--apply evicts pods: confirm with --yes where no terminal can be asked");
     }
-    stderr::print(format_args!("Evict {} pods, one after the other? [y/N] ", plan.moves));
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer).context("reading the answer")?;
+    stderr::print(format_args!("Evict {moves} pods, one after the other? [y/N] "));
+    let read = || {
+        let mut answer = String::new();
+        std::io::stdin().lock().read_line(&mut answer).map(|_| answer)
+    };
+    let answer = beside(read).await?.context("reading the answer")?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// The result of work on a thread of its own, which ends with the process at the latest.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> anyhow::Result<T> {
+    let (send, receive) = oneshot::channel();
+    // A receiver that is gone was interrupted.
+    std::thread::spawn(move || drop(send.send(work())));
+    receive.await.context("a thread has ended without a result")
+}
+
+/// The result, unless `token` is cancelled before.
+pub(super) async fn interruptible<T>(
+    work: impl Future<Output = anyhow::Result<T>>,
+    token: &CancellationToken,
+) -> anyhow::Result<T> {
+    tokio::select! {
+        biased;
+        () = token.cancelled() => bail!("interrupted"),
+        result = work => result,
+    }
 }

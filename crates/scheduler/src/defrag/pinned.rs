@@ -1,6 +1,6 @@
 //! Pods that no defragmentation moves, whatever it would bring.
 //!
-//! In: a pod's object. Out: the first reason why it stays. Never: a look at nodes, budgets or priorities.
+//! In: a pod's object. Out: the reasons why it stays. Never: a look at nodes, budgets or priorities.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -27,27 +27,24 @@ pub enum Pinned {
 }
 
 impl Pinned {
-    /// What keeps a pod on its node.
-    pub(crate) fn of(pod: &Value) -> Option<Self> {
+    /// All that keeps a pod on its node.
+    pub(crate) fn all_of(pod: &Value) -> Vec<Self> {
         let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
         let controller = owners.into_iter().flatten().find(|owner| owner["controller"] == true);
+        let kind = controller.map(|owner| owner["kind"].as_str().unwrap_or_default());
         let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
         let is_on_disk = |volume: &Value| {
             volume.get("emptyDir").is_some_and(|dir| dir["medium"].as_str().unwrap_or_default().is_empty())
         };
-        match controller.map(|owner| owner["kind"].as_str().unwrap_or_default()) {
-            None => return Some(Self::NoController),
-            Some("DaemonSet" | "Node") => return Some(Self::OfItsNode),
-            Some(_) => {}
-        }
-        if pod.pointer(SAFE_TO_EVICT).and_then(Value::as_str) == Some("false") {
-            return Some(Self::NotSafeToEvict);
-        }
-        if volumes.into_iter().flatten().any(is_on_disk) {
-            return Some(Self::LocalData);
-        }
         let restarts = pod.pointer("/spec/restartPolicy").and_then(Value::as_str);
-        restarts.filter(|policy| *policy != "Always").map(|_| Self::RunsToCompletion)
+        let found = [
+            (Self::NoController, kind.is_none()),
+            (Self::OfItsNode, matches!(kind, Some("DaemonSet" | "Node"))),
+            (Self::NotSafeToEvict, pod.pointer(SAFE_TO_EVICT).and_then(Value::as_str) == Some("false")),
+            (Self::LocalData, volumes.into_iter().flatten().any(is_on_disk)),
+            (Self::RunsToCompletion, restarts.is_some_and(|policy| policy != "Always")),
+        ];
+        found.into_iter().filter_map(|(pinned, holds)| holds.then_some(pinned)).collect()
     }
 
     /// For people, in brackets after a number of pods.
@@ -70,27 +67,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_reason_counts() {
+    fn each_reason_counts() {
         let owner = |kind: &str| json!([{"kind": kind, "name": "o", "uid": "u", "controller": true}]);
         let pod = |owners: Value, spec: Value, safe: &str| {
             let annotations = json!({"cluster-autoscaler.kubernetes.io/safe-to-evict": safe});
             json!({"metadata": {"ownerReferences": owners, "annotations": annotations}, "spec": spec})
         };
         let always = json!({"restartPolicy": "Always"});
-        let disk = |medium: &str| json!({"volumes": [{"name": "v", "emptyDir": {"medium": medium}}]});
+        let disk = |medium: &str, restarts: &str| {
+            json!({"restartPolicy": restarts, "volumes": [{"name": "v", "emptyDir": {"medium": medium}}]})
+        };
         for (object, wanted) in [
-            (pod(owner("ReplicaSet"), always.clone(), "true"), None),
-            (pod(json!([]), always.clone(), "true"), Some(Pinned::NoController)),
-            (pod(json!([{"kind": "ReplicaSet"}]), always.clone(), "true"), Some(Pinned::NoController)),
-            (pod(owner("DaemonSet"), always.clone(), "true"), Some(Pinned::OfItsNode)),
-            (pod(owner("Node"), always.clone(), "true"), Some(Pinned::OfItsNode)),
-            (pod(owner("ReplicaSet"), always, "false"), Some(Pinned::NotSafeToEvict)),
-            (pod(owner("ReplicaSet"), disk(""), "true"), Some(Pinned::LocalData)),
-            (pod(owner("ReplicaSet"), disk("HugePages-2Mi"), "true"), None),
-            (pod(owner("Job"), json!({"restartPolicy": "Never"}), "true"), Some(Pinned::RunsToCompletion)),
-            (json!({}), Some(Pinned::NoController)),
+            (pod(owner("ReplicaSet"), always.clone(), "true"), &[] as &[Pinned]),
+            (pod(json!([]), always.clone(), "true"), &[Pinned::NoController]),
+            (pod(json!([{"kind": "ReplicaSet"}]), always.clone(), "true"), &[Pinned::NoController]),
+            (pod(owner("DaemonSet"), always.clone(), "true"), &[Pinned::OfItsNode]),
+            (pod(owner("Node"), always.clone(), "true"), &[Pinned::OfItsNode]),
+            (pod(owner("ReplicaSet"), always, "false"), &[Pinned::NotSafeToEvict]),
+            (pod(owner("ReplicaSet"), disk("", "Always"), "true"), &[Pinned::LocalData]),
+            (pod(owner("ReplicaSet"), disk("HugePages-2Mi", "Always"), "true"), &[]),
+            (pod(owner("Job"), json!({"restartPolicy": "Never"}), "true"), &[Pinned::RunsToCompletion]),
+            (pod(owner("Job"), disk("", "Never"), "true"), &[Pinned::LocalData, Pinned::RunsToCompletion]),
+            (json!({}), &[Pinned::NoController]),
         ] {
-            assert_eq!(Pinned::of(&object), wanted, "{object}");
+            assert_eq!(Pinned::all_of(&object), wanted, "{object}");
         }
     }
 }

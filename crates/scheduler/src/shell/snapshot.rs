@@ -158,7 +158,7 @@ pub(crate) struct Snapshot {
     /// Whether it is looked at what keeps pods on their nodes.
     finds_pinned: bool,
     /// What does, by uid, for all pods with a node.
-    pub(crate) pinned: BTreeMap<String, Option<Pinned>>,
+    pub(crate) pinned: BTreeMap<String, Vec<Pinned>>,
     /// What cannot be read, for people.
     pub(crate) warnings: Vec<String>,
 }
@@ -200,7 +200,7 @@ impl Snapshot {
             let node = object.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
             if self.finds_pinned && !node.is_empty() {
                 let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-                self.pinned.insert(uid, Pinned::of(&object));
+                self.pinned.insert(uid, Pinned::all_of(&object));
             }
             if self.keeps_waiting && node.is_empty() {
                 self.waiting.insert((namespace.clone(), name.clone()), object.clone());

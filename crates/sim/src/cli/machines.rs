@@ -15,7 +15,7 @@ use topology::policy::{PREFER_CLOSEST_NUMA_NODES, Rules};
 
 use super::Args;
 use crate::machine::dump::{Dump, DumpOptions, Reader};
-use crate::machine::{Machine, Shape, ShapeError};
+use crate::machine::{MAX_MACHINES, Machine, Shape, ShapeError};
 use crate::plural::count;
 use crate::preset::Defaults;
 use crate::workload::NamedPod;
@@ -110,6 +110,8 @@ pub(super) fn machines(args: &Args) -> anyhow::Result<Machines> {
         writeln!(stderr, "{name}: {}", one_line(note))?;
     }
     let mut machines = dump.machines;
+    let all: usize = args.add.iter().map(|added| added.number).fold(machines.len(), usize::saturating_add);
+    ensure!(all <= MAX_MACHINES, "--add: {all} nodes: allowed are up to {MAX_MACHINES}");
     for AddedNodes { shape, number } in &args.add {
         add(args, &mut machines, shape.clone(), *number).context("--add")?;
     }

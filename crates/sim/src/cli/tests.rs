@@ -163,6 +163,11 @@ fn nodes_can_be_added_and_removed() {
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
+    assert_eq!([quoted("2x8+gpu1=2"), quoted("a b"), quoted("it's")], ["2x8+gpu1=2", "'a b'", r"'it'\''s'"]);
+    let error = machines(&with("--add 1x4=20000")).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("20002 nodes: allowed are up to 20000"), "{error}");
+    let error = machines(&with("--remove first --remove second")).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("no node is left"), "{error}");
     let error = machines(&with("--remove third")).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("there is no node third to remove"), "{error}");
 }

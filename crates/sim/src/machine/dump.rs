@@ -310,6 +310,9 @@ impl Objects {
                 return Err(format!("there is no node {name} to remove"));
             }
         }
+        if self.nodes.is_empty() {
+            return Err("no node is left".to_owned());
+        }
         let mut dump = Dump::default();
         let (mut without, mut impossible) = (Vec::new(), Vec::new());
         for (name, view) in std::mem::take(&mut self.nodes) {

@@ -35,7 +35,7 @@ impl Terminal {
 
     fn tmux(&self, words: &[&str]) -> Option<String> {
         let output = Command::new("tmux")
-            .args(["-L", &self.server])
+            .args(["-u", "-L", &self.server])
             .args(words)
             .env("TERM", "xterm-256color")
             .output()
