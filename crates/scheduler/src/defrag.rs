@@ -174,7 +174,9 @@ pub fn plan(
         before_each(number);
         match room(&mut cluster, pod, &may_move, limits, now_ms) {
             Ok(relocation) => rooms.push(Room::new(&relocation, pod)),
-            Err(reason) => without_room.push(WithoutRoom { pod: pod.key(), uid: Arc::clone(&pod.uid), reason }),
+            Err(reason) => {
+                without_room.push(WithoutRoom { pod: pod.key(), uid: Arc::clone(&pod.uid), reason })
+            }
         }
     }
     Plan { moves: rooms.iter().map(|room: &Room| room.moves.len()).sum(), rooms, without_room, stay }
@@ -256,7 +258,12 @@ impl Room {
             from: Arc::clone(&it.from),
             to: Arc::clone(&it.to),
         });
-        Self { pod: pod.key(), uid: Arc::clone(&pod.uid), moves: moves.collect(), node: Arc::clone(&relocation.node) }
+        Self {
+            pod: pod.key(),
+            uid: Arc::clone(&pod.uid),
+            moves: moves.collect(),
+            node: Arc::clone(&relocation.node),
+        }
     }
 }
 

@@ -261,7 +261,8 @@ fn run_once(args: &Args, found: &Machines) -> anyhow::Result<String> {
     }
     let sentences = format!("{}{}{}", table::verdict(&entries), found.guess(), found.removal());
     if let Some(file) = &args.report {
-        let words: Vec<String> = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy())).collect();
+        let words: Vec<String> =
+            std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy())).collect();
         let report = Report {
             heading: &heading(&workload, machines),
             verdict: &sentences,

@@ -69,7 +69,8 @@ impl Applier {
             let name = node.metadata.name.unwrap_or_default();
             let annotations = node.metadata.annotations.unwrap_or_default();
             let Some(since) = annotations.get(CORDONED) else { continue };
-            let age = since.parse().map_or(SignedDuration::MAX, |since| Timestamp::now().duration_since(since));
+            let age =
+                since.parse().map_or(SignedDuration::MAX, |since| Timestamp::now().duration_since(since));
             ensure!(
                 age > longest,
                 "node {name} was cordoned by another run at {since}; if that was killed, kubectl uncordon {name} and \
@@ -163,7 +164,10 @@ impl Applier {
             if found.spec.is_some_and(|spec| spec.node_name.is_some()) {
                 return Ok(());
             }
-            ensure!(Instant::now() < ends, "{pod} still waits for a node; another pod may have taken its room");
+            ensure!(
+                Instant::now() < ends,
+                "{pod} still waits for a node; another pod may have taken its room"
+            );
             sleep(LOOK).await;
         }
     }
@@ -177,7 +181,7 @@ impl Applier {
         let ends = Instant::now() + self.patience;
         loop {
             let (mut is_gone, mut node) = (true, None);
-            for pod in patiently(ends, || api.list(&ListParams::default())).await? {
+            for pod in patiently(ends, || async { api.list(&ListParams::default()).await }).await? {
                 is_gone &= pod.metadata.uid.as_deref() != Some(&*step.uid);
                 if is_again(&pod, &before) && is_ready(&pod) {
                     node = pod.spec.and_then(|spec| spec.node_name);
@@ -213,7 +217,7 @@ impl Applier {
 
     async fn before(&self, api: &Api<Pod>, step: &PlannedMove) -> anyhow::Result<Before> {
         let ends = Instant::now() + self.patience;
-        let pods = patiently(ends, || api.list(&ListParams::default())).await?;
+        let pods = patiently(ends, || async { api.list(&ListParams::default()).await }).await?;
         let uid_of = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
         let pod = pods.iter().find(|pod| uid_of(pod) == *step.uid);
         let controller = pod.and_then(controller).with_context(|| format!("{} is gone", step.pod))?;

@@ -74,9 +74,7 @@ mod tests {
             json!({"metadata": {"ownerReferences": owners, "annotations": annotations}, "spec": spec})
         };
         let always = json!({"restartPolicy": "Always"});
-        let disk = |medium: &str, restarts: &str| {
-            json!({"restartPolicy": restarts, "volumes": [{"name": "v", "emptyDir": {"medium": medium}}]})
-        };
+        let disk = |medium: &str, restarts: &str| json!({"restartPolicy": restarts, "volumes": [{"name": "v", "emptyDir": {"medium": medium}}]});
         for (object, wanted) in [
             (pod(owner("ReplicaSet"), always.clone(), "true"), &[] as &[Pinned]),
             (pod(json!([]), always.clone(), "true"), &[Pinned::NoController]),
