@@ -1,5 +1,5 @@
-//! What tests in a browser or a terminal need: Debian's Chromium with its driver, or tmux, and the accessibility checker
-//! axe-core.
+//! What tests in a browser or a terminal need: Debian's Chromium with its driver, or tmux, and the accessibility
+//! checker axe-core.
 //!
 //! In: Debian's and npm's registries. Out: the path of the checker. Never: a package in another version than is pinned
 //! here, but for those that Debian keeps up to date.

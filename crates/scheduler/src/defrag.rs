@@ -4,8 +4,8 @@
 //! through (`rehearsal`); a pod without a controller, one that a budget keeps, or one that is more important than the
 //! pod that gets the room.
 //!
-//! Pods get room one after the other, and what was planned for one holds for the next. Pods that wait for a node and get
-//! no room take nothing.
+//! Pods get room one after the other, and what was planned for one holds for the next. Pods that wait for a node and
+//! get no room take nothing.
 //!
 //! Cost: a search ([`crate::core::relocation`]), and two cores made of all objects for each relocation that it finds.
 

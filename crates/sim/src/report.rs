@@ -1,7 +1,7 @@
 //! The result of a simulation as one HTML file, to be sent with a ticket.
 //!
-//! In: [`Outcome`]s, a heading, sentences. Out: a page with a chart and tables. Never: a script, or anything loaded from
-//! elsewhere.
+//! In: [`Outcome`]s, a heading, sentences. Out: a page with a chart and tables. Never: a script, or anything loaded
+//! from elsewhere.
 
 use std::fmt::Write as _;
 

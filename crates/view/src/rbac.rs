@@ -16,8 +16,8 @@ pub fn reviews() -> Vec<PolicyRule> {
     scheduler::rbac::reviews()
 }
 
-/// Rules of the ClusterRole of readers: to get the data. Its path is none below `/api/`: Kubernetes lets every account get
-/// those (ClusterRole `system:discovery`).
+/// Rules of the ClusterRole of readers: to get the data. Its path is none below `/api/`: Kubernetes lets every account
+/// get those (ClusterRole `system:discovery`).
 #[must_use]
 pub fn reader() -> Vec<PolicyRule> {
     vec![PolicyRule {

@@ -154,8 +154,8 @@ fn fewest(fragments: &Fragments, incoming: &Value) -> Option<usize> {
     (0..=MAX_MOVES).find(|moves| is_possible(&state, &incoming, *moves))
 }
 
-/// Evicts pods as planned, lets them be made again and placed, and places the pods that get room. All kubelets admit all
-/// of them.
+/// Evicts pods as planned, lets them be made again and placed, and places the pods that get room. All kubelets admit
+/// all of them.
 fn carry_out(fragments: &mut Fragments, plan: &Plan, incoming: &[Value]) -> anyhow::Result<()> {
     let cluster = &mut fragments.cluster;
     let place = |cluster: &mut CoreCluster, pod: &Value| {
@@ -222,8 +222,8 @@ fn plans_have_the_fewest_moves_and_can_be_carried_out() {
     assert!(by_size.keys().any(|moves| *moves > 1), "{by_size:?}");
 }
 
-/// Nodes of the preset `ci-inference`: in each zone a pod has one or two of four GPUs. No pod of four GPUs has a zone, and
-/// no pod of eight a node, though 40 of 64 GPUs are free.
+/// Nodes of the preset `ci-inference`: in each zone a pod has one or two of four GPUs. No pod of four GPUs has a zone,
+/// and no pod of eight a node, though 40 of 64 GPUs are free.
 #[test]
 fn the_livelock_of_whole_zones_ends() {
     let Defaults { machine, nodes, policy, .. } = Preset::CiInference.defaults();
@@ -234,7 +234,8 @@ fn the_livelock_of_whole_zones_ends() {
         ..NodeGroup::default()
     };
     let mut fragments = Fragments::new(&group, nodes);
-    // Jobs have their part of the memory: with less, the one of eight GPUs would need one zone for it and two for the rest.
+    // Jobs have their part of the memory: with less, the one of eight GPUs would need one zone for it and two for the
+    // rest.
     let job = |name: &str, gpus: usize| {
         let mut amounts = amounts(11 * gpus, gpus);
         amounts["memory"] = format!("{}Gi", 40 * gpus).into();
@@ -332,7 +333,8 @@ async fn defrag(kubeconfig: &Path, flags: &str, token: &CancellationToken) -> an
     cli::run(args, token.clone()).await
 }
 
-/// Two nodes with zones of 4 and 5 CPUs, each with 3 and 2 in use, and two pods of 4 that wait. A move for each makes room.
+/// Two nodes with zones of 4 and 5 CPUs, each with 3 and 2 in use, and two pods of 4 that wait. A move for each makes
+/// room.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_is_carried_out_with_the_rights_of_its_role() {
     let Ok(rig) = testkit::env::rig() else { return };

@@ -1,11 +1,11 @@
 //! A plan carried out, move by move.
 //!
-//! In: a plan that was agreed to, a cluster. Out: evictions, one after the other, and where pods run again. Never: a move
-//! that the plan of this moment does not have, or one for a pod that the first plan was not about.
+//! In: a plan that was agreed to, a cluster. Out: evictions, one after the other, and where pods run again. Never: a
+//! move that the plan of this moment does not have, or one for a pod that the first plan was not about.
 //!
 //! The node that a pod leaves, and the one that room is made on, are cordoned until the pod runs again, so that neither
-//! it nor another takes the room ([`nodes_to_close`]). An annotation with the time marks nodes that are cordoned here. A
-//! run that was killed leaves some; a later run opens those that no living run can have.
+//! it nor another takes the room ([`nodes_to_close`]). An annotation with the time marks nodes that are cordoned here.
+//! A run that was killed leaves some; a later run opens those that no living run can have.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -130,9 +130,9 @@ impl Applier {
         }
     }
 
-    /// The plan as it is by now for the pods of the first one, once it leaves no more of them without room, and takes no
-    /// more moves than are left. Pods that waited may have their room by now. Reports of nodes that pods have left come
-    /// late.
+    /// The plan as it is by now for the pods of the first one, once it leaves no more of them without room, and takes
+    /// no more moves than are left. Pods that waited may have their room by now. Reports of nodes that pods have left
+    /// come late.
     async fn plan(&self, request: &Request, agreed: &Plan, left: usize) -> anyhow::Result<Plan> {
         let (ends, uids) = (Instant::now() + self.patience, agreed.uids());
         let without_room = agreed.without_room.len();

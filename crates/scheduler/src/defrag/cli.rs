@@ -1,7 +1,7 @@
 //! The command line of `tholepin defrag`.
 //!
 //! In: flags. Out: a plan on standard output, progress and notes on standard error, an exit code. Never: an eviction
-//! without `--apply`, or one that nobody has confirmed.
+//! without `--apply`, or one that was not confirmed.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, IsTerminal as _};
@@ -32,8 +32,8 @@ const MAX_PODS: usize = 1_000;
 
 /// Plan the fewest moves of pods that make room for others, and carry them out if asked to.
 ///
-/// A move is an eviction: the pod's controller makes it again, and the scheduler places it on another node. Each move is
-/// played through with the scheduler's own code first. Pods without a controller, those that a PodDisruptionBudget
+/// A move is an eviction: the pod's controller makes it again, and the scheduler places it on another node. Each move
+/// is played through with the scheduler's own code first. Pods without a controller, those that a PodDisruptionBudget
 /// keeps, and those that are more important than the pod that gets the room, stay.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -67,8 +67,8 @@ pub struct Args {
     /// Print the plan and change nothing; the default
     #[arg(long, conflicts_with = "apply")]
     pub plan: bool,
-    /// Carry the plan out, move by move. Nodes that pods leave are cordoned meanwhile. Before each move the plan is made
-    /// again; if it has become worse, nothing more is done
+    /// Carry the plan out, move by move. Nodes that pods leave are cordoned meanwhile. Before each move the plan is
+    /// made again; if it has become worse, nothing more is done
     #[arg(long, conflicts_with = "dumps")]
     pub apply: bool,
     /// Do not ask before the first eviction

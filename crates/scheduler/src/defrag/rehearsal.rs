@@ -125,8 +125,8 @@ fn play(
     Ok(Relocation { moves, node })
 }
 
-/// The nodes that are closed during a move: nothing comes back to the node that it leaves, or takes the room on the node
-/// where it is made, unless the pod itself is to go there.
+/// The nodes that are closed during a move: nothing comes back to the node that it leaves, or takes the room on the
+/// node where it is made, unless the pod itself is to go there.
 pub(super) fn nodes_to_close<'a>(
     (from, to): (&'a Arc<str>, &'a Arc<str>),
     room: &'a Arc<str>,

@@ -49,7 +49,8 @@ pub(crate) fn large(nodes: usize, zones: usize) -> (TempDir, ClusterInput) {
     (folder, input(vec![path]))
 }
 
-/// A cluster as one in use: nodes of two zones, and one of four zones on two sockets, whose pods are known by their cores.
+/// A cluster as one in use: nodes of two zones, and one of four zones on two sockets, whose pods are known by their
+/// cores.
 pub(crate) fn showcase() -> (TempDir, ClusterInput) {
     let (folder, ClusterInput { dumps, .. }) = large(40, 2);
     let path = folder.path().join("showcase.json");
