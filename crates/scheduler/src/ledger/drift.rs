@@ -17,10 +17,19 @@ pub struct Drift {
     pub pods: Vec<PodNames>,
     /// What was booked for the first of them, in each world, and what is reported, by ids; empty if no ids are known.
     pub detail: String,
+    /// Whether each pod alone holds what some world said. The number of worlds is bounded, so a combination may be
+    /// missing.
+    pub is_combination: bool,
 }
 
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_combination {
+            return f.write_str(
+                "The report of the node's zones has each pod where the scheduler had thought possible, in a combination \
+                 that it had not; the report counts",
+            );
+        }
         f.write_str("The report of the node's zones contradicts what the scheduler had booked")?;
         for (at, pod) in self.pods.iter().take(MAX_NAMED).enumerate() {
             let before = if at == 0 { " for " } else { ", " };
@@ -45,7 +54,7 @@ impl Drifts {
     /// Notes one, with the pods that it is about.
     pub(super) fn note(&mut self, pods: impl Iterator<Item = PodNames>) {
         self.number += 1;
-        self.newest = Some(Drift { pods: pods.collect(), detail: String::new() });
+        self.newest = Some(Drift { pods: pods.collect(), ..Drift::default() });
     }
 
     /// Adds what was booked for a pod, and what is reported of it.
@@ -54,6 +63,13 @@ impl Drifts {
         let mut worlds: Vec<String> = booked.map(location_text).collect();
         worlds.dedup();
         newest.detail = format!("booked {}; reported {}", worlds.join(" or "), held_text(reported));
+    }
+
+    /// The newest one is of a combination.
+    pub(super) fn mark_combination(&mut self) {
+        if let Some(newest) = &mut self.newest {
+            newest.is_combination = true;
+        }
     }
 
     /// Whether one waits to be taken.

@@ -111,8 +111,12 @@ impl Ledger {
                 self.worlds.iter().all(|world| contradicts((*at, &self.rows[*at]), &world.locations[*at]))
             };
             let wrong = (0..self.rows.len()).find(is_wrong);
-            if let Some((at, Reported::Holds(shown))) = wrong.map(|at| (at, &reported[at])) {
-                self.drifts.explain(self.worlds.iter().map(|world| &world.locations[at]), shown);
+            match wrong.map(|at| (at, &reported[at])) {
+                Some((at, Reported::Holds(shown))) => {
+                    self.drifts.explain(self.worlds.iter().map(|world| &world.locations[at]), shown);
+                }
+                Some(_) => {}
+                None => self.drifts.mark_combination(),
             }
             vec![self.reported_locations(&reported, key, &vacant, None)]
         } else {
