@@ -144,8 +144,8 @@ pub(crate) fn listed(amounts: &BTreeMap<&'static str, String>) -> String {
 fn free_amounts(core: &Core, pod: &PodView) -> FreeAmounts {
     let of = |node: &Node| {
         let free = |need: &Need| {
-            let allocatable = node.view.as_ref().map_or(0, |view| view.allocatable(need.name));
-            Need { name: need.name, amount: allocatable - crate::node::amount(&node.used, need.name) }
+            let amount = node.view.as_ref().map_or(0, |view| node.left_of(view, need.name));
+            Need { name: need.name, amount }
         };
         (Arc::clone(&node.name), pod.spec.needs.totals.iter().map(free).collect())
     };

@@ -18,18 +18,18 @@ use serde::Serialize;
 
 use crate::budget::BudgetView;
 use crate::capacity::{listed, place_only, requests};
-use crate::core::relocation::{Limits, Relocation, Search};
+use crate::core::relocation::{Relocation, SearchLimits, SearchOutcome};
 use crate::core::{Event, Settings};
 use crate::pod::PodView;
 use crate::shell::snapshot::Snapshot;
 
 mod apply;
 pub mod cli;
-pub mod pinned;
+pub mod eviction_blocker;
 mod rehearsal;
 
-use pinned::Pinned;
-use rehearsal::Cluster;
+use eviction_blocker::EvictionBlocker;
+use rehearsal::Rehearsal;
 
 /// Most looks of the search for one pod: verdicts, and sets of pods.
 const MAX_LOOKS: usize = 2_000_000;
@@ -45,7 +45,7 @@ pub struct Plan {
     /// Number of moves.
     pub moves: usize,
     /// Pods with a node that stay there whatever it would bring, by reason.
-    pub stay: BTreeMap<Pinned, usize>,
+    pub stay: BTreeMap<EvictionBlocker, usize>,
 }
 
 /// A pod that gets room.
@@ -94,7 +94,7 @@ pub struct WithoutRoom {
 
 /// What may be done.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules {
+pub struct PlanOptions {
     /// Most moves for one pod.
     pub max_moves: usize,
     /// Whether pods that run to completion may begin anew.
@@ -103,29 +103,32 @@ pub struct Rules {
     pub moves_local_data: bool,
 }
 
-impl Rules {
-    fn allow(self, pinned: Pinned) -> bool {
-        match pinned {
-            Pinned::RunsToCompletion => self.moves_jobs,
-            Pinned::LocalData => self.moves_local_data,
-            Pinned::NoController | Pinned::OfItsNode | Pinned::NotSafeToEvict | Pinned::Budget => false,
+impl PlanOptions {
+    fn allow(self, blockers: EvictionBlocker) -> bool {
+        match blockers {
+            EvictionBlocker::RunsToCompletion => self.moves_jobs,
+            EvictionBlocker::LocalData => self.moves_local_data,
+            EvictionBlocker::NoController
+            | EvictionBlocker::OfItsNode
+            | EvictionBlocker::NotSafeToEvict
+            | EvictionBlocker::Budget => false,
         }
     }
 }
 
 /// A cluster, as a plan looks at it.
 #[derive(Clone, Debug, Default)]
-pub struct Objects {
+pub struct ClusterObjects {
     /// All objects, reports last.
     pub events: Vec<Event>,
     /// What keeps each pod with a node there, by uid. A pod that is not named stays.
-    pub pinned: BTreeMap<String, Vec<Pinned>>,
+    pub blockers: BTreeMap<String, Vec<EvictionBlocker>>,
 }
 
-impl Objects {
+impl ClusterObjects {
     fn of(mut snapshot: Snapshot) -> Self {
-        let pinned = std::mem::take(&mut snapshot.pinned);
-        Self { events: snapshot.into_events().collect(), pinned }
+        let blockers = std::mem::take(&mut snapshot.blockers);
+        Self { events: snapshot.into_events().collect(), blockers }
     }
 }
 
@@ -144,9 +147,9 @@ fn waiting(settings: &Settings, snapshot: &Snapshot) -> Vec<PodView> {
 /// Plans room for these pods, one after the other. `before_each`: told the number of the pod that comes next.
 pub fn plan(
     mut settings: Settings,
-    Objects { mut events, pinned }: Objects,
+    ClusterObjects { mut events, blockers }: ClusterObjects,
     pods: &[PodView],
-    rules: Rules,
+    rules: PlanOptions,
     now_ms: u64,
     before_each: &mut dyn FnMut(usize),
 ) -> Plan {
@@ -155,24 +158,24 @@ pub fn plan(
     let budgets: Vec<BudgetView> = events.iter().filter_map(budget).collect();
     let may_move = |pod: &PodView| {
         // A pod that was made again has no object yet.
-        let pinned = pinned.get(&*pod.uid);
-        pinned.is_some_and(|all| all.iter().all(|one| rules.allow(*one))) && are_kept(&budgets, pod)
+        let blockers = blockers.get(&*pod.uid);
+        blockers.is_some_and(|all| all.iter().all(|one| rules.allow(*one))) && are_kept(&budgets, pod)
     };
-    let limits = Limits { moves: rules.max_moves, looks: MAX_LOOKS };
+    let limits = SearchLimits { moves: rules.max_moves, looks: MAX_LOOKS };
     let mut stay = BTreeMap::new();
     for pod in events.iter().filter_map(with_node) {
-        let mut all = pinned.get(&*pod.uid).into_iter().flatten().copied();
-        let kept = match all.find(|pinned| !rules.allow(*pinned)) {
-            None if !are_kept(&budgets, pod) => Some(Pinned::Budget),
-            pinned => pinned,
+        let mut all = blockers.get(&*pod.uid).into_iter().flatten().copied();
+        let kept = match all.find(|blockers| !rules.allow(*blockers)) {
+            None if !are_kept(&budgets, pod) => Some(EvictionBlocker::Budget),
+            blockers => blockers,
         };
-        kept.into_iter().for_each(|pinned| *stay.entry(pinned).or_default() += 1);
+        kept.into_iter().for_each(|blockers| *stay.entry(blockers).or_default() += 1);
     }
-    let mut cluster = Cluster::new(settings, events.into_iter(), now_ms);
+    let mut rehearsal = Rehearsal::new(settings, events.into_iter(), now_ms);
     let (mut rooms, mut without_room) = (Vec::new(), Vec::new());
     for (number, pod) in pods.iter().enumerate() {
         before_each(number);
-        match room(&mut cluster, pod, &may_move, limits, now_ms) {
+        match room(&mut rehearsal, pod, &may_move, limits, now_ms) {
             Ok(relocation) => rooms.push(Room::new(&relocation, pod)),
             Err(reason) => {
                 without_room.push(WithoutRoom { pod: pod.key(), uid: Arc::clone(&pod.uid), reason })
@@ -225,26 +228,27 @@ fn are_kept(budgets: &[BudgetView], pod: &PodView) -> bool {
 
 /// The fewest moves that make room for a pod, as they were played; or why there are none.
 fn room(
-    cluster: &mut Cluster,
+    rehearsal: &mut Rehearsal,
     pod: &PodView,
     may_move: &dyn Fn(&PodView) -> bool,
-    limits: Limits,
+    limits: SearchLimits,
     now_ms: u64,
 ) -> Result<Relocation, String> {
     let mut failure = None;
-    let search = cluster.core().relocation(pod, may_move, limits, now_ms, &mut |found| {
+    let search = rehearsal.core().relocation(pod, may_move, limits, now_ms, &mut |found| {
         // Without a move there is nothing that could happen in another order.
-        let rehearsed = if found.moves.is_empty() { Ok(()) } else { cluster.rehearse(found, pod).map(drop) };
+        let rehearsed =
+            if found.moves.is_empty() { Ok(()) } else { rehearsal.rehearse(found, pod).map(drop) };
         failure = failure.take().or(rehearsed.as_ref().err().cloned());
         rehearsed.is_ok()
     });
     let failure = failure.map(|reason| format!("; a plan failed when played through: {reason}"));
     let (most, failure) = (limits.moves, failure.unwrap_or_default());
     match search {
-        Search::Found(relocation) => cluster.carry_out(relocation, pod),
-        Search::Unprovable(reason) => Err(format!("nothing can be proved for this pod: {reason}")),
-        Search::Limited => Err(format!("no plan was found before the search's limit{failure}")),
-        Search::Nothing => Err(format!("no plan of {most} moves or fewer was found{failure}")),
+        SearchOutcome::Found(relocation) => rehearsal.carry_out(relocation, pod),
+        SearchOutcome::Unprovable(reason) => Err(format!("nothing can be proved for this pod: {reason}")),
+        SearchOutcome::Limited => Err(format!("no plan was found before the search's limit{failure}")),
+        SearchOutcome::Nothing => Err(format!("no plan of {most} moves or fewer was found{failure}")),
     }
 }
 
@@ -312,8 +316,11 @@ impl Plan {
             text += "\n";
         }
         if (wide || !self.is_whole()) && !self.stay.is_empty() {
-            let stay: Vec<String> =
-                self.stay.iter().map(|(pinned, count)| format!("{count} ({})", pinned.as_str())).collect();
+            let stay: Vec<String> = self
+                .stay
+                .iter()
+                .map(|(blockers, count)| format!("{count} ({})", blockers.as_str()))
+                .collect();
             text += &format!("\nPods that stay whatever it would bring: {}.\n", stay.join(", "));
         }
         text

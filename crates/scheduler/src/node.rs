@@ -121,8 +121,13 @@ impl Node {
     /// CPU (thousandths) and memory (bytes) that no pod has asked for.
     #[must_use]
     pub fn left(&self, view: &NodeView) -> (i64, i64) {
-        let left = |name| view.allocatable(name).saturating_sub(amount(&self.used, name));
-        (left(ResourceName::CPU), left(ResourceName::MEMORY))
+        (self.left_of(view, ResourceName::CPU), self.left_of(view, ResourceName::MEMORY))
+    }
+
+    /// What no pod has asked for of a resource, in base units.
+    #[must_use]
+    pub fn left_of(&self, view: &NodeView, name: ResourceName) -> i64 {
+        view.allocatable(name).saturating_sub(amount(&self.used, name))
     }
 
     /// A copy of the totals, ports and volumes, without the rest.

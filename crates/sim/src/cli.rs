@@ -22,7 +22,7 @@ use crate::machine::{Machine, Shape, open_cpus};
 use crate::plural::count;
 use crate::preset::{Defaults, Preset};
 use crate::record::Summary;
-use crate::report::Report;
+use crate::report::HtmlReport;
 use crate::spread::Spread;
 use crate::workload::{Arrival, MAX_TIME_MS, OpenArrivals, Workload};
 
@@ -263,7 +263,7 @@ fn run_once(args: &Args, found: &Machines) -> anyhow::Result<String> {
     if let Some(file) = &args.report {
         let words: Vec<String> =
             std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy())).collect();
-        let report = Report {
+        let report = HtmlReport {
             heading: &heading(&workload, machines),
             verdict: &sentences,
             command: &format!("tholepin {}", words.join(" ")),

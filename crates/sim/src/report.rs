@@ -23,7 +23,7 @@ code { background: var(--soft); padding: .1rem .3rem; overflow-wrap: anywhere }"
 
 /// What a report is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Report<'a> {
+pub struct HtmlReport<'a> {
     /// Pods and machines, in a line.
     pub heading: &'a str,
     /// The result in sentences.
@@ -51,7 +51,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-impl Report<'_> {
+impl HtmlReport<'_> {
     /// The page.
     #[must_use]
     pub fn html(&self) -> String {
@@ -126,7 +126,7 @@ mod tests {
         let arrivals = [(0, 3), (10, 9)].map(|(at, cpus)| Arrival::new(at, 60_000, cpus)).to_vec();
         let workload = Workload { max_pending: None, arrivals };
         let outcome = Contender::Tholepin.run(&workload, &machines, Impairments::healthy(), 1, &mut |_| {});
-        let report = Report {
+        let report = HtmlReport {
             heading: "2 pods on <b>1</b> node",
             verdict: "Tholepin ran 1 of 2 & lost 0.",
             command: "tholepin simulate --from \"a b\"",

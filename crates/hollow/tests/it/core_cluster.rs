@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 pub(crate) const START_MS: u64 = 2_000_000_000_000;
 
 /// Takes events.
-pub(crate) type Listener = Box<dyn FnMut(Event)>;
+pub(crate) type EventSink = Box<dyn FnMut(Event)>;
 
 /// The device that nodes may have.
 pub(crate) const GPU: &str = "example.com/gpu";
@@ -33,7 +33,7 @@ pub(crate) const GPU: &str = "example.com/gpu";
 pub(crate) struct CoreCluster {
     pub(crate) core: Core,
     /// Takes a copy of all that the core is told.
-    listener: Option<Listener>,
+    sink: Option<EventSink>,
     pub(crate) nodes: Vec<HollowNode>,
     /// The pods of each node.
     pods: Vec<Vec<Arc<str>>>,
@@ -94,13 +94,13 @@ impl CoreCluster {
         group: &NodeGroup,
         count: usize,
         settings: Settings,
-        listener: Option<Listener>,
+        sink: Option<EventSink>,
     ) -> anyhow::Result<Self> {
         let machine = Arc::new(group.machine()?);
         let nodes = (0..count).map(|at| HollowNode::new(name_of(at), Arc::clone(&machine))).collect();
         let pods = vec![Vec::new(); count];
         let (core, now_ms) = (Core::new(settings), START_MS);
-        let mut cluster = Self { core, listener, nodes, pods, now_ms, spent: Duration::ZERO };
+        let mut cluster = Self { core, sink, nodes, pods, now_ms, spent: Duration::ZERO };
         for at in 0..count {
             let name = name_of(at);
             let node: wire::Node = serde_json::from_value(json!({
@@ -113,8 +113,8 @@ impl CoreCluster {
     }
 
     pub(crate) fn tell(&mut self, event: Event) {
-        if let Some(listener) = &mut self.listener {
-            listener(event.clone());
+        if let Some(sink) = &mut self.sink {
+            sink(event.clone());
         }
         let began = Instant::now();
         self.core.handle(event, self.now_ms);

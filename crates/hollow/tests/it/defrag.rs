@@ -18,8 +18,8 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use runtime::random::Random;
 use scheduler::core::Event;
-use scheduler::defrag::pinned::Pinned;
-use scheduler::defrag::{Objects, Plan, Rules, cli, plan};
+use scheduler::defrag::eviction_blocker::EvictionBlocker;
+use scheduler::defrag::{ClusterObjects, Plan, PlanOptions, cli, plan};
 use scheduler::node::NodeView;
 use scheduler::pod::PodView;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ use testkit::account::Account;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Running, control_plane, eventually, pods};
-use crate::core_cluster::{CoreCluster, GPU, Listener, START_MS, pod_of, read, settings};
+use crate::core_cluster::{CoreCluster, EventSink, GPU, START_MS, pod_of, read, settings};
 
 /// Clusters that are looked at: in each the pod has no room, and moves may make some.
 const CLUSTERS: usize = 200;
@@ -36,28 +36,33 @@ const CLUSTERS: usize = 200;
 const MAX_MOVES: usize = 3;
 
 /// A cluster with fragments, and its pods that may move.
-struct Fragments {
+struct FragmentedCluster {
     cluster: CoreCluster,
     /// All that its core was told.
     told: Rc<RefCell<Vec<Event>>>,
     /// The node and the object of each pod, by name.
     pods: BTreeMap<String, (usize, Value)>,
-    pinned: BTreeMap<String, Vec<Pinned>>,
+    blockers: BTreeMap<String, Vec<EvictionBlocker>>,
 }
 
-impl Fragments {
+impl FragmentedCluster {
     fn new(group: &NodeGroup, count: usize) -> Self {
         let told: Rc<RefCell<Vec<Event>>> = Rc::default();
         let log = Rc::clone(&told);
-        let listener: Listener = Box::new(move |event| log.borrow_mut().push(event));
-        let cluster = CoreCluster::with(group, count, settings(), Some(listener)).unwrap();
-        Self { cluster, told, pods: BTreeMap::new(), pinned: BTreeMap::new() }
+        let sink: EventSink = Box::new(move |event| log.borrow_mut().push(event));
+        let cluster = CoreCluster::with(group, count, settings(), Some(sink)).unwrap();
+        Self { cluster, told, pods: BTreeMap::new(), blockers: BTreeMap::new() }
     }
 
     /// Room for these pods.
-    fn plan(&self, pods: &[Value], pinned: &BTreeMap<String, Vec<Pinned>>, max_moves: usize) -> Plan {
-        let rules = Rules { max_moves, moves_jobs: false, moves_local_data: false };
-        let objects = Objects { events: self.told.borrow().clone(), pinned: pinned.clone() };
+    fn plan(
+        &self,
+        pods: &[Value],
+        blockers: &BTreeMap<String, Vec<EvictionBlocker>>,
+        max_moves: usize,
+    ) -> Plan {
+        let rules = PlanOptions { max_moves, moves_jobs: false, moves_local_data: false };
+        let objects = ClusterObjects { events: self.told.borrow().clone(), blockers: blockers.clone() };
         let pods: Vec<PodView> = pods.iter().map(|pod| PodView::read(&read(pod).unwrap())).collect();
         plan(settings(), objects, &pods, rules, START_MS, &mut |_| ())
     }
@@ -82,7 +87,7 @@ fn amounts(cpus: usize, gpus: usize) -> Value {
 }
 
 /// Nodes that took pods one by one, some of which have gone.
-fn fragments(random: &mut Random) -> Fragments {
+fn fragments(random: &mut Random) -> FragmentedCluster {
     let group = NodeGroup {
         machine: "2x5+gpu2".to_owned(),
         policy: ["single-numa-node", "restricted"][number(random, 2)].to_owned(),
@@ -90,8 +95,8 @@ fn fragments(random: &mut Random) -> Fragments {
         ..NodeGroup::default()
     };
     let count = 2 + number(random, 2);
-    let mut fragments = Fragments::new(&group, count);
-    let Fragments { cluster, pods, pinned, .. } = &mut fragments;
+    let mut fragments = FragmentedCluster::new(&group, count);
+    let FragmentedCluster { cluster, pods, blockers, .. } = &mut fragments;
     for node in 0..count {
         let mut names = Vec::new();
         for at in 0..6 {
@@ -111,7 +116,7 @@ fn fragments(random: &mut Random) -> Fragments {
     }
     for name in pods.keys() {
         let stays = random.below(100) < 15;
-        pinned.insert(name.clone(), Vec::from_iter(stays.then_some(Pinned::NotSafeToEvict)));
+        blockers.insert(name.clone(), Vec::from_iter(stays.then_some(EvictionBlocker::NotSafeToEvict)));
     }
     fragments
 }
@@ -143,8 +148,8 @@ fn is_possible((nodes, movable): &State<'_>, incoming: &KubeletPod, moves: usize
 }
 
 /// The fewest moves; `None`: more than [`MAX_MOVES`].
-fn fewest(fragments: &Fragments, incoming: &Value) -> Option<usize> {
-    let may_move = |name: &&String| fragments.pinned[*name].is_empty();
+fn fewest(fragments: &FragmentedCluster, incoming: &Value) -> Option<usize> {
+    let may_move = |name: &&String| fragments.blockers[*name].is_empty();
     let movable = fragments.pods.keys().filter(may_move).map(|name| {
         let (node, pod) = &fragments.pods[name];
         (name.as_str(), (*node, KubeletPod::of(&read(pod).unwrap()).unwrap()))
@@ -156,7 +161,7 @@ fn fewest(fragments: &Fragments, incoming: &Value) -> Option<usize> {
 
 /// Evicts pods as planned, lets them be made again and placed, and places the pods that get room. All kubelets admit
 /// all of them.
-fn carry_out(fragments: &mut Fragments, plan: &Plan, incoming: &[Value]) -> anyhow::Result<()> {
+fn carry_out(fragments: &mut FragmentedCluster, plan: &Plan, incoming: &[Value]) -> anyhow::Result<()> {
     let cluster = &mut fragments.cluster;
     let place = |cluster: &mut CoreCluster, pod: &Value| {
         let evicted =
@@ -198,7 +203,7 @@ fn plans_have_the_fewest_moves_and_can_be_carried_out() {
             continue;
         }
         looked_at += 1;
-        let plan = fragments.plan(std::slice::from_ref(&incoming), &fragments.pinned, MAX_MOVES);
+        let plan = fragments.plan(std::slice::from_ref(&incoming), &fragments.blockers, MAX_MOVES);
         let case = format!("{cpus} CPUs, {gpus} GPUs, wanted {wanted:?}: {plan:?}");
         match (wanted, plan.is_whole()) {
             (None, false) => {}
@@ -233,7 +238,7 @@ fn the_livelock_of_whole_zones_ends() {
         memory_per_zone: Some("192Gi".to_owned()),
         ..NodeGroup::default()
     };
-    let mut fragments = Fragments::new(&group, nodes);
+    let mut fragments = FragmentedCluster::new(&group, nodes);
     // Jobs have their part of the memory: with less, the one of eight GPUs would need one zone for it and two for the
     // rest.
     let job = |name: &str, gpus: usize| {
@@ -253,13 +258,13 @@ fn the_livelock_of_whole_zones_ends() {
         fragments.cluster.evict(filler_pod).unwrap();
         fragments.pods.remove(&filler);
     }
-    fragments.pinned = fragments.pods.keys().map(|name| (name.clone(), Vec::new())).collect();
+    fragments.blockers = fragments.pods.keys().map(|name| (name.clone(), Vec::new())).collect();
     let waiting: Vec<Value> =
         [8, 4, 4, 4, 4].iter().enumerate().map(|(at, gpus)| job(&format!("waits-{at}"), *gpus)).collect();
     let now = fragments.plan(&waiting, &BTreeMap::new(), 4);
     assert!(now.rooms.is_empty(), "{now:?}");
     let began = std::time::Instant::now();
-    let plan = fragments.plan(&waiting, &fragments.pinned, 4);
+    let plan = fragments.plan(&waiting, &fragments.blockers, 4);
     println!("{} moves for {} pods in {:?}", plan.moves, waiting.len(), began.elapsed());
     assert!(plan.is_whole(), "{plan:?}");
     carry_out(&mut fragments, &plan, &waiting).unwrap();

@@ -10,6 +10,8 @@
 
 use std::borrow::Cow;
 
+use topology::resource::ResourceName;
+
 use super::{Core, Profile};
 use crate::cycle::{self, PreFilterState};
 use crate::ledger::{BoundPod, Ledger, PodId, Scratch};
@@ -78,7 +80,7 @@ impl<'c> NodeCopy<'c> {
     }
 
     /// What is free of a resource by the totals.
-    pub(super) fn free(&self, name: topology::resource::ResourceName) -> i64 {
-        self.view.allocatable(name) - crate::node::amount(&self.totals.used, name)
+    pub(super) fn free(&self, name: ResourceName) -> i64 {
+        self.totals.left_of(self.view, name)
     }
 }

@@ -11,7 +11,7 @@
 //! Pods that look at other nodes (affinity, spread), have volumes or claims, are of a gang, or are resized, stay; so do
 //! those on nodes that expect another pod.
 //!
-//! Cost: a filter and, for each pod of a set, a release of the ledger, for each set; at most [`Limits::looks`] of both.
+//! Cost: a filter and, for each pod of a set, a release of the ledger, for each set; at most [`SearchLimits::looks`] of both.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -55,7 +55,7 @@ pub struct Relocation {
 
 /// Where a search ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct SearchLimits {
     /// Most moves.
     pub moves: usize,
     /// Most looks: verdicts about a pod on a node, and sets of pods that might leave one.
@@ -64,7 +64,7 @@ pub struct Limits {
 
 /// The end of a search.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Search {
+pub enum SearchOutcome {
     /// The first relocation that the caller accepted; none with fewer moves was found.
     Found(Relocation),
     /// No so many moves make room.
@@ -76,7 +76,7 @@ pub enum Search {
 }
 
 /// A pod that needs a node: the one that room is made for, or one that moves.
-struct Mover<'c> {
+struct PodToPlace<'c> {
     id: PodId,
     /// As its controller would make it again.
     pod: PodView,
@@ -87,18 +87,18 @@ struct Mover<'c> {
 
 /// Nodes that differ from the core's, and the movers that have a node by now, in the order of the decisions.
 #[derive(Clone, Default)]
-struct State<'c> {
+struct SearchState<'c> {
     nodes: BTreeMap<usize, Rc<NodeCopy<'c>>>,
     placed: Vec<(usize, usize)>,
 }
 
 /// `Continue`: nothing was found yet. `Break(None)`: a limit was reached.
-type Flow = ControlFlow<Option<Relocation>>;
+type SearchFlow = ControlFlow<Option<Relocation>>;
 
-struct Finder<'c, 'a> {
+struct RelocationSearch<'c, 'a> {
     core: &'c Core,
     /// The first is the pod that room is made for.
-    movers: Vec<Mover<'c>>,
+    movers: Vec<PodToPlace<'c>>,
     by_slot: BTreeMap<usize, Vec<usize>>,
     slots: Vec<usize>,
     spanning: PreFilterState<'a>,
@@ -116,15 +116,15 @@ impl Core {
         &self,
         pod: &PodView,
         may_move: &dyn Fn(&PodView) -> bool,
-        limits: Limits,
+        limits: SearchLimits,
         now_ms: u64,
         accept: &mut dyn FnMut(&Relocation) -> bool,
-    ) -> Search {
+    ) -> SearchOutcome {
         let profile = match self.relocatable(pod, now_ms) {
             Ok(profile) => profile,
-            Err(reason) => return Search::Unprovable(reason),
+            Err(reason) => return SearchOutcome::Unprovable(reason),
         };
-        let target = Mover { id: PodId(u64::MAX), pod: pod.clone(), profile, from: None };
+        let target = PodToPlace { id: PodId(u64::MAX), pod: pod.clone(), profile, from: None };
         let slots: Vec<usize> =
             self.node_order.iter().copied().filter(|slot| !self.is_expecting(*slot)).collect();
         let mut movers = vec![target];
@@ -141,7 +141,7 @@ impl Core {
                 movers.push(mover);
             }
         }
-        let mut finder = Finder {
+        let mut search = RelocationSearch {
             core: self,
             movers,
             by_slot,
@@ -154,13 +154,13 @@ impl Core {
             accept,
         };
         for budget in 0..=limits.moves {
-            match finder.settle(&State::default(), &[0], budget) {
+            match search.settle(&SearchState::default(), &[0], budget) {
                 ControlFlow::Continue(()) => {}
-                ControlFlow::Break(Some(found)) => return Search::Found(found),
-                ControlFlow::Break(None) => return Search::Limited,
+                ControlFlow::Break(Some(found)) => return SearchOutcome::Found(found),
+                ControlFlow::Break(None) => return SearchOutcome::Limited,
             }
         }
-        Search::Nothing
+        SearchOutcome::Nothing
     }
 
     /// The profile of a pod whose verdict about a node depends on that node alone, and on zones as the ledger has them.
@@ -185,7 +185,7 @@ impl Core {
     }
 
     /// A running pod that could be placed again.
-    fn mover(&self, id: PodId, slot: usize, now_ms: u64) -> Option<Mover<'_>> {
+    fn mover(&self, id: PodId, slot: usize, now_ms: u64) -> Option<PodToPlace<'_>> {
         let entry = self.pods.get(&id)?;
         let (view, progress) = (&entry.view, entry.view.progress);
         let runs = matches!(entry.lifecycle, Lifecycle::Bound { .. }) && progress.admitted;
@@ -193,15 +193,15 @@ impl Core {
         if !runs || progress.deleting || progress.terminal || !is_counted || self.is_evicted(id) {
             return None;
         }
-        let pod = made_again(view, now_ms);
+        let pod = recreated(view, now_ms);
         let profile = self.relocatable(&pod, now_ms).ok()?;
-        Some(Mover { id, pod, profile, from: Some((slot, view)) })
+        Some(PodToPlace { id, pod, profile, from: Some((slot, view)) })
     }
 }
 
 /// The pod as its controller makes it again, without a node.
 #[must_use]
-pub fn made_again(pod: &PodView, now_ms: u64) -> PodView {
+pub fn recreated(pod: &PodView, now_ms: u64) -> PodView {
     let name = format!("{}-again", pod.name);
     PodView {
         uid: format!("{} again", pod.uid).into(),
@@ -219,7 +219,7 @@ pub fn made_again(pod: &PodView, now_ms: u64) -> PodView {
     }
 }
 
-impl<'c> State<'c> {
+impl<'c> SearchState<'c> {
     fn node(&self, core: &'c Core, slot: usize) -> Option<Rc<NodeCopy<'c>>> {
         match self.nodes.get(&slot) {
             Some(node) => Some(Rc::clone(node)),
@@ -232,9 +232,9 @@ impl<'c> State<'c> {
     }
 }
 
-impl<'c> Finder<'c, '_> {
+impl<'c> RelocationSearch<'c, '_> {
     /// Finds nodes for movers, the last first, with at most so many more moves.
-    fn settle(&mut self, state: &State<'c>, waiting: &[usize], budget: usize) -> Flow {
+    fn settle(&mut self, state: &SearchState<'c>, waiting: &[usize], budget: usize) -> SearchFlow {
         let Some((mover, rest)) = waiting.split_last() else { return self.offer(state) };
         let left = self.movers[*mover].from.map(|(slot, _)| slot);
         let slots: Vec<usize> = self.slots.iter().copied().filter(|slot| Some(*slot) != left).collect();
@@ -260,11 +260,11 @@ impl<'c> Finder<'c, '_> {
     /// Puts a mover on a node that others leave for it, and finds nodes for those.
     fn make_room(
         &mut self,
-        state: &State<'c>,
+        state: &SearchState<'c>,
         (mover, slot): (usize, usize),
         rest: &[usize],
         budget: usize,
-    ) -> Flow {
+    ) -> SearchFlow {
         let Some(node) = state.node(self.core, slot) else { return ControlFlow::Continue(()) };
         let mut residents = self.by_slot.get(&slot).cloned().unwrap_or_default();
         residents.retain(|resident| *resident != mover && !state.is_placed(*resident));
@@ -295,7 +295,7 @@ impl<'c> Finder<'c, '_> {
     }
 
     /// Shows the caller a relocation.
-    fn offer(&mut self, state: &State<'c>) -> Flow {
+    fn offer(&mut self, state: &SearchState<'c>) -> SearchFlow {
         let name = |slot: usize| Arc::clone(&self.core.nodes[slot].name);
         let mut moves = Vec::new();
         let mut node = None;
@@ -318,7 +318,7 @@ impl<'c> Finder<'c, '_> {
     }
 
     /// Counts a look at a pod or a set of pods on a node.
-    fn look(&mut self) -> Flow {
+    fn look(&mut self) -> SearchFlow {
         match self.looks.checked_sub(1) {
             None => ControlFlow::Break(None),
             Some(left) => {
@@ -330,7 +330,7 @@ impl<'c> Finder<'c, '_> {
 
     fn fits(&mut self, mover: usize, node: &NodeCopy<'_>) -> ControlFlow<Option<Relocation>, bool> {
         self.look()?;
-        let Mover { pod, profile, .. } = &self.movers[mover];
+        let PodToPlace { pod, profile, .. } = &self.movers[mover];
         let verdict = node.check((pod, profile), &self.spanning, self.now_ms, &mut self.scratch);
         ControlFlow::Continue(verdict.is_ok())
     }
@@ -360,7 +360,7 @@ impl<'c> Finder<'c, '_> {
     fn without(&mut self, node: &NodeCopy<'c>, set: &[usize]) -> NodeCopy<'c> {
         let mut node = node.clone();
         for mover in set {
-            let Mover { id, from, .. } = &self.movers[*mover];
+            let PodToPlace { id, from, .. } = &self.movers[*mover];
             if let Some((_, view)) = from {
                 node.remove(*id, view, &mut self.scratch);
             }
@@ -370,11 +370,11 @@ impl<'c> Finder<'c, '_> {
 
     fn placed(
         &mut self,
-        state: &State<'c>,
+        state: &SearchState<'c>,
         mover: usize,
         (slot, mut node): (usize, NodeCopy<'c>),
-    ) -> State<'c> {
-        let Mover { id, pod, .. } = &self.movers[mover];
+    ) -> SearchState<'c> {
+        let PodToPlace { id, pod, .. } = &self.movers[mover];
         node.add(*id, pod, &mut self.scratch);
         let mut state = state.clone();
         state.nodes.insert(slot, Rc::new(node));

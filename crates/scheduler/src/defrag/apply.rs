@@ -4,8 +4,8 @@
 //! move that the plan of this moment does not have, or one for a pod that the first plan was not about.
 //!
 //! The node that a pod leaves, and the one that room is made on, are cordoned until the pod runs again, so that neither
-//! it nor another takes the room ([`nodes_to_close`]). An annotation with the time marks nodes that are cordoned here.
-//! A run that was killed leaves some; a later run opens those that no living run can have.
+//! it nor another takes the room ([`nodes_to_cordon`]). An annotation with the time marks nodes that are cordoned here.
+//! A run that was killed leaves some; a later run uncordons those that no living run can have.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::cli::{Args, Request, interruptible};
-use super::rehearsal::nodes_to_close;
+use super::cli::{Args, PlanRequest, interruptible};
+use super::rehearsal::nodes_to_cordon;
 use super::{Plan, PlannedMove};
 
 /// The annotation of nodes that are cordoned here: since when.
@@ -31,30 +31,24 @@ const CORDONED: &str = "tholepin.dev/cordoned-by-defrag";
 const LOOK: Duration = Duration::from_millis(500);
 /// The time between two plans while one is waited for. Each lists the whole cluster.
 const REPLAN: Duration = Duration::from_secs(2);
-/// How long it is tried to open nodes in the end.
-const OPENING: Duration = Duration::from_secs(60);
-
-/// What was done.
-pub(super) struct Applied {
-    /// Number of moves.
-    pub(super) moves: usize,
-}
+/// How long it is tried to uncordon a node.
+const UNCORDONING: Duration = Duration::from_secs(60);
 
 /// The cluster, and the nodes that are cordoned by this run.
 pub(super) struct Applier {
     client: Client,
     patience: Duration,
-    closed: BTreeSet<String>,
+    cordoned: BTreeSet<String>,
 }
 
 /// The controller's uid, and the pods that it has already.
-struct Before {
+struct PodsBefore {
     controller: String,
     pods: BTreeSet<String>,
 }
 
 impl Applier {
-    /// Connects to the cluster, and opens the nodes that a killed run has left cordoned.
+    /// Connects to the cluster, and uncordons the nodes that a killed run has left cordoned.
     ///
     /// # Errors
     /// When another run is under way.
@@ -62,7 +56,7 @@ impl Applier {
         let connection = Connection::open(&args.input.connection.options("defrag")).await?;
         let timeout = args.input.connection.request_timeout.unwrap_or(Duration::from_secs(30));
         let client = connection.client_with_timeout(timeout)?;
-        let mut applier = Self { client, patience: args.patience, closed: BTreeSet::new() };
+        let mut applier = Self { client, patience: args.patience, cordoned: BTreeSet::new() };
         // A living run cordons anew with each move: a plan, an eviction and a start later, and a pause of a minute.
         let longest = SignedDuration::try_from(3 * args.patience + Duration::from_secs(60))?;
         for node in applier.nodes().list_metadata(&ListParams::default()).await.context("listing nodes")? {
@@ -77,9 +71,9 @@ impl Applier {
                  kubectl annotate node {name} {CORDONED}-"
             );
             stderr::line(format_args!("node {name} was left cordoned by a run before, and is opened"));
-            applier.closed.insert(name);
+            applier.cordoned.insert(name);
         }
-        applier.open_all().await?;
+        applier.uncordon_all().await?;
         Ok(applier)
     }
 
@@ -87,26 +81,26 @@ impl Applier {
         Api::all(self.client.clone())
     }
 
-    /// Carries a plan out. In the end all nodes are open again.
+    /// Carries a plan out, and returns the number of moves. In the end no node is cordoned here.
     ///
     /// # Errors
-    /// The move that failed, or the node that could not be opened.
+    /// The move that failed, or the node that could not be uncordoned.
     pub(super) async fn run(
         &mut self,
-        request: &Request,
+        request: &PlanRequest,
         plan: &Plan,
         token: &CancellationToken,
-    ) -> anyhow::Result<Applied> {
+    ) -> anyhow::Result<usize> {
         let result = interruptible(self.moves(request, plan), token).await;
-        let opened = self.open_all().await;
-        if let (Err(_), Err(error)) = (&result, &opened) {
+        let uncordoned = self.uncordon_all().await;
+        if let (Err(_), Err(error)) = (&result, &uncordoned) {
             stderr::line(format_args!("{error:#}; a later run with --apply opens it"));
         }
-        let applied = result?;
-        opened.map(|()| applied)
+        let moves = result?;
+        uncordoned.map(|()| moves)
     }
 
-    async fn moves(&mut self, request: &Request, agreed: &Plan) -> anyhow::Result<Applied> {
+    async fn moves(&mut self, request: &PlanRequest, agreed: &Plan) -> anyhow::Result<usize> {
         let pause = Duration::from_secs(60) / request.args.rate;
         let (all, mut done) = (agreed.moves, 0);
         let mut next_at = Instant::now();
@@ -115,16 +109,16 @@ impl Applier {
             next_at = Instant::now() + pause;
             let plan = self.plan(request, agreed, all.saturating_sub(done)).await?;
             let next = plan.rooms.iter().find_map(|room| Some((room, room.moves.first()?)));
-            let Some((room, step)) = next else { return Ok(Applied { moves: done }) };
-            let nodes = nodes_to_close((&step.from, &step.to), &room.node);
-            self.close_only(&nodes.map(|node| &**node).collect::<Vec<_>>()).await?;
+            let Some((room, step)) = next else { return Ok(done) };
+            let nodes = nodes_to_cordon((&step.from, &step.to), &room.node);
+            self.cordon_only(&nodes.map(|node| &**node).collect::<Vec<_>>()).await?;
             let node = self.relocate(step).await?;
             done += 1;
             let (pod, from) = (&step.pod, &step.from);
             stderr::line(format_args!("{done}/{all}: {pod} left {from} and runs on {node} again"));
             if room.moves.len() == 1 {
                 // Further moves count on its pod being there.
-                self.open_all().await?;
+                self.uncordon_all().await?;
                 self.bound(&room.pod).await?;
             }
         }
@@ -133,11 +127,11 @@ impl Applier {
     /// The plan as it is by now for the pods of the first one, once it leaves no more of them without room, and takes
     /// no more moves than are left. Pods that waited may have their room by now. Reports of nodes that pods have left
     /// come late.
-    async fn plan(&self, request: &Request, agreed: &Plan, left: usize) -> anyhow::Result<Plan> {
+    async fn plan(&self, request: &PlanRequest, agreed: &Plan, left: usize) -> anyhow::Result<Plan> {
         let (ends, uids) = (Instant::now() + self.patience, agreed.uids());
         let without_room = agreed.without_room.len();
         loop {
-            match request.plan(&self.closed, Some(&uids)).await {
+            match request.plan(&self.cordoned, Some(&uids)).await {
                 Ok(plan) if plan.without_room.len() <= without_room && plan.moves <= left => return Ok(plan),
                 Ok(plan) => ensure!(
                     Instant::now() < ends,
@@ -215,24 +209,24 @@ impl Applier {
         }
     }
 
-    async fn before(&self, api: &Api<Pod>, step: &PlannedMove) -> anyhow::Result<Before> {
+    async fn before(&self, api: &Api<Pod>, step: &PlannedMove) -> anyhow::Result<PodsBefore> {
         let ends = Instant::now() + self.patience;
         let pods = patiently(ends, || async { api.list(&ListParams::default()).await }).await?;
         let uid_of = |pod: &Pod| pod.metadata.uid.clone().unwrap_or_default();
         let pod = pods.iter().find(|pod| uid_of(pod) == *step.uid);
         let controller = pod.and_then(controller).with_context(|| format!("{} is gone", step.pod))?;
-        Ok(Before { controller, pods: pods.iter().map(uid_of).collect() })
+        Ok(PodsBefore { controller, pods: pods.iter().map(uid_of).collect() })
     }
 
-    /// Cordons these nodes, and opens all others that are cordoned here.
-    async fn close_only(&mut self, nodes: &[&str]) -> anyhow::Result<()> {
+    /// Cordons these nodes, and uncordons all others that are cordoned here.
+    async fn cordon_only(&mut self, nodes: &[&str]) -> anyhow::Result<()> {
         let others: Vec<String> =
-            self.closed.iter().filter(|node| !nodes.contains(&node.as_str())).cloned().collect();
+            self.cordoned.iter().filter(|node| !nodes.contains(&node.as_str())).cloned().collect();
         for node in others {
-            self.set_open(&node).await?;
+            self.uncordon(&node).await?;
         }
         for node in nodes {
-            self.close(node).await?;
+            self.cordon(node).await?;
         }
         Ok(())
     }
@@ -240,15 +234,15 @@ impl Applier {
     /// Cordons a node, or says anew that it is cordoned here.
     ///
     /// # Errors
-    /// When it is cordoned already, by others: it is not ours to open.
-    async fn close(&mut self, name: &str) -> anyhow::Result<()> {
-        let ends = Instant::now() + OPENING;
+    /// When it is cordoned already, by others: it is not ours to uncordon.
+    async fn cordon(&mut self, name: &str) -> anyhow::Result<()> {
+        let ends = Instant::now() + UNCORDONING;
         let nodes = self.nodes();
         loop {
             let node = patiently(ends, || nodes.get(name)).await?;
-            let is_closed = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
+            let is_cordoned = node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
             ensure!(
-                !is_closed || self.closed.contains(name),
+                !is_cordoned || self.cordoned.contains(name),
                 "node {name} was cordoned meanwhile: nothing more is done"
             );
             let patch = json!({
@@ -259,12 +253,12 @@ impl Applier {
                 "spec": {"unschedulable": true},
             });
             // An answer that is lost may stand for a change that was made.
-            self.closed.insert(name.to_owned());
+            self.cordoned.insert(name.to_owned());
             match nodes.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(_) => return Ok(()),
                 // Changed in between: it is looked at again.
                 Err(error) if client::is_conflict(&error) && Instant::now() < ends => {
-                    self.closed.remove(name);
+                    self.cordoned.remove(name);
                 }
                 Err(error) if client::is_retryable(&error) && Instant::now() < ends => sleep(LOOK).await,
                 Err(error) => bail!("cordoning node {name}: {}", client::brief(&error)),
@@ -272,21 +266,21 @@ impl Applier {
         }
     }
 
-    /// Opens all nodes that are cordoned here; tried for a while.
-    async fn open_all(&mut self) -> anyhow::Result<()> {
+    /// Uncordons all nodes that are cordoned here; tried for a while.
+    async fn uncordon_all(&mut self) -> anyhow::Result<()> {
         let mut failure = None;
-        for node in self.closed.clone() {
-            if let Err(error) = self.set_open(&node).await {
+        for node in self.cordoned.clone() {
+            if let Err(error) = self.uncordon(&node).await {
                 failure.get_or_insert(error);
             }
         }
         failure.map_or(Ok(()), Err)
     }
 
-    async fn set_open(&mut self, node: &str) -> anyhow::Result<()> {
+    async fn uncordon(&mut self, node: &str) -> anyhow::Result<()> {
         let patch = json!({"metadata": {"annotations": {CORDONED: null}}, "spec": {"unschedulable": null}});
         let (nodes, patch) = (self.nodes(), Patch::Merge(patch));
-        let ends = Instant::now() + OPENING;
+        let ends = Instant::now() + UNCORDONING;
         loop {
             match nodes.patch(node, &PatchParams::default(), &patch).await {
                 Err(error) if client::is_retryable(&error) && Instant::now() < ends => sleep(LOOK).await,
@@ -296,7 +290,7 @@ impl Applier {
                 Ok(_) | Err(_) => break,
             }
         }
-        self.closed.remove(node);
+        self.cordoned.remove(node);
         Ok(())
     }
 }
@@ -322,7 +316,7 @@ fn controller(pod: &Pod) -> Option<String> {
 }
 
 /// Whether a pod is new, and of the controller.
-fn is_again(pod: &Pod, before: &Before) -> bool {
+fn is_again(pod: &Pod, before: &PodsBefore) -> bool {
     let is_new = pod.metadata.uid.as_ref().is_some_and(|uid| !before.pods.contains(uid));
     is_new && controller(pod).is_some_and(|uid| uid == before.controller)
 }

@@ -18,8 +18,8 @@ use runtime::stdout::print;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::apply::{Applied, Applier};
-use super::{Objects, Plan, Rules, plan, waiting};
+use super::apply::Applier;
+use super::{ClusterObjects, Plan, PlanOptions, plan, waiting};
 use crate::capacity::{asked, numbered, shape};
 use crate::cluster_input::{ClusterInput, answered, tell};
 use crate::core::Settings;
@@ -123,21 +123,21 @@ pub async fn run(args: Args, token: CancellationToken) -> anyhow::Result<ExitCod
             stderr::line("nothing was changed");
             return Ok(ExitCode::FAILURE);
         }
-        let Applied { moves } = applier.run(&request, &plan, &token).await?;
+        let moves = applier.run(&request, &plan, &token).await?;
         stderr::line(format_args!("{moves} of {} moves done", plan.moves));
     }
     Ok(if plan.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The request, what carries a plan out if that is asked for, and the plan.
-async fn first_look(args: Args) -> anyhow::Result<(Request, Option<Applier>, Plan)> {
+async fn first_look(args: Args) -> anyhow::Result<(PlanRequest, Option<Applier>, Plan)> {
     ensure!(
         !args.apply || args.count == 1,
         // The room of the first would be taken by pods that move for the second.
         "--count {}: --apply makes room for pods that wait; create them, and leave --shape and --pod out",
         args.count
     );
-    let request = Request::of(args)?;
+    let request = PlanRequest::of(args)?;
     let applier = match request.args.apply {
         true => Some(Applier::open(&request.args).await?),
         false => None,
@@ -147,14 +147,14 @@ async fn first_look(args: Args) -> anyhow::Result<(Request, Option<Applier>, Pla
 }
 
 /// What is asked for. Files and standard input are read once.
-pub(super) struct Request {
+pub(super) struct PlanRequest {
     pub(super) args: Args,
     settings: Settings,
     /// The pods that need room, if not those that wait.
     pods: Option<Vec<PodView>>,
 }
 
-impl Request {
+impl PlanRequest {
     fn of(args: Args) -> anyhow::Result<Self> {
         let settings = args.input.settings()?;
         let target = shape::of_flags(args.pod.as_deref(), args.shape.as_deref(), &settings)?;
@@ -167,19 +167,19 @@ impl Request {
         Ok(Self { pods: pods.transpose()?, args, settings })
     }
 
-    /// The plan for the cluster as it is now. `closed`: nodes that count as open. `only`: the uids of the pods that it
+    /// The plan for the cluster as it is now. `cordoned`: nodes that count as open. `only`: the uids of the pods that it
     /// may be about; `None`: all, with progress on a terminal.
     ///
     /// # Errors
     /// When the cluster or a file cannot be read.
     pub(super) async fn plan(
         &self,
-        closed: &BTreeSet<String>,
+        cordoned: &BTreeSet<String>,
         only: Option<&BTreeSet<Arc<str>>>,
     ) -> anyhow::Result<Plan> {
-        let mut snapshot = Snapshot::finding_pinned();
+        let mut snapshot = Snapshot::finding_blockers();
         self.args.input.fill(&mut snapshot, "defrag").await?;
-        snapshot.open(closed);
+        snapshot.uncordon(cordoned);
         let mut pods = self.pods.clone().unwrap_or_else(|| waiting(&self.settings, &snapshot));
         pods.retain(|pod| only.is_none_or(|uids| uids.contains(&pod.uid)));
         ensure!(
@@ -187,12 +187,12 @@ impl Request {
             "{} pods wait for a node: allowed are {MAX_PODS}; use --pod or --shape",
             pods.len()
         );
-        let rules = Rules {
+        let rules = PlanOptions {
             max_moves: self.args.max_moves,
             moves_jobs: self.args.move_jobs,
             moves_local_data: self.args.move_local_data,
         };
-        let (settings, objects) = (self.settings.clone(), Objects::of(snapshot));
+        let (settings, objects) = (self.settings.clone(), ClusterObjects::of(snapshot));
         let shows = only.is_none() && std::io::stderr().is_terminal();
         // A search may take a while, and signals are to be heard meanwhile.
         beside(move || {

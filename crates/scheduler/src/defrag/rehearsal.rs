@@ -3,20 +3,20 @@
 //! In: the objects of a cluster, relocations. Out: where each pod ends, or the first step that fails. Never: the core
 //! that serves a cluster.
 //!
-//! While pods move, the nodes that they leave are closed, as [`super::apply`] closes them. A controller may make its
+//! While pods move, the nodes that they leave are cordoned, as [`super::apply`] cordons them. A controller may make its
 //! pod again before the old one is gone, or after; both are tried, with different ties among equal nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::capacity::place;
-use crate::core::relocation::{Move, Relocation, made_again};
+use crate::core::relocation::{Move, Relocation, recreated};
 use crate::core::{Core, Event, Settings};
 use crate::node::NodeView;
 use crate::pod::PodView;
 
 /// A cluster that changes by relocations.
-pub(super) struct Cluster {
+pub(super) struct Rehearsal {
     settings: Settings,
     events: Vec<Event>,
     now_ms: u64,
@@ -28,20 +28,18 @@ pub(super) struct Cluster {
 
 /// When a controller makes its pod again.
 #[derive(Clone, Copy, Debug)]
-enum Controller {
-    AfterwardsAgain,
-    BeforehandAgain,
+enum Recreation {
+    AfterDeletion,
+    BeforeDeletion,
 }
 
-impl Cluster {
+impl Rehearsal {
     /// A cluster of these objects. Pods without a node take no part.
     pub(super) fn new(settings: Settings, events: impl Iterator<Item = Event>, now_ms: u64) -> Self {
         let has_node = |event: &Event| !matches!(event, Event::Pod(pod) if pod.node.is_none());
-        let core = Core::new(settings.clone());
-        let mut cluster =
-            Self { settings, events: events.filter(has_node).collect(), now_ms, done: Vec::new(), core };
-        cluster.events.iter().for_each(|event| cluster.core.handle(event.clone(), now_ms));
-        cluster
+        let events: Vec<Event> = events.filter(has_node).collect();
+        let core = core_of(settings.clone(), &events, now_ms);
+        Self { settings, events, now_ms, done: Vec::new(), core }
     }
 
     /// The core after what is done.
@@ -54,8 +52,8 @@ impl Cluster {
     /// # Errors
     /// The step that failed.
     pub(super) fn rehearse(&self, relocation: &Relocation, pod: &PodView) -> Result<Relocation, String> {
-        let rehearsed = self.copy(0, Controller::AfterwardsAgain, relocation, pod)?;
-        self.copy(1, Controller::BeforehandAgain, relocation, pod)?;
+        let rehearsed = self.copy(0, Recreation::AfterDeletion, relocation, pod)?;
+        self.copy(1, Recreation::BeforeDeletion, relocation, pod)?;
         Ok(rehearsed)
     }
 
@@ -64,7 +62,7 @@ impl Cluster {
     /// # Errors
     /// The step that failed.
     pub(super) fn carry_out(&mut self, relocation: Relocation, pod: &PodView) -> Result<Relocation, String> {
-        let played = play(&mut self.core, &relocation, pod, Controller::AfterwardsAgain, self.now_ms)?;
+        let played = play(&mut self.core, &relocation, pod, Recreation::AfterDeletion, self.now_ms)?;
         self.done.push((relocation, pod.clone()));
         Ok(played)
     }
@@ -73,44 +71,50 @@ impl Cluster {
     fn copy(
         &self,
         seed: u64,
-        controller: Controller,
+        recreation: Recreation,
         relocation: &Relocation,
         pod: &PodView,
     ) -> Result<Relocation, String> {
         let settings = Settings { seed: self.settings.seed.wrapping_add(seed), ..self.settings.clone() };
-        let mut core = Core::new(settings);
-        self.events.iter().for_each(|event| core.handle(event.clone(), self.now_ms));
+        let mut core = core_of(settings, &self.events, self.now_ms);
         for (relocation, pod) in &self.done {
-            play(&mut core, relocation, pod, controller, self.now_ms)?;
+            play(&mut core, relocation, pod, recreation, self.now_ms)?;
         }
-        play(&mut core, relocation, pod, controller, self.now_ms)
+        play(&mut core, relocation, pod, recreation, self.now_ms)
     }
+}
+
+/// A core that knows these objects.
+fn core_of(settings: Settings, events: &[Event], now_ms: u64) -> Core {
+    let mut core = Core::new(settings);
+    events.iter().for_each(|event| core.handle(event.clone(), now_ms));
+    core
 }
 
 fn play(
     core: &mut Core,
     relocation: &Relocation,
     pod: &PodView,
-    controller: Controller,
+    recreation: Recreation,
     now_ms: u64,
 ) -> Result<Relocation, String> {
     let mut moves = Vec::with_capacity(relocation.moves.len());
-    let mut closed = Closed::default();
+    let mut cordoned = CordonedNodes::default();
     for Move { pod, from, to } in &relocation.moves {
-        closed.open_all(core, now_ms);
-        nodes_to_close((from, to), &relocation.node).for_each(|node| closed.close(core, node, now_ms));
+        cordoned.uncordon_all(core, now_ms);
+        nodes_to_cordon((from, to), &relocation.node).for_each(|node| cordoned.cordon(core, node, now_ms));
         let leaving = core.pod_with_uid(&pod.uid).cloned();
         let leaving = leaving.ok_or_else(|| format!("{} is gone", pod.key()))?;
-        let again = made_again(&leaving, now_ms);
+        let again = recreated(&leaving, now_ms);
         let (mut deleting, mut gone) = (leaving.clone(), leaving);
         deleting.progress.deleting = true;
         (gone.progress.deleting, gone.progress.stopped) = (true, true);
-        let to = match controller {
-            Controller::AfterwardsAgain => {
+        let to = match recreation {
+            Recreation::AfterDeletion => {
                 core.handle(Event::PodGone(gone), now_ms);
                 place(core, again, now_ms)
             }
-            Controller::BeforehandAgain => {
+            Recreation::BeforeDeletion => {
                 core.handle(Event::Pod(deleting), now_ms);
                 let to = place(core, again, now_ms);
                 core.handle(Event::PodGone(gone), now_ms);
@@ -120,32 +124,32 @@ fn play(
         let to = to.map_err(|reason| format!("{} finds no other node: {reason}", pod.key()))?;
         moves.push(Move { pod: pod.clone(), from: Arc::clone(from), to });
     }
-    closed.open_all(core, now_ms);
+    cordoned.uncordon_all(core, now_ms);
     let node = place(core, pod.clone(), now_ms)?;
     Ok(Relocation { moves, node })
 }
 
-/// The nodes that are closed during a move: nothing comes back to the node that it leaves, or takes the room on the
+/// The nodes that are cordoned during a move: nothing comes back to the node that it leaves, or takes the room on the
 /// node where it is made, unless the pod itself is to go there.
-pub(super) fn nodes_to_close<'a>(
+pub(super) fn nodes_to_cordon<'a>(
     (from, to): (&'a Arc<str>, &'a Arc<str>),
     room: &'a Arc<str>,
 ) -> impl Iterator<Item = &'a Arc<str>> {
     std::iter::once(from).chain((room != from && room != to).then_some(room))
 }
 
-/// Nodes that were closed to new pods here.
+/// Nodes that are cordoned here.
 #[derive(Default)]
-struct Closed(BTreeSet<Arc<str>>);
+struct CordonedNodes(BTreeSet<Arc<str>>);
 
-impl Closed {
-    fn close(&mut self, core: &mut Core, node: &Arc<str>, now_ms: u64) {
+impl CordonedNodes {
+    fn cordon(&mut self, core: &mut Core, node: &Arc<str>, now_ms: u64) {
         if set_unschedulable(core, node, true, now_ms) {
             self.0.insert(Arc::clone(node));
         }
     }
 
-    fn open_all(&mut self, core: &mut Core, now_ms: u64) {
+    fn uncordon_all(&mut self, core: &mut Core, now_ms: u64) {
         for node in std::mem::take(&mut self.0) {
             set_unschedulable(core, &node, false, now_ms);
         }

@@ -8,28 +8,20 @@ use std::fmt;
 use super::{Held, HeldIds, Ledger, Location, PodNames};
 
 /// Most pods that the text names.
-const MAX_NAMED: usize = 10;
+pub(super) const MAX_NAMED: usize = 10;
 
 /// One contradiction: no possible world agreed with a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
     /// Pods that hold something else than any world said. None: the report does not tell which.
     pub pods: Vec<PodNames>,
-    /// What was booked for the first of them, in each world, and what is reported, by ids; empty if no ids are known.
+    /// What was booked for the first of them, in each world, and what is reported, by ids; if there is none of them, for
+    /// each pod about which some world was wrong. Empty if no ids are known.
     pub detail: String,
-    /// Whether each pod alone holds what some world said. The number of worlds is bounded, so a combination may be
-    /// missing.
-    pub is_combination: bool,
 }
 
 impl fmt::Display for Drift {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_combination {
-            return f.write_str(
-                "The report of the node's zones has each pod where the scheduler had thought possible, in a combination \
-                 that it had not; the report counts",
-            );
-        }
         f.write_str("The report of the node's zones contradicts what the scheduler had booked")?;
         for (at, pod) in self.pods.iter().take(MAX_NAMED).enumerate() {
             let before = if at == 0 { " for " } else { ", " };
@@ -54,22 +46,26 @@ impl Drifts {
     /// Notes one, with the pods that it is about.
     pub(super) fn note(&mut self, pods: impl Iterator<Item = PodNames>) {
         self.number += 1;
-        self.newest = Some(Drift { pods: pods.collect(), ..Drift::default() });
+        self.newest = Some(Drift { pods: pods.collect(), detail: String::new() });
     }
 
     /// Adds what was booked for a pod, and what is reported of it.
-    pub(super) fn explain<'a>(&mut self, booked: impl Iterator<Item = &'a Location>, reported: &HeldIds) {
-        let Some(newest) = self.newest.as_mut().filter(|newest| newest.detail.is_empty()) else { return };
-        let mut worlds: Vec<String> = booked.map(location_text).collect();
-        worlds.dedup();
-        newest.detail = format!("booked {}; reported {}", worlds.join(" or "), held_text(reported));
-    }
-
-    /// The newest one is of a combination.
-    pub(super) fn mark_combination(&mut self) {
-        if let Some(newest) = &mut self.newest {
-            newest.is_combination = true;
-        }
+    pub(super) fn explain<'a>(
+        &mut self,
+        pod: &PodNames,
+        booked: impl Iterator<Item = &'a Location>,
+        reported: &HeldIds,
+    ) {
+        let Some(newest) = &mut self.newest else { return };
+        let worlds: Vec<String> = booked.map(location_text).collect();
+        let separator = if newest.detail.is_empty() { "" } else { ". " };
+        newest.detail += &format!(
+            "{separator}{}/{}: booked {}; reported {}",
+            pod.namespace,
+            pod.name,
+            worlds.join(" or "),
+            held_text(reported)
+        );
     }
 
     /// Whether one waits to be taken.

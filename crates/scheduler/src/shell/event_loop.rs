@@ -219,11 +219,6 @@ impl EventLoop {
     /// Logs that reports have contradicted ledgers; the process that leads tells it as events of the nodes.
     fn tell_drifts(&mut self, leads: bool) {
         for (node, drift) in self.core.take_drifts() {
-            // No pod was booked where it cannot be: nothing that people would have to look at.
-            if drift.is_combination {
-                tracing::info!(node = %node.name, "{drift}");
-                continue;
-            }
             tracing::warn!(node = %node.name, detail = drift.detail, "{drift}");
             if leads {
                 self.put(Output::Drifted(Box::new(node), drift));

@@ -26,7 +26,7 @@ use super::wire_selecting::{Selecting, WireSelecting};
 use crate::affinity;
 use crate::budget::BudgetView;
 use crate::core::Event;
-use crate::defrag::pinned::Pinned;
+use crate::defrag::eviction_blocker::EvictionBlocker;
 use crate::devices::Change as DeviceChange;
 use crate::devices::views::claim::ClaimView as DeviceClaimView;
 use crate::devices::views::{ClassView as DeviceClassView, SliceView};
@@ -156,9 +156,9 @@ pub(crate) struct Snapshot {
     /// Those, by namespace and name.
     pub(crate) waiting: BTreeMap<(String, String), Value>,
     /// Whether it is looked at what keeps pods on their nodes.
-    finds_pinned: bool,
+    finds_blockers: bool,
     /// What does, by uid, for all pods with a node.
-    pub(crate) pinned: BTreeMap<String, Vec<Pinned>>,
+    pub(crate) blockers: BTreeMap<String, Vec<EvictionBlocker>>,
     /// What cannot be read, for people.
     pub(crate) warnings: Vec<String>,
 }
@@ -175,8 +175,8 @@ impl Snapshot {
     }
 
     /// Nothing yet. It will be told what keeps each pod on its node.
-    pub(crate) fn finding_pinned() -> Self {
-        Self { finds_pinned: true, ..Self::default() }
+    pub(crate) fn finding_blockers() -> Self {
+        Self { finds_blockers: true, ..Self::default() }
     }
 
     /// Takes an object, unless its kind does not count or it is there already.
@@ -198,9 +198,9 @@ impl Snapshot {
                 self.pod = Some(object.clone());
             }
             let node = object.pointer("/spec/nodeName").and_then(Value::as_str).unwrap_or_default();
-            if self.finds_pinned && !node.is_empty() {
+            if self.finds_blockers && !node.is_empty() {
                 let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
-                self.pinned.insert(uid, Pinned::all_of(&object));
+                self.blockers.insert(uid, EvictionBlocker::all_of(&object));
             }
             if self.keeps_waiting && node.is_empty() {
                 self.waiting.insert((namespace.clone(), name.clone()), object.clone());
@@ -258,7 +258,7 @@ impl Snapshot {
     }
 
     /// Takes these nodes as open to new pods.
-    pub(crate) fn open(&mut self, nodes: &BTreeSet<String>) {
+    pub(crate) fn uncordon(&mut self, nodes: &BTreeSet<String>) {
         for event in self.events.values_mut().flatten() {
             if let Event::Node(node) = event
                 && nodes.contains(&*node.name)

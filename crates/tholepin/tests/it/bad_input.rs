@@ -26,9 +26,8 @@ use self::entry::Grammar;
 use self::judge::Outcome;
 use self::server::Server;
 
-/// The longest time from the start of a run, or from SIGTERM to a daemon, to its end. Machines that run other tests
-/// beside this one may stall for seconds; what hangs does so for ever.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest time from the start of a run, or from SIGTERM to a daemon, to its end, without waits for a CPU.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most memory that a run may have for itself.
 const MEMORY_KIB: u32 = 200 * 1024;

@@ -29,6 +29,7 @@ use topology::zone::NodeTopology;
 
 use super::Understood;
 use crate::ledger::amounts::{Amounts, Held, HeldIds, Ids, Scratch, Vacant};
+use crate::ledger::drift::MAX_NAMED;
 use crate::ledger::{Ledger, Location, PodId, Predictions, Row, Stage, World};
 
 /// Reports after its admission that show nothing of a pod, until it is taken to hold nothing: the kubelet may have
@@ -107,16 +108,19 @@ impl Ledger {
                 Reported::Nothing | Reported::Absent | Reported::Hidden | Reported::Unclear => false,
             };
             self.note_drift(contradicts);
-            let is_wrong = |at: &usize| {
-                self.worlds.iter().all(|world| contradicts((*at, &self.rows[*at]), &world.locations[*at]))
+            let wrong_worlds = |at: usize| {
+                let wrong = |world: &&World| contradicts((at, &self.rows[at]), &world.locations[at]);
+                self.worlds.iter().filter(wrong).count()
             };
-            let wrong = (0..self.rows.len()).find(is_wrong);
-            match wrong.map(|at| (at, &reported[at])) {
-                Some((at, Reported::Holds(shown))) => {
-                    self.drifts.explain(self.worlds.iter().map(|world| &world.locations[at]), shown);
+            let rows: Vec<(usize, usize)> = (0..self.rows.len()).map(|at| (at, wrong_worlds(at))).collect();
+            let in_all = rows.iter().filter(|(_, wrong)| *wrong == self.worlds.len()).take(1);
+            let in_some = rows.iter().filter(|(_, wrong)| *wrong > 0).take(MAX_NAMED);
+            let has_wrong = in_all.clone().next().is_some();
+            for (at, _) in in_all.chain(in_some.filter(|_| !has_wrong)) {
+                if let Reported::Holds(shown) = &reported[*at] {
+                    let booked = self.worlds.iter().map(|world| &world.locations[*at]);
+                    self.drifts.explain(&self.rows[*at].names, booked, shown);
                 }
-                Some(_) => {}
-                None => self.drifts.mark_combination(),
             }
             vec![self.reported_locations(&reported, key, &vacant, None)]
         } else {

@@ -11,7 +11,7 @@ const SAFE_TO_EVICT: &str = "/metadata/annotations/cluster-autoscaler.kubernetes
 /// Why a pod stays on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Pinned {
+pub enum EvictionBlocker {
     /// No controller would make it again.
     NoController,
     /// It is one of a DaemonSet, or a static pod.
@@ -26,7 +26,7 @@ pub enum Pinned {
     Budget,
 }
 
-impl Pinned {
+impl EvictionBlocker {
     /// All that keeps a pod on its node.
     pub(crate) fn all_of(pod: &Value) -> Vec<Self> {
         let owners = pod.pointer("/metadata/ownerReferences").and_then(Value::as_array);
@@ -44,7 +44,7 @@ impl Pinned {
             (Self::LocalData, volumes.into_iter().flatten().any(is_on_disk)),
             (Self::RunsToCompletion, restarts.is_some_and(|policy| policy != "Always")),
         ];
-        found.into_iter().filter_map(|(pinned, holds)| holds.then_some(pinned)).collect()
+        found.into_iter().filter_map(|(blockers, holds)| holds.then_some(blockers)).collect()
     }
 
     /// For people, in brackets after a number of pods.
@@ -76,19 +76,25 @@ mod tests {
         let always = json!({"restartPolicy": "Always"});
         let disk = |medium: &str, restarts: &str| json!({"restartPolicy": restarts, "volumes": [{"name": "v", "emptyDir": {"medium": medium}}]});
         for (object, wanted) in [
-            (pod(owner("ReplicaSet"), always.clone(), "true"), &[] as &[Pinned]),
-            (pod(json!([]), always.clone(), "true"), &[Pinned::NoController]),
-            (pod(json!([{"kind": "ReplicaSet"}]), always.clone(), "true"), &[Pinned::NoController]),
-            (pod(owner("DaemonSet"), always.clone(), "true"), &[Pinned::OfItsNode]),
-            (pod(owner("Node"), always.clone(), "true"), &[Pinned::OfItsNode]),
-            (pod(owner("ReplicaSet"), always, "false"), &[Pinned::NotSafeToEvict]),
-            (pod(owner("ReplicaSet"), disk("", "Always"), "true"), &[Pinned::LocalData]),
+            (pod(owner("ReplicaSet"), always.clone(), "true"), &[] as &[EvictionBlocker]),
+            (pod(json!([]), always.clone(), "true"), &[EvictionBlocker::NoController]),
+            (pod(json!([{"kind": "ReplicaSet"}]), always.clone(), "true"), &[EvictionBlocker::NoController]),
+            (pod(owner("DaemonSet"), always.clone(), "true"), &[EvictionBlocker::OfItsNode]),
+            (pod(owner("Node"), always.clone(), "true"), &[EvictionBlocker::OfItsNode]),
+            (pod(owner("ReplicaSet"), always, "false"), &[EvictionBlocker::NotSafeToEvict]),
+            (pod(owner("ReplicaSet"), disk("", "Always"), "true"), &[EvictionBlocker::LocalData]),
             (pod(owner("ReplicaSet"), disk("HugePages-2Mi", "Always"), "true"), &[]),
-            (pod(owner("Job"), json!({"restartPolicy": "Never"}), "true"), &[Pinned::RunsToCompletion]),
-            (pod(owner("Job"), disk("", "Never"), "true"), &[Pinned::LocalData, Pinned::RunsToCompletion]),
-            (json!({}), &[Pinned::NoController]),
+            (
+                pod(owner("Job"), json!({"restartPolicy": "Never"}), "true"),
+                &[EvictionBlocker::RunsToCompletion],
+            ),
+            (
+                pod(owner("Job"), disk("", "Never"), "true"),
+                &[EvictionBlocker::LocalData, EvictionBlocker::RunsToCompletion],
+            ),
+            (json!({}), &[EvictionBlocker::NoController]),
         ] {
-            assert_eq!(Pinned::all_of(&object), wanted, "{object}");
+            assert_eq!(EvictionBlocker::all_of(&object), wanted, "{object}");
         }
     }
 }
