@@ -11,7 +11,8 @@
 //! Pods that look at other nodes (affinity, spread), have volumes or claims, are of a gang, or are resized, stay; so do
 //! those on nodes that expect another pod.
 //!
-//! Cost: a filter and, for each pod of a set, a release of the ledger, for each set; at most [`SearchLimits::looks`] of both.
+//! Cost: a filter and, for each pod of a set, a release of the ledger, for each set; at most [`SearchLimits::looks`] of
+//! both.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

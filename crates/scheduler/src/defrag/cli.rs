@@ -30,7 +30,7 @@ use crate::shell::snapshot::Snapshot;
 /// Most pods that room is made for.
 const MAX_PODS: usize = 1_000;
 
-/// Plan the fewest moves of pods that make room for others, and carry them out if asked to.
+/// Plan the fewest moves of pods that make room for others, and make them if asked.
 ///
 /// A move is an eviction: the pod's controller makes it again, and the scheduler places it on another node. Each move
 /// is played through with the scheduler's own code first. Pods without a controller, those that a PodDisruptionBudget
@@ -167,8 +167,8 @@ impl PlanRequest {
         Ok(Self { pods: pods.transpose()?, args, settings })
     }
 
-    /// The plan for the cluster as it is now. `cordoned`: nodes that count as open. `only`: the uids of the pods that it
-    /// may be about; `None`: all, with progress on a terminal.
+    /// The plan for the cluster as it is now. `cordoned`: nodes that count as open. `only`: the uids of the pods that
+    /// it may be about; `None`: all, with progress on a terminal.
     ///
     /// # Errors
     /// When the cluster or a file cannot be read.

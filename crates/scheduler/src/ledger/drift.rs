@@ -15,8 +15,8 @@ pub(super) const MAX_NAMED: usize = 10;
 pub struct Drift {
     /// Pods that hold something else than any world said. None: the report does not tell which.
     pub pods: Vec<PodNames>,
-    /// What was booked for the first of them, in each world, and what is reported, by ids; if there is none of them, for
-    /// each pod about which some world was wrong. Empty if no ids are known.
+    /// What was booked for the first of them, in each world, and what is reported, by ids; if there is none of them,
+    /// for each pod about which some world was wrong. Empty if no ids are known.
     pub detail: String,
 }
 
