@@ -14,6 +14,9 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Value};
 
 use super::{Error, Mode, options, read_bounded, read_text, words};
+use chunks::Chunks;
+
+mod chunks;
 
 /// The greatest size of a file.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -120,16 +123,40 @@ fn walk(text: &str, mut take: impl FnMut(usize, Part)) -> Result<(), String> {
             document = first;
         }
         at_most(document)?;
-        let mut item = |index, value| take(document, Part::Item { index, value });
-        let options = options(text, Mode::Lenient);
-        let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
-            Document(&mut item).deserialize(yaml)
-        });
-        let (value, is_list) = read.map_err(|error| place(document, words(&error)))?;
+        let item = &mut |index, value| take(document, Part::Item { index, value });
+        let (value, is_list) = walk_yaml(text, item).map_err(|error| place(document, error))?;
         take(document, Part::Document { value, is_list });
         document += 1;
     }
     Ok(())
+}
+
+/// Hands over the items of a YAML document. Returns the rest, and whether it has items.
+fn walk_yaml(text: &str, item: &mut dyn FnMut(usize, Value)) -> Result<(Value, bool), String> {
+    let mut count = 0;
+    if let Some(chunks) = Chunks::of(text)
+        && let Ok((rest, true)) = walk_whole(&chunks.rest, &mut |_, _| {})
+    {
+        let (taken, end) = chunks.read(item);
+        if end.is_continue() {
+            return Ok((rest, true));
+        }
+        count = taken;
+    }
+    let mut later = |index: usize, value| {
+        if index >= count {
+            item(index, value)
+        }
+    };
+    walk_whole(text, &mut later)
+}
+
+fn walk_whole(text: &str, item: &mut dyn FnMut(usize, Value)) -> Result<(Value, bool), String> {
+    let options = options(text, Mode::Lenient);
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
+        Document(item).deserialize(yaml)
+    });
+    read.map_err(|error| words(&error))
 }
 
 /// One JSON document after the other; `document` is the number of the first, and then of the one after the last.
@@ -405,6 +432,31 @@ mod tests {
             parts(r#"{"items":[{"metadata":{"name":"n"}}],"kind":"NodeList"}"#),
             Ok(vec!["NodeList true".into(), "0 Node n -".into()])
         );
+    }
+
+    /// Several threads read it, and one does where an item needs another one.
+    #[test]
+    fn a_long_list_is_read_as_a_short_one() {
+        const ITEMS: usize = 4_000;
+        let item = |at: usize| {
+            format!(
+                "- kind: Pod\n  apiVersion: v1\n  metadata:\n    name: p{at}\n    note: {}\n",
+                "x".repeat(60)
+            )
+        };
+        let mut items: Vec<String> = (0..ITEMS).map(item).collect();
+        let names = || (0..ITEMS).map(|at| format!("{at} Pod p{at} v1")).chain(["List true".to_owned()]);
+        let text = |items: &[String]| format!("kind: List\nitems:\n{}metadata: {{}}\n", items.concat());
+        assert!(Chunks::of(&text(&items)).is_some());
+        assert_eq!(parts(&text(&items)), Ok(names().collect()));
+
+        items[0] = items[0].replace("p0", "&first p0");
+        items[ITEMS - 2] = items[ITEMS - 2].replace("note: x", "note: *first\n    other: x");
+        assert_eq!(parts(&text(&items)), Ok(names().collect()), "an alias");
+
+        items[ITEMS / 2] = "- [\n".to_owned();
+        let error = parts(&text(&items)).unwrap_err();
+        assert!(error.contains(&format!("line {}, column 1", 4 + ITEMS / 2 * 5)), "{error}");
     }
 
     #[test]
