@@ -536,14 +536,7 @@ impl Ledger {
     /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of
     /// many, each alone and all together), each with at most one pod that finishes by itself.
     fn early_releases(&self) -> Vec<Vec<usize>> {
-        let leaving: Vec<_> = self.indices(Stage::is_leaving).collect();
-        let chosen = |mask: usize| (0..leaving.len()).filter(move |bit| mask >> bit & 1 == 1);
-        let sets: Vec<Vec<usize>> = if leaving.len() <= MAX_COMBINED {
-            (0..1_usize << leaving.len()).map(|mask| chosen(mask).map(|bit| leaving[bit]).collect()).collect()
-        } else {
-            let alone = leaving.iter().map(|at| vec![*at]);
-            [vec![], leaving.clone()].into_iter().chain(alone).collect()
-        };
+        let sets = subsets(&self.indices(Stage::is_leaving).collect::<Vec<_>>());
         let finishing: Vec<_> =
             self.indices(|stage| stage == Stage::Admitted).filter(|at| self.rows[*at].finishes).collect();
         let with_one_more = sets.iter().flat_map(|set| {
@@ -584,6 +577,16 @@ impl Ledger {
             self.drop_row(oldest);
         }
     }
+}
+
+/// The sets of rows that are tried: all of a few; of many the empty set, all, and each alone.
+fn subsets(rows: &[usize]) -> Vec<Vec<usize>> {
+    if rows.len() > MAX_COMBINED {
+        let alone = rows.iter().map(|at| vec![*at]);
+        return [vec![], rows.to_vec()].into_iter().chain(alone).collect();
+    }
+    let chosen = |mask: usize| (0..rows.len()).filter(move |bit| mask >> bit & 1 == 1);
+    (0..1_usize << rows.len()).map(|mask| chosen(mask).map(|bit| rows[bit]).collect()).collect()
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use topology::zone::Free;
+
 use super::{Held, HeldIds, Ledger, Location, PodNames};
 
 /// Most pods that the text names.
@@ -66,6 +68,24 @@ impl Drifts {
             worlds.join(" or "),
             held_text(reported)
         );
+    }
+
+    /// Adds, for each amount that some world expected to be another one, what was expected and what is reported, in
+    /// base units.
+    pub(super) fn explain_amounts(&mut self, expected: &[Free], reported: &Free) {
+        let Some(newest) = &mut self.newest else { return };
+        let layout = reported.layout();
+        let columns = layout.resources().len().max(1);
+        let told = reported.cells().iter().enumerate().filter_map(|(cell, amount)| {
+            let of_worlds = || expected.iter().filter_map(|table| table.cells().get(cell));
+            if of_worlds().all(|one| one == amount) {
+                return None;
+            }
+            let booked: Vec<String> = of_worlds().map(ToString::to_string).collect();
+            let (zone, name) = (layout.zones()[cell / columns].0, layout.resources()[cell % columns]);
+            Some(format!("zone {zone} {name}: expected {} free; reported {amount}", booked.join(" or ")))
+        });
+        newest.detail = told.take(MAX_NAMED).collect::<Vec<_>>().join(". ");
     }
 
     /// Whether one waits to be taken.

@@ -19,6 +19,7 @@ use super::{Amounts, Held, Ledger, Location, Row, Scratch, Stage, World};
 mod assign;
 mod by_id;
 mod by_value;
+mod partial;
 
 /// Most leaving and released pods whose membership is tried in every combination: 2^n fingerprints for each prefix of
 /// the staying pods.
@@ -30,6 +31,9 @@ pub(super) const PAUSE: u32 = 16;
 /// Most unsettled pods beside which one settled pod may have finished unnoticed. More combinations would cost too much,
 /// and a match among very many combinations proves little.
 const MAX_UNSETTLED: usize = 6;
+
+/// Reports that show nothing of a pod after its admission, or a part while it comes or goes, until they are believed.
+const MAX_MISSED: u8 = 3;
 
 /// A report whose pod set is known.
 struct Understood<'a> {
@@ -56,18 +60,32 @@ impl Ledger {
         let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(&report, &free, row)).collect();
         let Some(members) = self.members(&report, &free, &counted) else { return };
         self.unexplained = None;
-        let agreeing: Vec<_> = self
-            .worlds
-            .iter()
-            .filter(|world| self.predicted(world, &members).is_some_and(|table| table == free))
-            .cloned()
-            .collect();
+        let expected: Vec<Option<Free>> =
+            self.worlds.iter().map(|world| self.predicted(world, &members)).collect();
+        let agreeing = self.worlds.iter().zip(&expected).filter(|(_, table)| table.as_ref() == Some(&free));
+        let agreeing: Vec<Vec<Location>> = agreeing.map(|(world, _)| world.locations.clone()).collect();
+        if agreeing.is_empty()
+            && let Some(at) = self.shown_in_part(&expected, &free, &members)
+        {
+            self.rows[at].missed += 1;
+            return;
+        }
+        self.rows.iter_mut().for_each(|row| row.missed = 0);
         let bases = if agreeing.is_empty() {
             let bases = self.solve_locations(&report, &free, &members);
-            self.note_drift(|(at, _), said| members[at] && bases.iter().all(|base| base[at] != *said));
+            let is_elsewhere = |(at, _): (usize, &Row), said: &Location| {
+                let differs = |base: &Vec<Location>| ![said, &Location::Unknown].contains(&&base[at]);
+                members[at] && bases.iter().all(differs)
+            };
+            // A world in which the zones of a pod are not known expects nothing, so nothing contradicts it.
+            if let Some(expected) = expected.into_iter().collect::<Option<Vec<Free>>>()
+                && self.note_drift(is_elsewhere)
+            {
+                self.drifts.explain_amounts(&expected, &free);
+            }
             bases
         } else {
-            agreeing.into_iter().map(|world| world.locations).collect()
+            agreeing
         };
         let released_unannounced = self.describe(&counted, &members);
         let (rules, amounts, members) = (report.rules, Amounts::Counts(free), members.as_slice());
@@ -75,15 +93,16 @@ impl Ledger {
     }
 
     /// Notes that a report has contradicted every world, if there was any. `contradicts`: whether the report says of a
-    /// row something else than this.
-    fn note_drift(&mut self, contradicts: impl Fn((usize, &Row), &Location) -> bool) {
+    /// row something else than this. Returns whether there was one.
+    fn note_drift(&mut self, contradicts: impl Fn((usize, &Row), &Location) -> bool) -> bool {
         if self.worlds.is_empty() {
-            return;
+            return false;
         }
         let is_wrong =
             |row: &(usize, &Row)| self.worlds.iter().all(|world| contradicts(*row, &world.locations[row.0]));
         let wrong = self.rows.iter().enumerate().filter(is_wrong);
         self.drifts.note(wrong.map(|(_, row)| row.names.clone()));
+        true
     }
 
     /// The rows that the report counts, or `None` if no set of known pods explains the report.

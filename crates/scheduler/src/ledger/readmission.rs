@@ -12,7 +12,7 @@ use topology::reason::Misfit;
 use topology::request::PodNeeds;
 
 use super::location::{charge, predict, release, widen};
-use super::{Amounts, Ledger, Location, Scratch, World};
+use super::{Amounts, Ledger, Location, Scratch, Stage, World, subsets};
 
 /// Whether the kubelet would admit the pod in this world, with these amounts, if one of the sets `early` is released
 /// between two of its containers. Cost: sets x containers x one admission.
@@ -62,19 +62,32 @@ impl Ledger {
             for (order, cut) in
                 orders.iter().flat_map(|order| (0..=order.len()).rev().map(move |cut| (order, cut)))
             {
-                let mut forked = world.clone();
-                self.readmit(&mut forked, &order[cut..], rules, scratch, |world| {
-                    release(&mut world.amounts, &world.locations[index]);
-                });
-                then(&mut forked);
-                next.push(forked);
-                for mut forked in self.released_within(world, &order[cut..], index, rules, scratch) {
+                let later = &order[cut..];
+                for gone in self.leaving_beside(index, later) {
+                    let mut forked = world.clone();
+                    self.readmit(&mut forked, later, rules, scratch, |world| {
+                        release(&mut world.amounts, &world.locations[index]);
+                        gone.iter().for_each(|at| release(&mut world.amounts, &world.locations[*at]));
+                    });
+                    gone.iter().for_each(|at| charge(&mut forked.amounts, &forked.locations[*at]));
+                    then(&mut forked);
+                    next.push(forked);
+                }
+                for mut forked in self.released_within(world, later, index, rules, scratch) {
                     then(&mut forked);
                     next.push(forked);
                 }
             }
         }
         self.settle(next, scratch);
+    }
+
+    /// Sets of other leaving pods that may be gone when the rows `later` are admitted, the empty one first. Each pod has
+    /// brought worlds without itself when it began to leave, none without those that began after it.
+    fn leaving_beside(&self, index: usize, later: &[usize]) -> Vec<Vec<usize>> {
+        let is_other = |at: &usize| *at != index && !later.contains(at);
+        let others: Vec<usize> = self.indices(Stage::is_leaving).filter(is_other).collect();
+        if later.is_empty() { vec![Vec::new()] } else { subsets(&others) }
     }
 
     /// The worlds in which row `index` is released between two containers of the first of these rows, which come after

@@ -27,14 +27,10 @@ use topology::request::ContainerKind;
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::NodeTopology;
 
-use super::Understood;
+use super::{MAX_MISSED, Understood};
 use crate::ledger::amounts::{Amounts, Held, HeldIds, Ids, Scratch, Vacant};
 use crate::ledger::drift::MAX_NAMED;
 use crate::ledger::{Ledger, Location, PodId, Predictions, Row, Stage, World};
-
-/// Reports after its admission that show nothing of a pod, until it is taken to hold nothing: the kubelet may have
-/// admitted it under other settings.
-const MAX_MISSED: u8 = 3;
 
 /// What a report says of one pod.
 enum Reported {
@@ -88,6 +84,7 @@ impl Ledger {
                 && !row.described
                 && !hidden_by_namesake.contains(&at);
             row.missed = if is_missed { row.missed.saturating_add(1).min(MAX_MISSED) } else { 0 };
+            // The kubelet may have admitted it under other settings.
             if row.missed == MAX_MISSED {
                 *reported = Reported::Nothing;
             }
@@ -107,20 +104,8 @@ impl Ledger {
                 Reported::Holds(shown) => !is_as_shown(row, said, shown, key, &start),
                 Reported::Nothing | Reported::Absent | Reported::Hidden | Reported::Unclear => false,
             };
-            self.note_drift(contradicts);
-            let wrong_worlds = |at: usize| {
-                let wrong = |world: &&World| contradicts((at, &self.rows[at]), &world.locations[at]);
-                self.worlds.iter().filter(wrong).count()
-            };
-            let rows: Vec<(usize, usize)> = (0..self.rows.len()).map(|at| (at, wrong_worlds(at))).collect();
-            let in_all = rows.iter().filter(|(_, wrong)| *wrong == self.worlds.len()).take(1);
-            let in_some = rows.iter().filter(|(_, wrong)| *wrong > 0).take(MAX_NAMED);
-            let has_wrong = in_all.clone().next().is_some();
-            for (at, _) in in_all.chain(in_some.filter(|_| !has_wrong)) {
-                if let Reported::Holds(shown) = &reported[*at] {
-                    let booked = self.worlds.iter().map(|world| &world.locations[*at]);
-                    self.drifts.explain(&self.rows[*at].names, booked, shown);
-                }
+            if self.note_drift(contradicts) {
+                self.explain_drift(&reported, contradicts);
             }
             vec![self.reported_locations(&reported, key, &vacant, None)]
         } else {
@@ -137,6 +122,29 @@ impl Ledger {
             bases,
             scratch,
         );
+    }
+
+    /// Adds to the newest drift what was booked for the first pod that is wrong in all worlds; if there is none, for
+    /// those that are wrong in some.
+    fn explain_drift(
+        &mut self,
+        reported: &[Reported],
+        contradicts: impl Fn((usize, &Row), &Location) -> bool,
+    ) {
+        let is_wrong = |world: &World, at: usize| contradicts((at, &self.rows[at]), &world.locations[at]);
+        let rows = || 0..self.rows.len();
+        let in_all = rows().find(|at| self.worlds.iter().all(|world| is_wrong(world, *at)));
+        let in_some = rows().filter(|at| self.worlds.iter().any(|world| is_wrong(world, *at)));
+        let told: Vec<usize> = match in_all {
+            Some(first) => vec![first],
+            None => in_some.take(MAX_NAMED).collect(),
+        };
+        for at in told {
+            if let Reported::Holds(shown) = &reported[at] {
+                let booked = self.worlds.iter().map(|world| &world.locations[at]);
+                self.drifts.explain(&self.rows[at].names, booked, shown);
+            }
+        }
     }
 
     /// The predictions, with those about pods that the report is the first to tell. Of pods that were there before the

@@ -86,3 +86,28 @@ fn a_former_pod_of_equal_size_is_not_taken_for_a_new_one() {
         ],
     );
 }
+
+/// A pod on its way may be admitted when several leaving pods are gone, though the first of them began to leave when
+/// the others stayed.
+#[test]
+fn several_pods_that_leave_may_be_gone_before_one_on_its_way() {
+    let mut rig = Rig::new(Scope::Container, true);
+    let late = Op::Bind { cpu: 2, memory: 1, containers: 1, finishes: false, created_s: 1 };
+    for op in [
+        bind(1, 1, 1),
+        bind(1, 1, 1),
+        bind(3, 1, 2),
+        late,
+        Op::Kubelet,
+        Op::ForceDelete(0),
+        Op::Kubelet,
+        Op::PodEvent,
+        Op::ForceDelete(0),
+        relist(4),
+        Op::Export,
+        Op::NrtEvent,
+    ] {
+        rig.apply(&op);
+    }
+    assert_eq!(rig.ledger.take_drift(), None, "{:#?}", rig.ledger);
+}
