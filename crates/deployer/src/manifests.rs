@@ -27,6 +27,7 @@ pub mod rte;
 pub mod scheduler;
 pub mod schedulerconfig;
 pub mod text;
+pub mod web;
 
 /// Options that have no manifests.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -30,6 +30,8 @@ mod recording;
 mod status;
 #[path = "it/terminal.rs"]
 mod terminal;
+#[path = "it/web.rs"]
+mod web;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -135,27 +135,39 @@ function token() {
 
 async function ask(path) {
   const response = await fetch(path, { headers: { Authorization: `Bearer ${token()}` }, cache: "no-store" });
-  if (response.status === 401) { askForToken(); throw new Error("a token is needed"); }
+  if (isRefused(response)) throw new Error("a token is needed");
   const body = await response.json();
   if (!response.ok) throw new Error(body.error ?? body.message ?? response.statusText);
   return body;
 }
 
-function askForToken() {
+// Whether the server wants another token: it knows none, or the token's user may not read the cluster.
+function isRefused(response) {
+  if (response.status !== 401 && response.status !== 403) return false;
+  const refusal = response.status === 403
+    ? "The user of this token may not read the cluster." : "The server does not know this token.";
+  askForToken(token() ? refusal : "A token is needed.");
+  return true;
+}
+
+function askForToken(problem) {
+  if (state.asking === problem) return;
   const field = element("input", { id: "token", type: "password", autocomplete: "off" });
   const submit = (event) => {
     event.preventDefault();
     sessionStorage.setItem("token", field.value.trim());
+    state.asking = null;
     render();
     follow();
   };
   main.replaceChildren(
     element("h1", {}, "Sign in"),
     element("p", {}, "This page shows a cluster to readers with a token, such as kubectl create token prints."),
+    element("p", { role: "alert" }, problem),
     element("form", { onsubmit: submit }, element("label", { for: "token" }, "Token"), field,
       element("button", { type: "submit" }, "Show the cluster")),
   );
-  state.asking = true;
+  state.asking = problem;
 }
 
 function take(event, data) {
@@ -170,7 +182,7 @@ function take(event, data) {
   } else if (event === "waiting") state.waiting = data;
   else if (event === "problem") { say(data); return; }
   else if (event === "version") {
-    state.asking = false;
+    state.asking = null;
     say(`${state.isDump ? "dump" : "live"}, ${plural(state.nodes.size, "node")}`);
     if (state.sorted !== "name") state.order = null;
     changed();
@@ -189,11 +201,7 @@ async function follow() {
   while (mine === following) {
     try {
       const response = await fetch("view/v1/changes", { headers: { Authorization: `Bearer ${token()}` } });
-      if (response.status === 401 || response.status === 403) {
-        if (response.status === 401) askForToken();
-        say(response.status === 401 ? "no token" : "this token may not read the cluster");
-        return;
-      }
+      if (isRefused(response)) { say("not signed in"); return; }
       if (!response.ok) throw new Error(response.statusText);
       failures = 0;
       await events(response.body.getReader());

@@ -25,7 +25,7 @@ use runtime::client::Connection;
 use runtime::delegated_auth::{self, Guard};
 use runtime::http::{Endpoints, Probe};
 use runtime::shutdown::Tasks;
-use runtime::{log, process_metrics, stderr, tls};
+use runtime::{http, log, process_metrics, stderr, tls};
 use scheduler::cluster_input::ClusterInput;
 use scheduler::shell::observer::Observer;
 use serde::Serialize;
@@ -62,6 +62,9 @@ pub struct Args {
     /// Address of the page; beyond this machine with TLS alone
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700")]
     pub bind_address: SocketAddr,
+    /// Address of health checks alone, always in plain HTTP: :PORT, ADDRESS:PORT, or 0 for none
+    #[arg(long, value_name = "ADDRESS", default_value = "0", value_parser = http::address)]
+    pub health_probe_bind_address: Listen,
     /// Certificate of the server (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
@@ -86,6 +89,9 @@ impl Args {
         }
     }
 }
+
+/// An address to listen on; `None`: none.
+pub type Listen = Option<SocketAddr>;
 
 /// Who may read the data.
 enum ReaderAuth {
@@ -187,6 +193,9 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
 /// When flags are invalid, a dump cannot be read, the cluster cannot be followed, or the address cannot be had.
 pub async fn start(args: &Args, level: Option<log::Handle>, tasks: &mut Tasks) -> anyhow::Result<Started> {
     let secure = args.tls()?;
+    let (page, health) = (Some(args.bind_address), args.health_probe_bind_address);
+    http::distinct(("--bind-address", page), ("--health-probe-bind-address", health))
+        .map_err(anyhow::Error::msg)?;
     let access = ReaderAuth::of(args).await?;
     let mut registry = Registry::default();
     registry.register_collector(Box::new(process_metrics::ProcessCollector));
@@ -199,20 +208,22 @@ pub async fn start(args: &Args, level: Option<log::Handle>, tasks: &mut Tasks) -
         Some(level) => endpoints.log_level(level),
         None => endpoints,
     };
+    let endpoints = endpoints.routers();
+    http::serve_health(tasks, health, endpoints.probes.clone()).await?;
     let data = data(Server { observer: observer.clone(), store: Arc::clone(&store) });
     let router = match &access {
-        ReaderAuth::Session(_) => access.protect(data).merge(endpoints.routers().probes),
+        ReaderAuth::Session(_) => access.protect(data).merge(endpoints.probes),
         // Probes and metrics are read with a token, as the data is.
-        ReaderAuth::Reviewed(_) => access.protect(data.merge(endpoints.router())),
+        ReaderAuth::Reviewed(_) => access.protect(data.merge(endpoints.all)),
     };
     let router = router.merge(static_files()).layer(middleware::map_response(with_security_headers));
-    let listener = runtime::http::bind(args.bind_address).await?;
+    let listener = http::bind(args.bind_address).await?;
     let address = listener.local_addr()?;
     tasks.spawn_draining("ping", Arc::clone(&store).ping(observer.clone(), token.clone()));
     tasks.spawn_draining("changes", store.keep(observer, token.clone()));
     let is_secure = secure.is_some();
     match secure {
-        None => tasks.spawn_draining("web", runtime::http::serve(listener, router, token)),
+        None => tasks.spawn_draining("web", http::serve(listener, router, token)),
         Some(settings) => {
             let watcher = tls::CertWatcher::new(&settings)?;
             tasks.spawn_draining("web", tls::serve(listener, router, token, watcher));

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::flags::{ImageFlags, InstallFlags, ProgramFlags};
 use super::values::variable;
 use crate::manifests::access::ServiceAccountRef;
-use crate::manifests::{self, resource_claims, text};
+use crate::manifests::{self, resource_claims, text, web};
 use crate::options::Options;
 use crate::part::{Component, Part};
 use crate::platform::Platform;
@@ -28,13 +28,14 @@ use runtime::client::ClusterArgs;
     tholepin render --platform openshift:4.20 -o json\n  tholepin render policy --platform openshift:4.18\n  \
     tholepin render operator --platform openshift --image registry.example/tholepin:1\n  \
     tholepin render hardware --image registry.example/tholepin:1\n  \
+    tholepin render web --image registry.example/tholepin:1\n  \
     tholepin render resource-claims --namespace devices --account nic-plugin\n  \
     tholepin render --updater-type rte --sched-type plugin"
 )]
 pub struct Args {
     /// Manifests to print: api, exporter, scheduler, policy (RTE's SELinux policy), operator (installs
-    /// and keeps the former), hardware (brings device drivers to nodes) or resource-claims (permissions of a device
-    /// plugin) [default: everything that deploy installs]
+    /// and keeps the former), hardware (brings device drivers to nodes), web (the page of the cluster) or
+    /// resource-claims (permissions of a device plugin) [default: everything that deploy installs]
     #[arg(value_name = "WHAT", hide_possible_values = true)]
     pub target: Option<RenderTarget>,
     /// The format of the manifests.
@@ -76,6 +77,8 @@ pub enum RenderTarget {
     Hardware,
     /// The permissions that a device plugin needs for resource claims.
     ResourceClaims,
+    /// The page of the cluster, as a Deployment.
+    Web,
 }
 
 /// Formats of manifests.
@@ -133,6 +136,10 @@ pub async fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let namespace = args.namespace().unwrap_or(resource_claims::NAMESPACE);
             return args
                 .print(&resource_claims::objects(ServiceAccountRef { namespace, name: &args.account }));
+        }
+        Some(RenderTarget::Web) => {
+            let namespace = args.namespace().unwrap_or(web::NAME);
+            return args.print(&web::objects(&options, namespace));
         }
         Some(RenderTarget::Operator | RenderTarget::Hardware) => {
             anyhow::bail!("the operator's manifests are not made here")

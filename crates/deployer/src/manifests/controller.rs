@@ -89,13 +89,13 @@ pub fn port_name(options: &Options) -> &'static str {
 pub fn service(options: &Options, program: &Program) -> Service {
     let certificate = options.common.platform.is_openshift().then_some(program.certificate);
     let (metadata, port) = (within(&options.namespace, program.service), (port_name(options), METRICS));
-    metrics_service(metadata, program.pod_labels(), port, certificate)
+    service_of_pods(metadata, program.pod_labels(), port, certificate)
 }
 
-/// A Service for the metrics of pods with these labels, at a port with this name and number. OpenShift puts its
+/// A Service for pods with these labels, at a port with this name and number. OpenShift puts its
 /// certificate into the Secret `certificate`.
 #[must_use]
-pub fn metrics_service(
+pub fn service_of_pods(
     metadata: ObjectMeta,
     pod_labels: BTreeMap<String, String>,
     (name, number): (&str, u16),

@@ -92,7 +92,7 @@ fn shared(request: &Request<'_>) -> Vec<Object> {
     let certificate = options.platform.is_openshift().then_some(CERTIFICATE);
     let (metadata, port) =
         (within(account.namespace, EXPORTER_SERVICE), (PORT, options.updater.metrics_port));
-    let service = controller::metrics_service(metadata, rte::pod_labels(), port, certificate);
+    let service = controller::service_of_pods(metadata, rte::pod_labels(), port, certificate);
     objects.extend(has_metrics.then(|| Object::new(&service)));
     objects
 }

@@ -1,4 +1,4 @@
-//! The peer's other ways in and out of a cluster: nfd-topology-updater, rendered objects, components one by one.
+//! Other ways in and out of a cluster: nfd-topology-updater, rendered objects, components one by one, and the page.
 //!
 //! They share one cluster, and after each of them it has to be as it was.
 
@@ -20,7 +20,7 @@ use testkit::net;
 use testkit::quiescence::until_quiescent;
 
 use super::readme::{NFD_IMAGE, as_kind_does, images};
-use super::{Installed, run_async};
+use super::{Installed, run_async, web};
 
 /// Far above what anything here takes, for a machine busy with compiling.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -52,12 +52,13 @@ fn each_way_in_and_out_leaves_the_cluster_as_it_was() {
             client,
         };
         let before = settled(&deployer.client).await;
-        for way in 0..3 {
+        for way in 0..4 {
             let began = Instant::now();
             match way {
                 0 => nfd(&deployer).await,
                 1 => created(&deployer).await,
-                _ => one_by_one(&deployer).await,
+                2 => one_by_one(&deployer).await,
+                _ => web::installed(&deployer.client).await,
             }
             // Controllers take pods and revisions away when they get to it.
             let left =
@@ -169,7 +170,15 @@ fn summary(object: &Value) -> (usize, bool) {
 }
 
 /// Creates an object that must not be there yet.
-async fn create(client: &Client, object: &Value) {
+pub(super) async fn create(client: &Client, object: &Value) {
+    let (api, name) = api_of(client, object).await;
+    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    let made = api.create(&PostParams::default(), &object).await;
+    assert!(made.is_ok(), "{name}: {made:?}");
+}
+
+/// The requests about an object, and its name.
+pub(super) async fn api_of(client: &Client, object: &Value) -> (Api<DynamicObject>, String) {
     let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
     let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
     let (resource, capabilities) = discovery::pinned_kind(client, &kind).await.unwrap();
@@ -177,8 +186,7 @@ async fn create(client: &Client, object: &Value) {
         (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), &namespace, &resource),
         _ => Api::all_with(client.clone(), &resource),
     };
-    let made = api.create(&PostParams::default(), &object).await;
-    assert!(made.is_ok(), "{}: {made:?}", object.name_any());
+    (api, object.name_any())
 }
 
 /// The names of all objects there are, but those that come and go by themselves.
@@ -205,7 +213,7 @@ async fn settled(client: &Client) -> BTreeSet<String> {
 }
 
 /// Waits until what is there is as wanted.
-async fn until<T: std::fmt::Debug>(what: impl AsyncFn() -> T, is_so: impl Fn(&T) -> bool) {
+pub(super) async fn until<T: std::fmt::Debug>(what: impl AsyncFn() -> T, is_so: impl Fn(&T) -> bool) {
     let began = Instant::now();
     loop {
         let there = what().await;

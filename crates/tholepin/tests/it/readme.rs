@@ -151,6 +151,9 @@ async fn six_errors_are_found_as_the_readme_has_them() {
     assert_eq!(answer["errors"][5], last);
 }
 
+/// An image with our program, under the name of a peer's.
+pub(super) const IMAGE: &str = "quay.io/k8stopologyawareschedwg/resource-topology-exporter:v0.19.3";
+
 /// Ours stands in for the exporters, the stock scheduler for the one with plugins (whose configuration it would not
 /// take), and something that waits for the controller, and goes when it is told to: the first process of a container
 /// has no default for that.
@@ -158,10 +161,7 @@ pub(super) fn images(tholepin: &Path, scheduler: &Path) -> Images {
     let registry = "registry.k8s.io/scheduler-plugins";
     let command = "exec /kube-scheduler --leader-elect=false --bind-address=0.0.0.0";
     Images::new()
-        .with(
-            "quay.io/k8stopologyawareschedwg/resource-topology-exporter:v0.19.3",
-            Image::program(tholepin).file(tholepin, "/bin/resource-topology-exporter"),
-        )
+        .with(IMAGE, Image::program(tholepin).file(tholepin, "/bin/resource-topology-exporter"))
         .with(NFD_IMAGE, Image::program(tholepin).file(tholepin, "/bin/nfd-topology-updater"))
         .with("registry.k8s.io/pause:3.10", Image::pause())
         .with(

@@ -15,7 +15,7 @@ use kube::{Api, Client, Config};
 use runtime::client::ClusterArgs;
 use runtime::shutdown::Tasks;
 use scheduler::cluster_input::ClusterInput;
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::account::Account;
 use testkit::cluster::Cluster;
 use testkit::controlplane::ControlPlane;
@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use view::web::start;
 
 use crate::http::{Events, get};
+use crate::webdriver::Browser;
 use crate::{fixture, web};
 
 #[derive(clap::Parser)]
@@ -127,6 +128,23 @@ async fn read(port: u16, control: &ControlPlane, kubeconfig: Option<&Path>, path
     (status, String::from_utf8(body.to_vec()).unwrap())
 }
 
+/// The page asks for a token until it has that of a reader.
+async fn sign_in(port: u16, [stranger, reader]: [String; 2]) {
+    let Some(browser) = Browser::open(900, 700).await else { return };
+    browser.load(&format!("https://127.0.0.1:{port}/")).await;
+    for (problem, token) in [
+        ("A token is needed.", "wrong"),
+        ("The server does not know this token.", &stranger),
+        ("The user of this token may not read the cluster.", &reader),
+    ] {
+        let told = format!("document.querySelector('main [role=alert]')?.textContent === {}", json!(problem));
+        browser.until(&told).await;
+        let submit = "document.querySelector('main form').requestSubmit()";
+        browser.run(&format!("document.getElementById('token').value = {}; {submit}", json!(token))).await;
+    }
+    browser.until("document.querySelector('h1')?.textContent === 'Cluster'").await;
+}
+
 /// On an address that others reach: by TLS alone, and by what the API server says of each reader.
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_elsewhere_are_those_whom_the_api_server_lets() {
@@ -137,9 +155,10 @@ async fn readers_elsewhere_are_those_whom_the_api_server_lets() {
     server.allow([view::rbac::server(), view::rbac::reviews()].concat(), Vec::new()).await.unwrap();
     let reader = Account::create(control, "view", "reader").await.unwrap();
     reader.allow(view::rbac::reader(), Vec::new()).await.unwrap();
+    let stranger = Account::create(control, "view", "stranger").await.unwrap();
+    let tokens = [stranger.token(None).await.unwrap(), reader.token(None).await.unwrap()];
     let reader = reader.kubeconfig(None).await.unwrap();
-    let stranger =
-        Account::create(control, "view", "stranger").await.unwrap().kubeconfig(None).await.unwrap();
+    let stranger = stranger.kubeconfig(None).await.unwrap();
     let wrong = control.kubeconfig_with_token("wrong", "wrong").unwrap();
 
     let kubeconfig = Some(server.kubeconfig(None).await.unwrap());
@@ -170,6 +189,7 @@ async fn readers_elsewhere_are_those_whom_the_api_server_lets() {
         assert_eq!(is, status, "{who} {path}: {body}");
         assert_eq!(body.contains("\"nodes\""), path != "/" && status == 200, "{who} {path}: {body}");
     }
+    sign_in(port, tokens).await;
     token.cancel();
     running.await.unwrap().unwrap();
 }

@@ -39,7 +39,14 @@ impl Page {
 
 pub(crate) fn args(input: scheduler::cluster_input::ClusterInput, address: &str) -> Args {
     let bind_address = address.parse().unwrap();
-    Args { input, bind_address, tls_cert_file: None, tls_private_key_file: None, verbosity: 1 }
+    Args {
+        input,
+        bind_address,
+        health_probe_bind_address: None,
+        tls_cert_file: None,
+        tls_private_key_file: None,
+        verbosity: 1,
+    }
 }
 
 #[tokio::test]

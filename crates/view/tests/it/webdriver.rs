@@ -50,7 +50,8 @@ impl Browser {
         let arguments =
             ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", &window, &data];
         let capabilities = json!({"alwaysMatch": {"browserName": "chrome",
-            "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}});
+            "goog:chromeOptions": {"args": arguments}, "goog:loggingPrefs": {"browser": "ALL"},
+            "acceptInsecureCerts": true}});
         let session = browser.ask("POST", "/session", &json!({"capabilities": capabilities})).await;
         browser.session = session["sessionId"].as_str().unwrap().to_owned();
         Some(browser)

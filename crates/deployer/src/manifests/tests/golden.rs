@@ -31,6 +31,9 @@ fn every_cluster_and_program_is_as_in_its_file() {
             let name = format!("{place}-scheduler-{scheduler:?}").to_lowercase();
             check(&name, &options, Component::Scheduler);
         }
+        let options = options(cluster, Updater::Tholepin, Scheduler::Tholepin);
+        let page = text::render_objects(&web::objects(&options, web::NAME)).unwrap();
+        compare(&format!("{place}-web.yaml"), &page);
     }
 }
 
