@@ -331,6 +331,19 @@ async fn close(client: &Client, node: &str, unschedulable: bool) {
     Api::<Node>::all(client.clone()).patch(node, &PatchParams::default(), &patch).await.unwrap();
 }
 
+/// Creates a pod that fits nowhere.
+async fn waits(client: &Client, name: &str, cpus: usize) {
+    let pod: Pod =
+        serde_json::from_value(json!({ "metadata": { "name": name }, "spec": template(cpus) })).unwrap();
+    pods(client).create(&PostParams::default(), &pod).await.unwrap();
+    eventually("a pod that fits nowhere", async || {
+        let pod = pods(client).get(name).await.unwrap();
+        let conditions = pod.status?.conditions?;
+        conditions.iter().any(|it| it.reason.as_deref() == Some("Unschedulable")).then_some(())
+    })
+    .await;
+}
+
 async fn defrag(kubeconfig: &Path, flags: &str, token: &CancellationToken) -> anyhow::Result<ExitCode> {
     let kubeconfig = kubeconfig.display().to_string();
     let line = ["defrag", "--kubeconfig", &kubeconfig, "-o", "json"];
@@ -347,7 +360,7 @@ async fn a_plan_is_carried_out_with_the_rights_of_its_role() {
     let account = Account::create(cluster.control(), "tools", "defrag").await.unwrap();
     account.allow(scheduler::rbac::defrag(true), Vec::new()).await.unwrap();
     let mover = account.kubeconfig(None).await.unwrap();
-    let _controllers = cluster
+    let controllers = cluster
         .control()
         .start_controllers(&["replicaset-controller", "disruption-controller", "node-lifecycle-controller"])
         .await
@@ -372,15 +385,7 @@ async fn a_plan_is_carried_out_with_the_rights_of_its_role() {
     }
     close(&client, "hollow-0", false).await;
     for name in WAITING {
-        let waits: Pod =
-            serde_json::from_value(json!({ "metadata": { "name": name }, "spec": template(4) })).unwrap();
-        pods(&client).create(&PostParams::default(), &waits).await.unwrap();
-        eventually("a pod that fits nowhere", async || {
-            let pod = pods(&client).get(name).await.unwrap();
-            let conditions = pod.status?.conditions?;
-            conditions.iter().any(|it| it.reason.as_deref() == Some("Unschedulable")).then_some(())
-        })
-        .await;
+        waits(&client, name, 4).await;
     }
 
     // A budget keeps the pods, and nothing is done.
@@ -436,4 +441,21 @@ async fn a_plan_is_carried_out_with_the_rights_of_its_role() {
     assert_eq!(closed_nodes(&client).await, Vec::<String>::new());
     let failed = pods(&client).list(&ListParams::default().fields("status.phase=Failed")).await.unwrap();
     assert!(failed.items.is_empty(), "{failed:?}");
+
+    // A run that is ended while an evicted pod is not there again opens its nodes.
+    let number = async || pods(&client).list(&ListParams::default()).await.unwrap().items.len();
+    for name in WAITING {
+        pods(&client).delete(name, &DeleteParams::default()).await.unwrap();
+    }
+    eventually("gone", async || (number().await == before.len()).then_some(())).await;
+    waits(&client, "late", 5).await;
+    controllers.pause().unwrap();
+    let until_evicted = async {
+        eventually("an evicted pod", async || (number().await == before.len()).then_some(())).await;
+        assert!(!closed_nodes(&client).await.is_empty());
+        token.cancel();
+    };
+    let (result, ()) = tokio::join!(defrag(&mover, "--apply --yes", &token), until_evicted);
+    assert_eq!(result.unwrap_err().to_string(), "interrupted");
+    assert_eq!(closed_nodes(&client).await, Vec::<String>::new());
 }
