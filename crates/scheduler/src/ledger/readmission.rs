@@ -82,8 +82,8 @@ impl Ledger {
         self.settle(next, scratch);
     }
 
-    /// Sets of other leaving pods that may be gone when the rows `later` are admitted, the empty one first. Each pod has
-    /// brought worlds without itself when it began to leave, none without those that began after it.
+    /// Sets of other leaving pods that may be gone when the rows `later` are admitted, the empty one first. Each pod
+    /// has brought worlds without itself when it began to leave, none without those that began after it.
     fn leaving_beside(&self, index: usize, later: &[usize]) -> Vec<Vec<usize>> {
         let is_other = |at: &usize| *at != index && !later.contains(at);
         let others: Vec<usize> = self.indices(Stage::is_leaving).filter(is_other).collect();

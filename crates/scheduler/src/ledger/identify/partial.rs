@@ -16,8 +16,8 @@ use super::MAX_MISSED;
 use crate::ledger::{Held, Ledger, Location, Row, Stage};
 
 impl Ledger {
-    /// The row of which the report shows a part, if a world agrees with the rest. `expected`: the numbers of each world;
-    /// `members`: the rows that the report counts.
+    /// The row of which the report shows a part, if a world agrees with the rest. `expected`: the numbers of each
+    /// world; `members`: the rows that the report counts.
     pub(super) fn shown_in_part(
         &self,
         expected: &[Option<Free>],
@@ -42,8 +42,8 @@ impl Row {
     }
 }
 
-/// Whether all that differs from the expected amounts is a part of what the pod holds: missing if it counts, too much if
-/// it does not.
+/// Whether all that differs from the expected amounts is a part of what the pod holds: missing if it counts, too much
+/// if it does not.
 fn is_part(location: &Location, is_member: bool, (expected, free): (&Free, &Free)) -> bool {
     let Location::Charged { held: Held::Cells(placement), exact: true } = location else { return false };
     let mut left = free.clone();
