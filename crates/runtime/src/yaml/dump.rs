@@ -133,9 +133,11 @@ fn walk(text: &str, mut take: impl FnMut(usize, Part)) -> Result<(), String> {
 
 /// Hands over the items of a YAML document. Returns the rest, and whether it has items.
 fn walk_yaml(text: &str, item: &mut dyn FnMut(usize, Value)) -> Result<(Value, bool), String> {
-    let mut count = 0;
+    let (mut count, mut has_more) = (0, false);
+    // Items in the rest are those of a second list under the same name.
     if let Some(chunks) = Chunks::of(text)
-        && let Ok((rest, true)) = walk_whole(&chunks.rest, &mut |_, _| {})
+        && let Ok((rest, true)) = walk_whole(&chunks.rest, &mut |_, _| has_more = true)
+        && !has_more
     {
         let (taken, end) = chunks.read(item);
         if end.is_continue() {
@@ -449,6 +451,12 @@ mod tests {
         let text = |items: &[String]| format!("kind: List\nitems:\n{}metadata: {{}}\n", items.concat());
         assert!(Chunks::of(&text(&items)).is_some());
         assert_eq!(parts(&text(&items)), Ok(names().collect()));
+
+        let twice = format!("{}items:\n- kind: Pod\n", text(&items));
+        assert!(Chunks::of(&twice).is_some());
+        let found = parts(&twice).unwrap();
+        let wanted = [format!("{} Pod p{} v1", ITEMS - 1, ITEMS - 1), "0 Pod ? -".into(), "List true".into()];
+        assert_eq!(found[ITEMS - 1..], wanted, "two lists");
 
         items[0] = items[0].replace("p0", "&first p0");
         items[ITEMS - 2] = items[ITEMS - 2].replace("note: x", "note: *first\n    other: x");

@@ -12,7 +12,7 @@ use topology::reason::Misfit;
 use topology::request::PodNeeds;
 
 use super::location::{charge, predict, release, widen};
-use super::{Amounts, Ledger, Location, Scratch, Stage, World, subsets};
+use super::{Amounts, Ledger, Location, MAX_COMBINED, Scratch, Stage, World, subsets};
 
 /// Whether the kubelet would admit the pod in this world, with these amounts, if one of the sets `early` is released
 /// between two of its containers. Cost: sets x containers x one admission.
@@ -82,12 +82,18 @@ impl Ledger {
         self.settle(next, scratch);
     }
 
-    /// Sets of other leaving pods that may be gone when the rows `later` are admitted, the empty one first. Each pod
-    /// has brought worlds without itself when it began to leave, none without those that began after it.
+    /// Sets of other leaving pods that may be gone when the rows `later` are admitted, the empty one first; of many,
+    /// all or none. Each pod has brought worlds without itself when it began to leave, none without those that began
+    /// after it.
     fn leaving_beside(&self, index: usize, later: &[usize]) -> Vec<Vec<usize>> {
         let is_other = |at: &usize| *at != index && !later.contains(at);
         let others: Vec<usize> = self.indices(Stage::is_leaving).filter(is_other).collect();
-        if later.is_empty() { vec![Vec::new()] } else { subsets(&others) }
+        match others.len() {
+            _ if later.is_empty() => vec![Vec::new()],
+            0..=MAX_COMBINED => subsets(&others),
+            // Each costs an admission of all later rows in each world.
+            _ => vec![Vec::new(), others],
+        }
     }
 
     /// The worlds in which row `index` is released between two containers of the first of these rows, which come after
