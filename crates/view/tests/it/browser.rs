@@ -113,6 +113,7 @@ async fn questions_take_two_clicks_at_most() {
         .await;
     browser.until("answer.textContent.startsWith('5, on 2 nodes')").await;
     // Why does my pod wait?
+    browser.until("document.querySelector('#waiting a') !== null").await;
     browser.run("document.querySelector('#waiting a').click()").await;
     browser.until("document.body.innerText.includes('most in one zone 4')").await;
     // The keyboard alone opens a node.
