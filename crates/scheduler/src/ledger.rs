@@ -55,6 +55,7 @@ use check_cache::CheckCache;
 pub use drift::Drift;
 use drift::Drifts;
 pub use explain::{LedgerSummary, Predictions};
+use identify::TornReports;
 use location::{charge, merge_alike, merge_worst, possible_locations, release, widen};
 pub use pod_location::{PodHoldings, PodLocation};
 use readmission::check_release_points;
@@ -108,8 +109,10 @@ pub struct Ledger {
     topology: Option<Arc<NodeTopology>>,
     /// The node's kubelet, if the last readable report says all that its model needs.
     start: Option<Arc<KubeletStart>>,
-    /// The newest report, while no known pod set has its fingerprint.
+    /// The newest report, while no known pod set has its fingerprint, or while it is taken for torn.
     unexplained: Option<Arc<NodeTopology>>,
+    /// The newest reports, while they are taken for torn.
+    torn: Option<TornReports>,
     /// Pods in the order in which the kubelet sees them.
     rows: Vec<Row>,
     /// The possible worlds; none: no report was understood yet.
@@ -459,6 +462,7 @@ impl Ledger {
         if !is_modelled || !same_table || !same_rules {
             // Cells and predictions of the old table do not apply to the new one.
             self.worlds.clear();
+            self.torn = None;
             self.rows.iter_mut().for_each(|row| row.described = false);
         }
         self.topology = Some(Arc::clone(&topology));

@@ -3,6 +3,7 @@
 //! In: what the possible worlds said of each pod, and what a report says. Out: how often, and which pods. Never: a
 //! correction; the report has won by then.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use topology::zone::Free;
@@ -18,7 +19,7 @@ pub struct Drift {
     /// Pods that hold something else than any world said. None: the report does not tell which.
     pub pods: Vec<PodNames>,
     /// What was booked for the first of them, in each world, and what is reported, by ids; if there is none of them,
-    /// for each pod about which some world was wrong. Empty if no ids are known.
+    /// for each pod about which some world was wrong. By amounts: those that differ from what some world expected.
     pub detail: String,
 }
 
@@ -77,11 +78,12 @@ impl Drifts {
         let layout = reported.layout();
         let columns = layout.resources().len().max(1);
         let told = reported.cells().iter().enumerate().filter_map(|(cell, amount)| {
-            let of_worlds = || expected.iter().filter_map(|table| table.cells().get(cell));
-            if of_worlds().all(|one| one == amount) {
+            let of_worlds: BTreeSet<i64> =
+                expected.iter().filter_map(|table| table.cells().get(cell).copied()).collect();
+            if of_worlds.iter().all(|one| one == amount) {
                 return None;
             }
-            let booked: Vec<String> = of_worlds().map(ToString::to_string).collect();
+            let booked: Vec<String> = of_worlds.iter().map(ToString::to_string).collect();
             let (zone, name) = (layout.zones()[cell / columns].0, layout.resources()[cell % columns]);
             Some(format!("zone {zone} {name}: expected {} free; reported {amount}", booked.join(" or ")))
         });

@@ -19,7 +19,9 @@ use super::{Amounts, Held, Ledger, Location, Row, Scratch, Stage, World};
 mod assign;
 mod by_id;
 mod by_value;
-mod partial;
+mod torn;
+
+pub(super) use torn::TornReports;
 
 /// Most leaving and released pods whose membership is tried in every combination: 2^n fingerprints for each prefix of
 /// the staying pods.
@@ -31,9 +33,6 @@ pub(super) const PAUSE: u32 = 16;
 /// Most unsettled pods beside which one settled pod may have finished unnoticed. More combinations would cost too much,
 /// and a match among very many combinations proves little.
 const MAX_UNSETTLED: usize = 6;
-
-/// Reports that show nothing of a pod after its admission, or a part while it comes or goes, until they are believed.
-const MAX_MISSED: u8 = 3;
 
 /// A report whose pod set is known.
 struct Understood<'a> {
@@ -59,25 +58,21 @@ impl Ledger {
         let free = report.available();
         let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(&report, &free, row)).collect();
         let Some(members) = self.members(&report, &free, &counted) else { return };
-        self.unexplained = None;
         let expected: Vec<Option<Free>> =
             self.worlds.iter().map(|world| self.predicted(world, &members)).collect();
         let agreeing = self.worlds.iter().zip(&expected).filter(|(_, table)| table.as_ref() == Some(&free));
         let agreeing: Vec<Vec<Location>> = agreeing.map(|(world, _)| world.locations.clone()).collect();
-        if agreeing.is_empty()
-            && let Some(at) = self.shown_in_part(&expected, &free, &members)
-        {
-            self.rows[at].missed += 1;
+        if agreeing.is_empty() && self.is_torn(&report, (&expected, &free), &members) {
             return;
         }
-        self.rows.iter_mut().for_each(|row| row.missed = 0);
+        (self.unexplained, self.torn) = (None, None);
         let bases = if agreeing.is_empty() {
             let bases = self.solve_locations(&report, &free, &members);
             let is_elsewhere = |(at, _): (usize, &Row), said: &Location| {
                 let differs = |base: &Vec<Location>| ![said, &Location::Unknown].contains(&&base[at]);
-                members[at] && bases.iter().all(differs)
+                members[at] && *said != Location::Unknown && bases.iter().all(differs)
             };
-            // A world in which the zones of a pod are not known expects nothing, so nothing contradicts it.
+            // A world in which the zones of a pod are not known well enough expects nothing, so nothing contradicts it.
             if let Some(expected) = expected.into_iter().collect::<Option<Vec<Free>>>()
                 && self.note_drift(is_elsewhere)
             {

@@ -12,7 +12,7 @@ use topology::reason::Misfit;
 use topology::request::PodNeeds;
 
 use super::location::{charge, predict, release, widen};
-use super::{Amounts, Ledger, Location, MAX_COMBINED, Scratch, Stage, World, subsets};
+use super::{Amounts, Ledger, Location, Scratch, Stage, World, subsets};
 
 /// Whether the kubelet would admit the pod in this world, with these amounts, if one of the sets `early` is released
 /// between two of its containers. Cost: sets x containers x one admission.
@@ -63,13 +63,7 @@ impl Ledger {
                 orders.iter().flat_map(|order| (0..=order.len()).rev().map(move |cut| (order, cut)))
             {
                 let later = &order[cut..];
-                for gone in self.leaving_beside(index, later) {
-                    let mut forked = world.clone();
-                    self.readmit(&mut forked, later, rules, scratch, |world| {
-                        release(&mut world.amounts, &world.locations[index]);
-                        gone.iter().for_each(|at| release(&mut world.amounts, &world.locations[*at]));
-                    });
-                    gone.iter().for_each(|at| charge(&mut forked.amounts, &forked.locations[*at]));
+                for mut forked in self.released_before(world, later, index, rules, scratch) {
                     then(&mut forked);
                     next.push(forked);
                 }
@@ -82,18 +76,40 @@ impl Ledger {
         self.settle(next, scratch);
     }
 
-    /// Sets of other leaving pods that may be gone when the rows `later` are admitted, the empty one first; of many,
-    /// all or none. Each pod has brought worlds without itself when it began to leave, none without those that began
-    /// after it.
-    fn leaving_beside(&self, index: usize, later: &[usize]) -> Vec<Vec<usize>> {
+    /// The worlds in which row `index` is released before the rows `later` are admitted, which come after all others
+    /// of the world: with no other leaving pod gone by then, with all, and with some. Each pod has brought worlds
+    /// without itself when it began to leave, none without those that began after it.
+    ///
+    /// What goes to the same zones with the least room and with the most does so with any room between.
+    fn released_before(
+        &self,
+        world: &World,
+        later: &[usize],
+        index: usize,
+        rules: Rules,
+        scratch: &mut Scratch,
+    ) -> Vec<World> {
+        let mut without = |gone: &[usize]| {
+            let mut forked = world.clone();
+            self.readmit(&mut forked, later, rules, scratch, |world| {
+                release(&mut world.amounts, &world.locations[index]);
+                gone.iter().for_each(|at| release(&mut world.amounts, &world.locations[*at]));
+            });
+            gone.iter().for_each(|at| charge(&mut forked.amounts, &forked.locations[*at]));
+            forked
+        };
+        let least = without(&[]);
         let is_other = |at: &usize| *at != index && !later.contains(at);
         let others: Vec<usize> = self.indices(Stage::is_leaving).filter(is_other).collect();
-        match others.len() {
-            _ if later.is_empty() => vec![Vec::new()],
-            0..=MAX_COMBINED => subsets(&others),
-            // Each costs an admission of all later rows in each world.
-            _ => vec![Vec::new(), others],
+        if later.is_empty() || others.is_empty() {
+            return vec![least];
         }
+        let most = without(&others);
+        let is_monotonic = |at: &usize| !world.amounts.is_non_monotonic(rules, &self.rows[*at].needs);
+        if most.locations == least.locations && later.iter().all(is_monotonic) {
+            return vec![least];
+        }
+        subsets(&others).iter().map(|gone| without(gone)).collect()
     }
 
     /// The worlds in which row `index` is released between two containers of the first of these rows, which come after

@@ -113,7 +113,7 @@ pub(super) struct Row {
     pub(super) created_s: u64,
     /// Whether the last understood report counts this pod.
     pub(super) described: bool,
-    /// Reports one after the other that show nothing of the pod since its admission, or a part.
+    /// Reports by ids since its admission that show nothing of the pod.
     pub(super) missed: u8,
     /// Number of the release, in [`Ledger::releases`]; `u64::MAX` before.
     pub(super) released_at: u64,

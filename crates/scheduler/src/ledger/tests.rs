@@ -436,6 +436,7 @@ proptest! {
             // Pods alike are not told apart until one of them leaves, so their order is not followed.
             is_in_order &= !matches!(op, Op::Relist { backwards: true, .. });
             prop_assert!(rig.ledger.take_drift().is_none() || !is_in_order, "{op:?}: {:#?}", rig.ledger);
+            prop_assert!(rig.ledger.torn.is_none() || !is_in_order, "{op:?}: {:#?}", rig.ledger);
         }
         leave_at_once(&rig.ledger)?;
         rig.drain();

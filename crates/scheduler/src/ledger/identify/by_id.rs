@@ -27,10 +27,14 @@ use topology::request::ContainerKind;
 use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::NodeTopology;
 
-use super::{MAX_MISSED, Understood};
+use super::Understood;
 use crate::ledger::amounts::{Amounts, Held, HeldIds, Ids, Scratch, Vacant};
 use crate::ledger::drift::MAX_NAMED;
 use crate::ledger::{Ledger, Location, PodId, Predictions, Row, Stage, World};
+
+/// Reports after its admission that show nothing of a pod, until it is taken to hold nothing: the kubelet may have
+/// admitted it under other settings.
+const MAX_MISSED: u8 = 3;
 
 /// What a report says of one pod.
 enum Reported {
@@ -84,7 +88,6 @@ impl Ledger {
                 && !row.described
                 && !hidden_by_namesake.contains(&at);
             row.missed = if is_missed { row.missed.saturating_add(1).min(MAX_MISSED) } else { 0 };
-            // The kubelet may have admitted it under other settings.
             if row.missed == MAX_MISSED {
                 *reported = Reported::Nothing;
             }

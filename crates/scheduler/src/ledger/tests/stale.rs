@@ -160,3 +160,42 @@ fn what_stays_a_part_is_believed() {
     assert!(ledger.take_drift().is_some());
     assert_eq!(ledger.free().unwrap().cells(), [2_000, 8, 8_000, 8]);
 }
+
+/// A device may fail with its pod, and nothing changes after it: what the report does not show is not counted on.
+#[test]
+fn what_is_less_than_expected_for_good_is_not_promised() {
+    let mut scratch = Scratch::default();
+    let pods = [app(1, 6), app(2, 8)];
+    for is_announced in [true, false] {
+        let mut ledger = restarted(&[], report([(8, 8), (8, 8)], &[], Method::All));
+        for pod in &pods {
+            ledger.bound(pod, &mut scratch);
+            ledger.admitted(pod.id, &mut scratch);
+        }
+        ledger.report(report([(2, 7), (0, 7)], &pods, Method::All), &mut scratch);
+        ledger.leaving(PodId(1), &mut scratch);
+        if is_announced {
+            ledger.released(PodId(1), &mut scratch);
+        }
+        ledger.report(report([(4, 8), (0, 7)], &pods[1..], Method::All), &mut scratch);
+        ledger.released(PodId(1), &mut scratch);
+        assert!(fits(&ledger, 4) && !fits(&ledger, 5), "{is_announced} {ledger:#?}");
+        assert!(ledger.summary().unconfirmed);
+        ledger.report(report([(8, 8), (0, 7)], &pods[1..], Method::All), &mut scratch);
+        assert!(fits(&ledger, 8) && !ledger.summary().unconfirmed, "{is_announced} {ledger:#?}");
+    }
+}
+
+/// A pod that may end is no reason to doubt a report that counts it.
+#[test]
+fn what_stays_beside_a_pod_that_may_end_is_believed() {
+    let mut scratch = Scratch::default();
+    let pods = [BoundPod { finishes: true, ..app(1, 6) }];
+    let mut ledger = restarted(&[], report([(8, 8), (8, 8)], &[], Method::All));
+    ledger.bound(&pods[0], &mut scratch);
+    ledger.admitted(pods[0].id, &mut scratch);
+    ledger.report(report([(2, 7), (8, 8)], &pods, Method::All), &mut scratch);
+    ledger.report(report([(2, 8), (8, 8)], &pods, Method::All), &mut scratch);
+    assert!(ledger.take_drift().is_some() && !ledger.summary().unconfirmed);
+    assert_eq!(ledger.free().unwrap().cells(), [2_000, 8, 8_000, 8]);
+}
