@@ -7,7 +7,6 @@
 //! its pods share the host's network.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
@@ -77,15 +76,12 @@ pub struct Args {
     http_bind_address: Option<String>,
     /// The address that serves health alone: :PORT, ADDRESS:PORT, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = "0", value_parser = http::address)]
-    health_probe_bind_address: Listen,
+    health_probe_bind_address: http::Listen,
     #[command(flatten)]
     dra: crate::dra::Args,
     #[command(flatten)]
     klog: Klog,
 }
-
-/// An address to listen on; `None`: none.
-type Listen = Option<SocketAddr>;
 
 /// How the kubelet gets to know of a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

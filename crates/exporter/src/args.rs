@@ -204,7 +204,7 @@ struct Serving {
     metrics_port: Option<u16>,
     /// Address of health alone, always in plain HTTP: :PORT, ADDRESS:PORT, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = "0", value_parser = parsers::listen)]
-    health_probe_bind_address: parsers::Listen,
+    health_probe_bind_address: runtime::http::Listen,
     /// Serve metrics and health over TLS with this certificate; it is read again when it changes
     #[arg(long, value_name = "FILE", requires = "metrics_tls_key")]
     metrics_tls_cert: Option<PathBuf>,

@@ -2,7 +2,6 @@
 //!
 //! In: flags. Out: [`Settings`]. Never: a check of shapes, which [`crate::node_group`] does.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -103,7 +102,7 @@ pub struct Args {
     pub cleanup: bool,
     /// Address of metrics and health: :PORT, ADDRESS:PORT, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10290", value_parser = http::address)]
-    pub http_bind_address: Listen,
+    pub http_bind_address: http::Listen,
     /// Verbosity as in klog: 2 is info, 4 is debug, 6 is trace
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
     pub verbosity: u8,
@@ -111,9 +110,6 @@ pub struct Args {
     #[command(flatten)]
     pub cluster: ClusterArgs,
 }
-
-/// An address; `None`: nothing is served.
-type Listen = Option<SocketAddr>;
 
 impl Args {
     /// The settings.

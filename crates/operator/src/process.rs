@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use objects::controller::leader::Leadership;
-pub use settings::{CERTIFICATES, Listen, Part, Settings};
+pub use settings::{CERTIFICATES, Part, Settings};
 
 use crate::cluster_state::{ClusterState, Environment};
 use crate::desired::{Controller, MANAGER};

@@ -224,13 +224,17 @@ pub fn document(path: &str, document: &serde_json::Value) -> Router {
     Router::new().route(path, get(async move || ([(CONTENT_TYPE, "application/json")], body)))
 }
 
+/// An address to listen on; `None`: none. Behind this name clap takes the type for what [`address`] returns, and not for
+/// a flag that may be left out.
+pub type Listen = Option<SocketAddr>;
+
 /// Reads an address to listen on, in the form of Go programs. `:8080` means all addresses, of both families where the
 /// machine has IPv6. `127.0.0.1:8080` and `[::1]:8080` mean one address. `0` and the empty text mean `None`: no
 /// listener.
 ///
 /// # Errors
 /// For any other text, host names included.
-pub fn address(text: &str) -> Result<Option<SocketAddr>, AddressError> {
+pub fn address(text: &str) -> Result<Listen, AddressError> {
     let malformed = || AddressError(text.to_owned());
     match text.strip_prefix(':') {
         _ if matches!(text, "" | "0") => Ok(None),

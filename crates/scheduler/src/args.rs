@@ -15,9 +15,6 @@ use runtime::{http, log, tls, yaml};
 use crate::config;
 use crate::core::Settings;
 
-/// An address to listen on; `None`: none.
-pub type Listen = Option<SocketAddr>;
-
 /// Flags of `tholepin scheduler`.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Examples:\n  tholepin scheduler --config /etc/kubernetes/config.yaml\n  \
@@ -38,7 +35,7 @@ pub struct Args {
     pub http_bind_address: SocketAddr,
     /// Address of health checks alone, always in plain HTTP: :PORT, ADDRESS:PORT, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = "0", value_parser = http::address)]
-    pub health_probe_bind_address: Listen,
+    pub health_probe_bind_address: http::Listen,
     /// Seed of the choice among equally good nodes [default: random]
     #[arg(long)]
     pub seed: Option<u64>,

@@ -573,6 +573,7 @@ async function renderNode(name) {
     page = state.source === "live" ? await ask(`view/v1/nodes/${encodeURIComponent(name)}`) : state.pages[name];
     if (!page) page = { ...state.nodes.get(name), sockets: [], pods: [], distances: [], deviceGroups: [], settings: {} };
   } catch (error) {
+    if (state.asking) return;
     main.replaceChildren(element("h1", {}, `Node ${name}`), element("p", { class: "error" }, error.message));
     return;
   }
@@ -723,6 +724,7 @@ async function renderPod(namespace, name) {
   try {
     found = await ask(`view/v1/pods/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
   } catch (error) {
+    if (state.asking) return;
     main.replaceChildren(...head, element("p", { class: "error" }, error.message));
     return;
   }
@@ -750,6 +752,7 @@ async function renderPod(namespace, name) {
 // === drawing anew ===
 
 function render() {
+  if (state.asking) return;
   const { parts, query } = route();
   const shape = query.get("shape") ?? "";
   if (shape && shapeInput.value !== shape) shapeInput.value = shape;

@@ -59,12 +59,12 @@ pub struct Args {
     /// The cluster.
     #[command(flatten)]
     pub input: ClusterInput,
-    /// Address of the page; beyond this machine with TLS alone
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700")]
+    /// Address of the page, :PORT or ADDRESS:PORT; beyond this machine with TLS alone
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700", value_parser = page_address)]
     pub bind_address: SocketAddr,
     /// Address of health checks alone, always in plain HTTP: :PORT, ADDRESS:PORT, or 0 for none
     #[arg(long, value_name = "ADDRESS", default_value = "0", value_parser = http::address)]
-    pub health_probe_bind_address: Listen,
+    pub health_probe_bind_address: http::Listen,
     /// Certificate of the server (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     pub tls_cert_file: Option<PathBuf>,
@@ -90,8 +90,11 @@ impl Args {
     }
 }
 
-/// An address to listen on; `None`: none.
-pub type Listen = Option<SocketAddr>;
+/// The address of the page, which has to have one.
+fn page_address(text: &str) -> Result<SocketAddr, String> {
+    let address = http::address(text).map_err(|error| error.to_string())?;
+    address.ok_or_else(|| "the page needs an address: :PORT or ADDRESS:PORT".to_owned())
+}
 
 /// Who may read the data.
 enum ReaderAuth {
@@ -111,6 +114,8 @@ impl ReaderAuth {
         let settings = delegated_auth::Settings {
             authentication: Some(client.clone()),
             authorization: Some(client),
+            // The authorities of client certificates: the listener asks for none.
+            lookup: delegated_auth::Lookup::Skipped,
             ..delegated_auth::Settings::default()
         };
         Ok(Self::Reviewed(Guard::new(settings).await?))

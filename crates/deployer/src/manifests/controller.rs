@@ -92,8 +92,8 @@ pub fn service(options: &Options, program: &Program) -> Service {
     service_of_pods(metadata, program.pod_labels(), port, certificate)
 }
 
-/// A Service for pods with these labels, at a port with this name and number. OpenShift puts its
-/// certificate into the Secret `certificate`.
+/// A Service for pods with these labels, at a port with this name and number. OpenShift puts its certificate into the
+/// Secret `certificate`.
 #[must_use]
 pub fn service_of_pods(
     metadata: ObjectMeta,

@@ -94,7 +94,7 @@ fn pod_spec(options: &Options) -> PodSpec {
 pub fn flags() -> Vec<String> {
     vec![
         "web".to_owned(),
-        format!("--bind-address=0.0.0.0:{}", PORT.1),
+        format!("--bind-address=:{}", PORT.1),
         pod::health_flag(),
         format!("--tls-cert-file={CERTIFICATES}/tls.crt"),
         format!("--tls-private-key-file={CERTIFICATES}/tls.key"),
@@ -112,14 +112,14 @@ mod tests {
     use super::*;
 
     #[derive(clap::Parser)]
-    struct Web {
+    struct WebCli {
         #[command(flatten)]
         args: view::web::Args,
     }
 
     #[test]
     fn the_page_takes_its_flags() {
-        let args = Web::try_parse_from(flags()).unwrap_or_else(|error| panic!("{error}")).args;
+        let args = WebCli::try_parse_from(flags()).unwrap_or_else(|error| panic!("{error}")).args;
         assert_eq!(args.bind_address.port(), PORT.1);
         assert_eq!(args.health_probe_bind_address.unwrap().port(), pod::HEALTH);
         assert!(args.tls_cert_file.unwrap().starts_with(CERTIFICATES));

@@ -2,7 +2,6 @@
 //!
 //! In: text. Out: a value, or the allowed values as an error. Never: I/O.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use runtime::http;
@@ -16,10 +15,7 @@ pub(super) fn path_or_nothing(text: &str) -> Result<PathBuf, std::convert::Infal
     Ok(PathBuf::from(text))
 }
 
-/// An address to listen on; `None`: none.
-pub(super) type Listen = Option<SocketAddr>;
-
-pub(super) fn listen(text: &str) -> Result<Listen, http::AddressError> {
+pub(super) fn listen(text: &str) -> Result<http::Listen, http::AddressError> {
     http::address(text)
 }
 

@@ -3,7 +3,6 @@
 //! In: a command line. Out: [`Settings`]. Never: a rule of a controller.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,9 +16,6 @@ use crate::watch::kubelets::Trust;
 
 /// The default folder with the certificate for metrics.
 pub const CERTIFICATES: &str = "/certs";
-
-/// An address to listen on; `None`: none.
-pub type Listen = Option<SocketAddr>;
 
 /// Controllers that belong together and are independent of the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, EnumString)]
@@ -62,11 +58,11 @@ pub struct Settings {
     /// Address for metrics: :PORT, ADDRESS:PORT, or 0 for none
     #[arg(long = "metrics-bind-address", value_name = "ADDRESS", default_value = ":8080")]
     #[arg(value_parser = http::address)]
-    pub metrics: Listen,
+    pub metrics: http::Listen,
     /// Address for health checks and the log level: :PORT, ADDRESS:PORT, or 0 for none
     #[arg(long = "health-probe-bind-address", value_name = "ADDRESS", default_value = ":8081")]
     #[arg(value_parser = http::address)]
-    pub health: Listen,
+    pub health: http::Listen,
     /// Folder with tls.crt and tls.key for metrics
     #[arg(long, value_name = "DIR", default_value = CERTIFICATES)]
     pub certificates: PathBuf,

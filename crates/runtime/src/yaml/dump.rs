@@ -14,9 +14,9 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Value};
 
 use super::{Error, Mode, options, read_bounded, read_text, words};
-use chunks::Chunks;
+use list_chunks::ListChunks;
 
-mod chunks;
+mod list_chunks;
 
 /// The greatest size of a file.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -135,7 +135,7 @@ fn walk(text: &str, mut take: impl FnMut(usize, Part)) -> Result<(), String> {
 fn walk_yaml(text: &str, item: &mut dyn FnMut(usize, Value)) -> Result<(Value, bool), String> {
     let (mut count, mut has_more) = (0, false);
     // Items in the rest are those of a second list under the same name.
-    if let Some(chunks) = Chunks::of(text)
+    if let Some(chunks) = ListChunks::of(text)
         && let Ok((rest, true)) = walk_whole(&chunks.rest, &mut |_, _| has_more = true)
         && !has_more
     {
@@ -449,11 +449,11 @@ mod tests {
         let mut items: Vec<String> = (0..ITEMS).map(item).collect();
         let names = || (0..ITEMS).map(|at| format!("{at} Pod p{at} v1")).chain(["List true".to_owned()]);
         let text = |items: &[String]| format!("kind: List\nitems:\n{}metadata: {{}}\n", items.concat());
-        assert!(Chunks::of(&text(&items)).is_some());
+        assert!(ListChunks::of(&text(&items)).is_some());
         assert_eq!(parts(&text(&items)), Ok(names().collect()));
 
         let twice = format!("{}items:\n- kind: Pod\n", text(&items));
-        assert!(Chunks::of(&twice).is_some());
+        assert!(ListChunks::of(&twice).is_some());
         let found = parts(&twice).unwrap();
         let wanted = [format!("{} Pod p{} v1", ITEMS - 1, ITEMS - 1), "0 Pod ? -".into(), "List true".into()];
         assert_eq!(found[ITEMS - 1..], wanted, "two lists");
@@ -465,6 +465,21 @@ mod tests {
         items[ITEMS / 2] = "- [\n".to_owned();
         let error = parts(&text(&items)).unwrap_err();
         assert!(error.contains(&format!("line {}, column 1", 4 + ITEMS / 2 * 5)), "{error}");
+    }
+
+    /// Layouts that kubectl does not print, in long lists.
+    #[test]
+    fn long_lists_in_any_layout_have_the_same_items() {
+        for item in
+            ["- a: 1\r\n", "# c\n- a: 1\n", "-\n  a: 1\n", "- a: 1\n\n", "- - a\n  - b\n", "- |\n  - a\n"]
+        {
+            let padding = "x".repeat(2_000);
+            let text = format!("kind: List\nitems:\n{}", format!("{item}- {padding}\n").repeat(200));
+            let (mut found, mut wanted) = (Vec::new(), Vec::new());
+            let rest = walk_yaml(&text, &mut |index, value| found.push((index, value)));
+            assert_eq!(rest, walk_whole(&text, &mut |index, value| wanted.push((index, value))), "{item}");
+            assert!(found == wanted && found.len() == 400, "{item}");
+        }
     }
 
     #[test]

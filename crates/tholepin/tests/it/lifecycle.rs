@@ -58,7 +58,7 @@ fn each_way_in_and_out_leaves_the_cluster_as_it_was() {
                 0 => nfd(&deployer).await,
                 1 => created(&deployer).await,
                 2 => one_by_one(&deployer).await,
-                _ => web::installed(&deployer.client).await,
+                _ => web::installed(cluster.control(), &deployer.client).await,
             }
             // Controllers take pods and revisions away when they get to it.
             let left =
@@ -171,22 +171,19 @@ fn summary(object: &Value) -> (usize, bool) {
 
 /// Creates an object that must not be there yet.
 pub(super) async fn create(client: &Client, object: &Value) {
-    let (api, name) = api_of(client, object).await;
     let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-    let made = api.create(&PostParams::default(), &object).await;
-    assert!(made.is_ok(), "{name}: {made:?}");
+    let made = api_of(client, &object).await.create(&PostParams::default(), &object).await;
+    assert!(made.is_ok(), "{}: {made:?}", object.name_any());
 }
 
-/// The requests about an object, and its name.
-pub(super) async fn api_of(client: &Client, object: &Value) -> (Api<DynamicObject>, String) {
-    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+/// The objects of this one's kind and namespace.
+pub(super) async fn api_of(client: &Client, object: &DynamicObject) -> Api<DynamicObject> {
     let kind = GroupVersionKind::try_from(object.types.as_ref().unwrap()).unwrap();
     let (resource, capabilities) = discovery::pinned_kind(client, &kind).await.unwrap();
-    let api: Api<DynamicObject> = match (&capabilities.scope, object.namespace()) {
+    match (&capabilities.scope, object.namespace()) {
         (Scope::Namespaced, Some(namespace)) => Api::namespaced_with(client.clone(), &namespace, &resource),
         _ => Api::all_with(client.clone(), &resource),
-    };
-    (api, object.name_any())
+    }
 }
 
 /// The names of all objects there are, but those that come and go by themselves.

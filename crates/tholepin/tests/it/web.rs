@@ -1,13 +1,14 @@
 //! `tholepin web` in a cluster: what is rendered runs there, and is read by those who may.
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::authentication::v1::TokenRequest;
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
-use kube::api::{Api, DeleteParams, GetParams, ListParams, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, DynamicObject, GetParams, ListParams};
 use kube::client::Body;
 use kube::core::Request;
-use kube::{Client, Config};
+use kube::{Client, Config, ResourceExt as _};
 use serde_json::{Value, json};
+use testkit::account::Account;
+use testkit::controlplane::ControlPlane;
 
 use super::lifecycle::{api_of, create, until};
 use super::{Installed, run_async};
@@ -15,7 +16,7 @@ use super::{Installed, run_async};
 const NAME: &str = "tholepin-web";
 
 /// Installs it, reads it as a stranger and as a reader, and takes it away.
-pub(super) async fn installed(client: &Client) {
+pub(super) async fn installed(control: &ControlPlane, client: &Client) {
     let tholepin = Installed::under("tholepin");
     let words = format!("render web --image {}", super::readme::IMAGE);
     let (code, text, errors) = run_async(&tholepin.program, &words, &[]).await;
@@ -51,23 +52,17 @@ pub(super) async fn installed(client: &Client) {
     ] {
         let token = match who {
             None => None,
-            Some(name) => Some(token(client, name).await),
+            Some(name) => Some(Account::of(control, NAME, name).await.unwrap().token(None).await.unwrap()),
         };
         let (is, body) = read(&address, path, token).await;
         assert_eq!(is, status, "{who:?} {path}: {body}");
         let shows_nodes = ["node-0", "node-1"].iter().all(|name| body.contains(name));
         assert_eq!(shows_nodes, who == Some("reader"), "{who:?} {path}: {body}");
     }
-    for object in objects.iter().rev() {
-        let (api, name) = api_of(client, object).await;
-        api.delete(&name, &DeleteParams::default()).await.unwrap();
+    for object in objects.into_iter().rev() {
+        let object: DynamicObject = serde_json::from_value(object).unwrap();
+        api_of(client, &object).await.delete(&object.name_any(), &DeleteParams::default()).await.unwrap();
     }
-}
-
-async fn token(client: &Client, name: &str) -> String {
-    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAME);
-    let made = accounts.create_token_request(name, &PostParams::default(), &TokenRequest::default()).await;
-    made.unwrap().status.unwrap().token.unwrap()
 }
 
 /// Status and body of an answer. The server has no certificate of a known authority.

@@ -131,7 +131,11 @@ async fn read(port: u16, control: &ControlPlane, kubeconfig: Option<&Path>, path
 /// The page asks for a token until it has that of a reader.
 async fn sign_in(port: u16, [stranger, reader]: [String; 2]) {
     let Some(browser) = Browser::open(900, 700).await else { return };
-    browser.load(&format!("https://127.0.0.1:{port}/")).await;
+    browser.load(&format!("https://127.0.0.1:{port}/#/node/none")).await;
+    // Neither what the page shows nor another address takes the form away.
+    browser.until("connection.textContent === 'not signed in'").await;
+    browser.run("location.hash = '#/pod/ns/none'").await;
+    browser.run("location.hash = '#/'").await;
     for (problem, token) in [
         ("A token is needed.", "wrong"),
         ("The server does not know this token.", &stranger),

@@ -24,14 +24,14 @@ const MAX_THREADS: usize = 8;
 
 /// A list in pieces, each of which is YAML.
 #[derive(Debug, PartialEq)]
-pub(super) struct Chunks<'a> {
+pub(super) struct ListChunks<'a> {
     /// The document with an empty list.
     pub(super) rest: String,
     /// Lists of some of its items each, in their order.
     pub(super) items: Vec<&'a str>,
 }
 
-impl<'a> Chunks<'a> {
+impl<'a> ListChunks<'a> {
     /// The pieces of a list that is worth several threads; `None` for all else.
     pub(super) fn of(document: &'a str) -> Option<Self> {
         Self::of_size(document, CHUNK_BYTES)
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     fn chunks(text: &str, size: usize) -> Option<(String, Vec<&str>)> {
-        Chunks::of_size(text, size).map(|chunks| (chunks.rest, chunks.items))
+        ListChunks::of_size(text, size).map(|chunks| (chunks.rest, chunks.items))
     }
 
     #[test]
@@ -137,7 +137,7 @@ mod tests {
     fn items_come_in_order_up_to_the_first_that_needs_another() {
         let read = |text: &str| {
             let mut found = Vec::new();
-            let (count, end) = Chunks::of_size(text, 1).unwrap().read(&mut |index, value| {
+            let (count, end) = ListChunks::of_size(text, 1).unwrap().read(&mut |index, value| {
                 assert_eq!(index, found.len());
                 found.push(value.to_string());
             });
