@@ -1,4 +1,4 @@
-//! How an installation is: exporters, reports, schedulers, controllers, pods that were lost, and what to type next.
+//! How an installation is: exporters, reports, zones, schedulers, pods that were lost or wait, and what to type next.
 //!
 //! In: [`Evidence`]. Out: a [`Status`]. Never: a finding with reason and remedy; see [`validate`](crate::validate).
 
@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 use api::hardware::keys::LEASE as HARDWARE_LEASE;
 use api::numaresources::keys::OPERATOR_LEASE;
 use serde::Serialize;
+use view::cluster::WaitingPod;
+use view::summary::ZoneSummary;
 
 use crate::validate::check::pods::is_rejection;
 use crate::validate::check::stale;
@@ -36,14 +38,17 @@ pub struct Status {
     pub exporters: Vec<Program>,
     /// The objects that they publish, by node.
     pub reports: Reports,
+    /// What is free in zones, as a scheduler has it; unknown without reports or pods.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zones: Option<ZoneSummary>,
     /// NUMA-aware schedulers.
     pub schedulers: Vec<Program>,
     /// Operators.
     pub controllers: Vec<Program>,
     /// Pods that a kubelet rejected in the last 24 hours, as far as pods and events tell.
     pub lost: Vec<Lost>,
-    /// Pods of NUMA-aware schedulers that wait for a node.
-    pub waiting: Vec<String>,
+    /// Pods of NUMA-aware schedulers that wait for a node, the oldest first.
+    pub waiting: Vec<WaitingPod>,
     /// Why something could not be asked.
     pub unknown: BTreeSet<String>,
 }
@@ -132,15 +137,17 @@ impl Status {
         };
         let names = evidence.numa_names();
         let is_shown = |of: &str| namespace.is_none_or(|namespace| namespace == of);
-        let waits =
-            |pod: &&Pod| pod.is_waiting() && names.contains(&pod.scheduler) && is_shown(&pod.namespace);
+        let waits = |pod: &&WaitingPod| names.contains(&*pod.scheduler) && is_shown(&pod.namespace);
+        let cluster = evidence.cluster.as_ref();
+        let waiting = cluster.into_iter().flat_map(|cluster| &cluster.waiting.pods).filter(waits);
         let mut status = Self {
             exporters: of_role(|role| role == Role::Exporter),
             reports: Reports::of(evidence),
+            zones: cluster.map(|cluster| ZoneSummary::of(&cluster.nodes)).filter(|zones| zones.zones > 0),
             schedulers: of_role(|role| role == Role::Scheduler { numa: true }),
             controllers: of_role(|role| role == Role::Controller),
             lost: lost(evidence, is_shown),
-            waiting: evidence.pods.values().filter(waits).map(Pod::key).collect(),
+            waiting: waiting.cloned().collect(),
             unknown: evidence.gaps.values().cloned().collect(),
             ..Self::default()
         };

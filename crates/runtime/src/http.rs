@@ -224,8 +224,8 @@ pub fn document(path: &str, document: &serde_json::Value) -> Router {
     Router::new().route(path, get(async move || ([(CONTENT_TYPE, "application/json")], body)))
 }
 
-/// An address to listen on; `None`: none. Behind this name clap takes the type for what [`address`] returns, and not for
-/// a flag that may be left out.
+/// An address to listen on; `None`: none. Behind this name clap takes the type for what [`address`] returns, and not
+/// for a flag that may be left out.
 pub type Listen = Option<SocketAddr>;
 
 /// Reads an address to listen on, in the form of Go programs. `:8080` means all addresses, of both families where the

@@ -156,10 +156,7 @@ fn answer(
     now_ms: u64,
 ) -> anyhow::Result<(Explanation, Vec<String>)> {
     let profile = target.choose_profile(&settings)?;
-    let mut core = Core::new(settings);
-    for event in snapshot.into_events() {
-        core.handle(event, now_ms);
-    }
+    let mut core = snapshot.into_core(settings, now_ms);
     ask(&mut core, profile, target, now_ms)
 }
 

@@ -35,7 +35,7 @@ mod intake;
 pub mod observer;
 mod outbox;
 mod pod_resources;
-pub(crate) mod snapshot;
+pub mod snapshot;
 mod status_dump;
 mod watches;
 mod whole_nodes;

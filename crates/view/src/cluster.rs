@@ -110,7 +110,8 @@ pub struct WaitingPod {
 }
 
 impl ClusterView {
-    /// The cluster as a core has it. Cost: nodes x zones x resources, and all pods.
+    /// The cluster as a core has it, with the oldest of the pods that wait. Cost: nodes x zones x resources, and all
+    /// pods.
     #[must_use]
     pub fn of(core: &Core, now_ms: u64) -> Self {
         let rejected = core.rejected_pods();
@@ -118,6 +119,12 @@ impl ClusterView {
         let mut nodes: Vec<NodeRow> = core.nodes().map(|node| NodeRow::of(node, rejected(node))).collect();
         nodes.sort_by(|one, other| one.name.cmp(&other.name));
         Self { taken_ms: now_ms, nodes, waiting: Waiting::of(core) }
+    }
+
+    /// The same with all pods that wait.
+    #[must_use]
+    pub fn with_all_waiting(core: &Core, now_ms: u64) -> Self {
+        Self { waiting: Waiting::oldest(core, usize::MAX), ..Self::of(core, now_ms) }
     }
 }
 
@@ -149,6 +156,20 @@ impl NodeRow {
     }
 }
 
+impl NodeRow {
+    /// The place of a resource in its zones' amounts.
+    #[must_use]
+    pub fn column(&self, resource: &str) -> Option<usize> {
+        self.resources.iter().position(|name| *name == resource)
+    }
+
+    /// What is free of a resource, zone by zone; nothing if its zones do not have it.
+    pub fn free(&self, resource: &str) -> impl Iterator<Item = i64> {
+        let column = self.column(resource);
+        self.zones.iter().filter_map(move |zone| Some(zone.free[column?].max(0)))
+    }
+}
+
 /// The resources of a node's zones, and the zones.
 fn zones(node: &Node) -> (Vec<&'static str>, Vec<ZoneRow>) {
     let Some(topology) = node.ledger.topology() else { return (Vec::new(), Vec::new()) };
@@ -167,12 +188,16 @@ fn zones(node: &Node) -> (Vec<&'static str>, Vec<ZoneRow>) {
 }
 
 impl Waiting {
-    /// The pods without a node. Cost: all pods.
+    /// The pods without a node, of which a bounded number is listed. Cost: all pods.
     #[must_use]
     pub fn of(core: &Core) -> Self {
+        Self::oldest(core, MAX_WAITING)
+    }
+
+    fn oldest(core: &Core, most: usize) -> Self {
         let mut pods: Vec<&PodView> = core.waiting().collect();
         pods.sort_by_key(|pod| (pod.created_s, &pod.namespace, &pod.name));
-        let listed = pods.iter().take(MAX_WAITING).map(|pod| WaitingPod {
+        let listed = pods.iter().take(most).map(|pod| WaitingPod {
             namespace: Arc::clone(&pod.namespace),
             name: Arc::clone(&pod.name),
             scheduler: Arc::clone(&pod.scheduler),

@@ -19,15 +19,15 @@ use super::values::duration;
 use crate::status::print::text;
 use crate::status::{AREAS, State, Status};
 use crate::validate::evidence::Evidence;
-use crate::validate::{cli, source};
+use crate::validate::{cli, dump, source};
 
 /// The time between two looks while waiting: a look lists all pods.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Exit code when something could not be asked.
 const UNKNOWN: u8 = 2;
 
-/// Prints how the installation is: exporters, their reports, schedulers, controllers, pods that kubelets rejected in
-/// the last 24 hours, and what to type next.
+/// Prints how the installation is: exporters, their reports, what is free in zones, schedulers, controllers, pods that
+/// kubelets rejected in the last 24 hours, pods that wait, and what to type next.
 ///
 /// Needs read access only. Exit codes: 0 ready, 1 not ready, 2 something could not be asked.
 #[derive(Clone, Debug, clap::Args)]
@@ -74,14 +74,14 @@ pub(super) async fn run(args: &Args, token: &CancellationToken) -> anyhow::Resul
 impl Args {
     async fn status(&self, token: &CancellationToken) -> anyhow::Result<Status> {
         if let Some(folder) = &self.offline {
-            return Ok(self.of(&cli::read(folder)?));
+            return Ok(self.of(&cli::tell(dump::read_with_cluster(folder)?)));
         }
         let connection = Connection::open(&self.cluster.options("status")).await?;
         let areas = AREAS.into_iter().collect();
         let deadline = Instant::now() + self.timeout;
         let mut told = String::new();
         loop {
-            let status = self.of(&source::gather(&connection, &areas).await?);
+            let status = self.of(&source::gather_with_cluster(&connection, &areas).await?);
             let is_final = status.state == State::Ready || !self.wait;
             if is_final || Instant::now() >= deadline || token.is_cancelled() {
                 return Ok(status);

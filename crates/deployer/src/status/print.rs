@@ -5,12 +5,18 @@
 use std::fmt::Write as _;
 
 use runtime::output::one_line;
+use topology::reason::Amount;
+use topology::resource::{ResourceKind, ResourceName};
+use view::cluster::WaitingPod;
+use view::summary::ZoneSummary;
 
 use super::{Leader, Lost, Program, Reports, State, Status};
 use crate::validate::print::named;
 
 /// The width of the first column.
 const WIDTH: usize = 14;
+/// Most waiting pods of which it is said why.
+const MAX_REASONS: usize = 3;
 
 /// The status as text.
 #[must_use]
@@ -18,18 +24,13 @@ pub fn text(status: &Status) -> String {
     let mut text = String::new();
     programs(&mut text, "Exporters", &status.exporters);
     line(&mut text, "Reports", &reports(&status.reports));
+    status.zones.iter().for_each(|summary| line(&mut text, "Zones", &zones(summary)));
     programs(&mut text, "Schedulers", &status.schedulers);
     if !status.controllers.is_empty() {
         programs(&mut text, "Controllers", &status.controllers);
     }
     line(&mut text, "Lost pods", &lost(&status.lost));
-    let waiting: Vec<&str> = status.waiting.iter().map(String::as_str).collect();
-    let count = if waiting.is_empty() {
-        "none".to_owned()
-    } else {
-        format!("{}: {}", waiting.len(), named(&waiting))
-    };
-    line(&mut text, "Waiting pods", &count);
+    waiting(&mut text, &status.waiting);
     for reason in &status.unknown {
         line(&mut text, "Not known", reason);
     }
@@ -88,6 +89,43 @@ fn reports(reports: &Reports) -> String {
         }
     }
     text
+}
+
+/// `4 on 2 nodes; cpu 20 of 32 free, at most 8 in one zone (node-1 zone 0)`. Memory and huge pages are left to JSON.
+fn zones(summary: &ZoneSummary) -> String {
+    let nodes = summary.confirmed + summary.in_doubt.len() + summary.unconfirmed.len();
+    let mut text = format!("{} on {nodes} nodes", summary.zones);
+    for (word, nodes) in [("in doubt", &summary.in_doubt), ("unconfirmed", &summary.unconfirmed)] {
+        let nodes: Vec<&str> = nodes.iter().map(|node| &**node).collect();
+        if !nodes.is_empty() {
+            let _ = write!(text, ", {word}: {}", named(&nodes));
+        }
+    }
+    for resource in &summary.resources {
+        let Ok(name) = ResourceName::new(resource.resource) else { continue };
+        if name.kind() == ResourceKind::Memory {
+            continue;
+        }
+        let amount = |units| Amount(name, units);
+        let (free, allocatable) = (amount(resource.free), amount(resource.allocatable));
+        let _ = write!(text, "; {name} {free} of {allocatable} free");
+        if let Some(largest) = &resource.largest {
+            let most = amount(largest.free);
+            let _ = write!(text, ", at most {most} in one zone ({} zone {})", largest.node, largest.zone);
+        }
+    }
+    text
+}
+
+/// The number of waiting pods with names, and why the oldest ones wait.
+fn waiting(text: &mut String, pods: &[WaitingPod]) {
+    let keys: Vec<String> = pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+    let named = named(&keys.iter().map(String::as_str).collect::<Vec<_>>());
+    let count = if keys.is_empty() { "none".to_owned() } else { format!("{}: {named}", keys.len()) };
+    line(text, "Waiting pods", &count);
+    for (key, pod) in keys.iter().zip(pods).take(MAX_REASONS) {
+        pod.message.iter().for_each(|message| line(text, "", &format!("{key}: {message}")));
+    }
 }
 
 /// `2 in 24 h: a/x, a/y`.

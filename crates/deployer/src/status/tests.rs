@@ -18,6 +18,8 @@ fn a_line_for_each_part() {
         text(&status(|_| {})),
         "Exporters     2 of 2 ready, DaemonSet tholepin/tholepin-exporter\n\
          Reports       2 of 2 fresh\n\
+         Zones         4 on 2 nodes; cpu 56 of 60 free, at most 16 in one zone (node-1 zone 1); example.com/gpu 8 of 8 free, \
+         at most 2 in one zone (node-0 zone 0)\n\
          Schedulers    1 of 1 ready, Deployment tholepin/tholepin-scheduler, schedulerName: topo-aware-scheduler, \
          leader: tholepin-scheduler-x_1\n\
          Lost pods     none in 24 h\n\
@@ -124,6 +126,29 @@ fn pods_of_one_namespace_are_counted() {
     let evidence = world.evidence();
     let lost = |namespace| Status::of(&evidence, namespace).lost.len();
     assert_eq!([lost(None), lost(Some("a")), lost(Some("c"))], [2, 1, 0]);
+}
+
+#[test]
+fn pods_wait_for_a_reason() {
+    let mut world = ClusterFixture::healthy();
+    for (name, scheduler, created) in [
+        ("late", "topo-aware-scheduler", "2026-03-01T11:00:00Z"),
+        ("early", "topo-aware-scheduler", "2026-03-01T10:00:00Z"),
+        ("other", "default-scheduler", "2026-03-01T09:00:00Z"),
+    ] {
+        let mut waits = pod("team-a", name, None, scheduler, "40", "Pending");
+        waits["metadata"]["creationTimestamp"] = created.into();
+        waits["status"]["conditions"] = json!([{ "type": "PodScheduled", "status": "False",
+            "reason": "Unschedulable", "message": format!("no room for {name}") }]);
+        world.add(waits);
+    }
+    let evidence = world.evidence();
+    let said = text(&Status::of(&evidence, Some("team-a")));
+    let wanted = "Waiting pods  2: team-a/early, team-a/late\n\
+        \x20             team-a/early: no room for early\n\
+        \x20             team-a/late: no room for late\n";
+    assert!(said.contains(wanted), "{said}");
+    assert!(text(&Status::of(&evidence, Some("team-b"))).contains("Waiting pods  none\n"));
 }
 
 #[test]

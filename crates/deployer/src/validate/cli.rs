@@ -97,10 +97,14 @@ async fn report(args: &Args) -> anyhow::Result<(String, Verdict)> {
 ///
 /// # Errors
 /// When the files cannot be read, or have no object.
-pub(crate) fn read(folder: &Path) -> anyhow::Result<Evidence> {
-    let (evidence, notes) = dump::read(folder)?;
+fn read(folder: &Path) -> anyhow::Result<Evidence> {
+    dump::read(folder).map(tell)
+}
+
+/// Tells what of files was ignored on standard error.
+pub(crate) fn tell((evidence, notes): (Evidence, Vec<String>)) -> Evidence {
     notes.iter().for_each(|note| stderr::line(format_args!("note: {}", one_line(note))));
-    Ok(evidence)
+    evidence
 }
 
 /// Gathers the evidence for these checks from the cluster.

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ::scheduler::config::default_settings;
+use ::scheduler::shell::snapshot::Snapshot;
 use api::nrt::{self, NodeResourceTopology};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as wire;
@@ -13,6 +15,7 @@ use objects::managed_fields::entries;
 use serde_json::Value;
 use topology::quantity::Quantity;
 use topology::resource::ResourceName;
+use view::cluster::ClusterView;
 
 use super::evidence::{
     Area, ConfigSource, Definition, Event, Evidence, Lease, Node, Report, Settings, Workload, text,
@@ -37,6 +40,8 @@ pub struct Collector {
     kubelets: BTreeMap<String, Result<Settings, String>>,
     pools: Pools,
     schedulers: scheduler::Schedulers,
+    /// The objects for a scheduler's core, if its view of them is wanted.
+    snapshot: Option<Snapshot>,
     /// Areas with evidence, perhaps an empty list.
     pub(super) seen: BTreeSet<Area>,
     /// The newest time in the objects.
@@ -63,10 +68,17 @@ const KINDS: [(&str, Area); 11] = [
 ];
 /// Reasons of rejections by kubelets; only events with these reasons are kept.
 pub use topology::kubelet::rejection::REASONS as REJECTIONS;
+/// The kinds that a scheduler needs to know what is free in zones.
+const COUNTS_IN_ZONES: [&str; 3] = ["Node", "Pod", nrt::KIND];
 /// The greatest number of notes.
 const MAX_NOTES: usize = 50;
 
 impl Collector {
+    /// Collects what a scheduler makes of the objects as well ([`Evidence::cluster`]).
+    pub(super) fn with_cluster() -> Self {
+        Self { snapshot: Some(Snapshot::default()), ..Self::default() }
+    }
+
     /// Records that all objects of a kind were listed, even if there are none.
     pub(super) fn saw_kind(&mut self, kind: &str) {
         let area = KINDS.iter().find(|(known, _)| *known == kind).map(|(_, area)| *area);
@@ -84,6 +96,9 @@ impl Collector {
         }
         self.saw_kind(&kind);
         self.note_time(&object);
+        if let Some(snapshot) = self.snapshot.as_mut().filter(|_| COUNTS_IN_ZONES.contains(&&*kind)) {
+            snapshot.take(object.clone());
+        }
         let (namespace, name) = (text(&object, "/metadata/namespace"), text(&object, "/metadata/name"));
         let title = format!("{kind} {namespace}{}{name}", if namespace.is_empty() { "" } else { "/" });
         let result = match kind.as_str() {
@@ -161,6 +176,7 @@ impl Collector {
     /// The evidence, as of `now`; `None`: as of the newest time in the objects.
     pub(super) fn finish(mut self, now: Option<Timestamp>) -> Evidence {
         self.evidence.now = now.or(self.newest);
+        self.evidence.cluster = self.cluster();
         self.schedulers.settle(&mut self.evidence.workloads, &self.evidence.pods);
         self.evidence.workloads.sort_by_key(Workload::title);
         self.evidence.events.sort();
@@ -172,6 +188,13 @@ impl Collector {
             };
         }
         self.evidence
+    }
+
+    /// What a scheduler makes of the objects; `None` without pods.
+    fn cluster(&mut self) -> Option<ClusterView> {
+        let snapshot = self.snapshot.take().filter(|_| !self.evidence.gaps.contains_key(&Area::Pods))?;
+        let now_ms = self.evidence.now.map_or(0, |now| u64::try_from(now.as_millisecond()).unwrap_or(0));
+        Some(ClusterView::with_all_waiting(&snapshot.into_core(default_settings(0), now_ms), now_ms))
     }
 
     /// Whether this state of an object is newer than the one already read.

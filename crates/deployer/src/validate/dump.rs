@@ -22,12 +22,15 @@ use super::evidence::{Area, Evidence, text};
 /// # Errors
 /// When the directory cannot be read, exceeds a limit or has no Kubernetes object.
 pub fn read(folder: &Path) -> anyhow::Result<(Evidence, Vec<String>)> {
-    let mut reader = Reader::default();
-    dump::texts(folder, &mut |path, text| reader.file(path, text))?;
-    let folder = folder.display();
-    let expected = "expected are dumps of kubectl or oc as YAML or JSON";
-    ensure!(reader.any, "{folder}: no Kubernetes object in any file; {expected}");
-    Ok(reader.finish())
+    Reader::default().read(folder)
+}
+
+/// The same, with what a scheduler makes of the objects.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn read_with_cluster(folder: &Path) -> anyhow::Result<(Evidence, Vec<String>)> {
+    Reader { collector: Collector::with_cluster(), ..Reader::default() }.read(folder)
 }
 
 #[derive(Default)]
@@ -40,6 +43,14 @@ struct Reader {
 }
 
 impl Reader {
+    fn read(mut self, folder: &Path) -> anyhow::Result<(Evidence, Vec<String>)> {
+        dump::texts(folder, &mut |path, text| self.file(path, text))?;
+        let folder = folder.display();
+        let expected = "expected are dumps of kubectl or oc as YAML or JSON";
+        ensure!(self.any, "{folder}: no Kubernetes object in any file; {expected}");
+        Ok(self.finish())
+    }
+
     fn file(&mut self, path: &Path, content: &str) {
         let read = dump::read("", content, &mut |part| match part {
             Part::Item { value, .. } => {

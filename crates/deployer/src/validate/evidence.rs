@@ -13,6 +13,7 @@ use serde_json::Value;
 use topology::request::PodRequest;
 use topology::resource::ResourceName;
 use topology::zone::NodeTopology;
+use view::cluster::ClusterView;
 
 use crate::platform::{Platform, Version};
 
@@ -76,6 +77,8 @@ pub struct Evidence {
     pub events: Vec<Event>,
     /// By node: whether the schedulers' records say that they count the same pods as the exporter.
     pub caches: BTreeMap<String, bool>,
+    /// What a scheduler makes of nodes, reports and pods, if that was asked for and pods were seen.
+    pub cluster: Option<ClusterView>,
     /// Areas without evidence, each with the reason.
     pub gaps: BTreeMap<Area, String>,
 }

@@ -84,8 +84,26 @@ pub fn rules() -> Vec<PolicyRule> {
 /// # Errors
 /// When there is no client or the API server does not answer. Later failures become gaps.
 pub async fn gather(connection: &Connection, areas: &BTreeSet<Area>) -> anyhow::Result<Evidence> {
+    gather_into(Collector::default(), connection, areas).await
+}
+
+/// The same, with what a scheduler makes of nodes, reports and pods.
+///
+/// # Errors
+/// Those of [`gather`].
+pub async fn gather_with_cluster(
+    connection: &Connection,
+    areas: &BTreeSet<Area>,
+) -> anyhow::Result<Evidence> {
+    gather_into(Collector::with_cluster(), connection, areas).await
+}
+
+async fn gather_into(
+    mut collector: Collector,
+    connection: &Connection,
+    areas: &BTreeSet<Area>,
+) -> anyhow::Result<Evidence> {
     let client = connection.client_with_timeout(PATIENCE)?;
-    let mut collector = Collector::default();
     match get(&client, "/version").await {
         Ok(version) => match version.get("gitVersion").and_then(Value::as_str) {
             Some(text) => collector.server_version(text),

@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client};
 use prometheus_client::registry::Registry;
 use runtime::client::{self, Connection};
+use runtime::page_reclaim;
 use runtime::ready::Readiness;
 use runtime::shutdown::Tasks;
 use runtime::watch;
@@ -114,8 +115,9 @@ impl Observer {
         let objects = PodObjects::Dump(Arc::new(std::mem::take(&mut snapshot.waiting)));
         let known = settings.clone();
         let answer = move || {
-            let mut core = Core::new(known);
-            snapshot.into_events().for_each(|event| core.handle(event, now_ms));
+            let mut core = snapshot.into_core(known, now_ms);
+            // What was read is far more than what is kept.
+            page_reclaim::trim_heap();
             for input in receiver {
                 if let Input::Call(call) = input {
                     call.run(&mut core, now_ms);

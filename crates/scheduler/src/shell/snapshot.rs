@@ -25,11 +25,12 @@ use super::wire_pod::{Warnings, WirePod};
 use super::wire_selecting::{Selecting, WireSelecting};
 use crate::affinity;
 use crate::budget::BudgetView;
-use crate::core::Event;
+use crate::core::{Core, Event, Settings};
 use crate::defrag::eviction_blocker::EvictionBlocker;
 use crate::devices::Change as DeviceChange;
 use crate::devices::views::claim::ClaimView as DeviceClaimView;
 use crate::devices::views::{ClassView as DeviceClassView, SliceView};
+use crate::interner::Interned;
 use crate::namespace::NamespaceView;
 use crate::node::NodeView;
 use crate::pod::PodView;
@@ -140,13 +141,22 @@ const KINDS: [Kind; 20] = [
 /// The path of reports in the older version, for API servers that have no other.
 const OLD_REPORTS: &str = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies";
 
+/// An object: its kind, as the place in [`KINDS`], its namespace and its name.
+type ObjectKey = (usize, String, String);
+
+/// An object at a version. A folder may have an object several times; the newest counts.
+#[derive(Debug)]
+struct Versioned {
+    version: u64,
+    event: Option<Event>,
+}
+
 /// The objects.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshot {
-    /// By kind, as its place in [`KINDS`].
-    events: BTreeMap<usize, Vec<Event>>,
-    /// Kind, namespace and name of what is known: a folder may have an object twice.
-    known: BTreeSet<(String, String, String)>,
+pub struct Snapshot {
+    events: BTreeMap<ObjectKey, Versioned>,
+    /// What pods have in common, once.
+    interned: Interned,
     /// Namespace and name of the pod whose object is kept.
     wanted: Option<(String, String)>,
     /// That object. Of all others only what counts is kept.
@@ -179,13 +189,15 @@ impl Snapshot {
         Self { finds_blockers: true, ..Self::default() }
     }
 
-    /// Takes an object, unless its kind does not count or it is there already.
-    pub(crate) fn take(&mut self, mut object: Value) {
+    /// Takes an object, unless its kind does not count or it is there already and as new.
+    pub fn take(&mut self, mut object: Value) {
         let text =
             |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
         let Some(at) = KINDS.iter().position(|known| known.name == kind) else { return };
-        if !self.known.insert((kind.clone(), namespace.clone(), name.clone())) {
+        let version = text("/metadata/resourceVersion").parse().unwrap_or(0);
+        let key = (at, namespace.clone(), name.clone());
+        if self.events.get(&key).is_some_and(|known| known.version >= version) {
             return;
         }
         if kind == "Pod" {
@@ -202,20 +214,26 @@ impl Snapshot {
                 let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                 self.blockers.insert(uid, EvictionBlocker::all_of(&object));
             }
-            if self.keeps_waiting && node.is_empty() {
-                self.waiting.insert((namespace.clone(), name.clone()), object.clone());
-            }
+            let place = (namespace.clone(), name.clone());
+            match self.keeps_waiting && node.is_empty() {
+                true => self.waiting.insert(place, object.clone()),
+                false => self.waiting.remove(&place),
+            };
         }
-        match (KINDS[at].read)(object) {
-            Ok(event) => self.events.entry(at).or_default().push(event),
+        let event = match (KINDS[at].read)(object) {
+            Ok(mut event) => {
+                if let Event::Pod(pod) = &mut event {
+                    self.interned.share(pod);
+                }
+                Some(event)
+            }
             Err(reason) => {
                 let place = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
                 self.warnings.push(format!("{kind} {place}: {reason}"));
-                if kind == nrt::KIND {
-                    self.events.entry(at).or_default().push(Event::ReportUnreadable(name.into()));
-                }
+                (kind == nrt::KIND).then(|| Event::ReportUnreadable(name.into()))
             }
-        }
+        };
+        self.events.insert(key, Versioned { version, event });
     }
 
     /// Takes all objects of a cluster. Kinds that are not served have none.
@@ -240,27 +258,30 @@ impl Snapshot {
 
     /// Whether there is a node.
     pub(crate) fn has_nodes(&self) -> bool {
-        self.events.contains_key(&0)
+        self.of_kind("Node").next().is_some()
+    }
+
+    fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&ObjectKey, &Versioned)> {
+        self.events.iter().filter(move |((at, ..), _)| KINDS[*at].name == kind)
     }
 
     /// Namespaces and names of all pods.
     pub(crate) fn pods(&self) -> impl Iterator<Item = (&str, &str)> {
-        let pods = self.known.iter().filter(|(kind, ..)| kind == "Pod");
-        pods.map(|(_, namespace, name)| (namespace.as_str(), name.as_str()))
+        self.of_kind("Pod").map(|((_, namespace, name), _)| (namespace.as_str(), name.as_str()))
     }
 
     /// All pods.
     pub(crate) fn pod_views(&self) -> impl Iterator<Item = &PodView> {
-        self.events.values().flatten().filter_map(|event| match event {
-            Event::Pod(pod) => Some(pod),
+        self.of_kind("Pod").filter_map(|(_, object)| match &object.event {
+            Some(Event::Pod(pod)) => Some(pod),
             _ => None,
         })
     }
 
     /// Takes these nodes as open to new pods.
     pub(crate) fn uncordon(&mut self, nodes: &BTreeSet<String>) {
-        for event in self.events.values_mut().flatten() {
-            if let Event::Node(node) = event
+        for object in self.events.values_mut() {
+            if let Some(Event::Node(node)) = &mut object.event
                 && nodes.contains(&*node.name)
             {
                 node.unschedulable = false;
@@ -269,10 +290,19 @@ impl Snapshot {
         }
     }
 
+    /// A core that has the objects, as if they had been read at this time.
+    #[must_use]
+    pub fn into_core(self, settings: Settings, now_ms: u64) -> Core {
+        let mut core = Core::new(settings);
+        self.into_events().for_each(|event| core.handle(event, now_ms));
+        core
+    }
+
     /// The events, in the order in which a core has to take them.
     pub(crate) fn into_events(self) -> impl Iterator<Item = Event> {
-        let served = self.events.contains_key(&(KINDS.len() - 1));
-        std::iter::once(Event::ReportsServed(served)).chain(self.events.into_values().flatten())
+        let served = self.of_kind(nrt::KIND).next().is_some();
+        let events = self.events.into_values().filter_map(|object| object.event);
+        std::iter::once(Event::ReportsServed(served)).chain(events)
     }
 }
 
@@ -313,4 +343,25 @@ fn report(object: Value) -> Result<Event, String> {
 /// The field that cannot be read.
 pub(crate) fn pod_of(object: Value) -> Result<Pod, String> {
     typed(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_of_several_states_counts() {
+        let pod = |version: &str, node: &str| {
+            json!({ "kind": "Pod", "metadata": { "namespace": "a", "name": "p", "uid": "u", "resourceVersion": version },
+                "spec": { "nodeName": node, "containers": [{ "name": "c" }] } })
+        };
+        for order in [[("9", ""), ("10", "n")], [("10", "n"), ("9", "")]] {
+            let mut snapshot = Snapshot::keeping_waiting();
+            order.into_iter().for_each(|(version, node)| snapshot.take(pod(version, node)));
+            assert_eq!(snapshot.pod_views().map(|pod| pod.node.as_deref()).collect::<Vec<_>>(), [Some("n")]);
+            assert_eq!(snapshot.waiting, BTreeMap::new());
+        }
+    }
 }

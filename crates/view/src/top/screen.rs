@@ -12,9 +12,10 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table, Wrap};
 use topology::reason::Amount;
 use topology::resource::ResourceName;
 
-use super::state::{State, Zoom, free};
+use super::state::{State, Zoom};
 use crate::cluster::{NodeRow, ReportStatus};
 use crate::node::{ContainerHolding, CpuAssignment, NodeDetail, PodRow, Thread};
+use crate::summary::ResourceSummary;
 
 /// Free shares of a zone, from nothing to all.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -53,13 +54,13 @@ fn head(state: &State) -> Vec<Line<'static>> {
     let resource = state.resource();
     let nodes = state.cluster.as_ref().map(|cluster| cluster.nodes.as_slice()).unwrap_or_default();
     let waiting = state.cluster.as_ref().map_or(0, |cluster| cluster.waiting.number);
-    let total: i64 = nodes.iter().flat_map(|node| free(node, resource)).sum();
-    let largest = nodes.iter().flat_map(|node| free(node, resource)).max().unwrap_or_default();
+    let summary = ResourceSummary::of(nodes, resource);
+    let largest = summary.largest.map_or(0, |zone| zone.free);
     let rejected: usize = nodes.iter().map(|node| node.rejected).sum();
     let text = format!(
         "{} nodes  {resource} free {}, largest zone {}  waiting {waiting}  rejected {rejected}",
         nodes.len(),
-        amount(resource, total),
+        amount(resource, summary.free),
         amount(resource, largest)
     );
     vec![Line::from(text).bold(), news(state)]
@@ -109,7 +110,7 @@ fn nodes(state: &State, frame: &mut Frame<'_>, area: Rect) {
             Cell::from(node.policy.unwrap_or("-")),
             Cell::from(known(node.state)).style(color(node)),
             Cell::from(node.pods.to_string()),
-            Cell::from(amount(resource, free(node, resource).sum())),
+            Cell::from(amount(resource, node.free(resource).sum())),
             Cell::from(zones(node, resource)),
         ]);
         if at == state.selected { row.style(Style::new().add_modifier(Modifier::REVERSED)) } else { row }

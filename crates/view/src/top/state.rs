@@ -7,6 +7,7 @@ use scheduler::explain::Explanation;
 
 use crate::cluster::{ClusterView, NodeRow, WaitingPod};
 use crate::node::NodeDetail;
+use crate::summary::resources;
 
 /// Lines above the first row of a list, and those around lists in all.
 pub(super) const ABOVE: u16 = 3;
@@ -132,21 +133,11 @@ impl Sort {
 
 // === reading ===
 
-/// The free amounts of a node's zones; none if they do not have the resource.
-pub(super) fn free<'a>(node: &'a NodeRow, resource: &str) -> impl Iterator<Item = i64> + 'a {
-    let at = node.resources.iter().position(|name| *name == resource);
-    node.zones.iter().filter_map(move |zone| Some(zone.free[at?].max(0)))
-}
-
 impl State {
     /// All resources that zones have, CPUs first.
     #[must_use]
     pub fn resources(&self) -> Vec<&'static str> {
-        let nodes = self.cluster.iter().flat_map(|cluster| &cluster.nodes);
-        let mut names: Vec<&'static str> = nodes.flat_map(|node| node.resources.iter().copied()).collect();
-        names.sort_by_key(|name| (*name != "cpu", *name != "memory", *name));
-        names.dedup();
-        names
+        self.cluster.as_ref().map(|cluster| resources(&cluster.nodes)).unwrap_or_default()
     }
 
     /// The resource that is shown.
@@ -164,10 +155,10 @@ impl State {
         let resource = self.resource();
         let key = |node: &NodeRow| match self.sort {
             Sort::Name => 0,
-            Sort::Free => free(node, resource).sum(),
-            Sort::LargestZone => free(node, resource).max().unwrap_or_default(),
+            Sort::Free => node.free(resource).sum(),
+            Sort::LargestZone => node.free(resource).max().unwrap_or_default(),
             Sort::Scattered => {
-                free(node, resource).sum::<i64>() - free(node, resource).max().unwrap_or_default()
+                node.free(resource).sum::<i64>() - node.free(resource).max().unwrap_or_default()
             }
             Sort::Rejected => i64::try_from(node.rejected).unwrap_or(i64::MAX),
         };

@@ -42,6 +42,9 @@ impl ClusterFixture {
             world.add_node(node);
         }
         world.add(pod("shop", "db", Some("node-0"), "topo-aware-scheduler", "4", "Running"));
+        let zone = &mut world.get("NodeResourceTopology node-0")["zones"][1];
+        zone["resources"][0]["available"] = "12".into();
+        zone["resources"][1]["available"] = "62Gi".into();
         for node in ["node-0", "node-1"] {
             world.sign(node);
         }
@@ -123,7 +126,7 @@ impl ClusterFixture {
 
     /// What there is to see.
     pub(crate) fn evidence(&self) -> Evidence {
-        let mut collector = Collector::default();
+        let mut collector = Collector::with_cluster();
         collector.server_version(&self.version);
         for object in self.objects.values() {
             collector.object(object.clone());
