@@ -31,7 +31,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct ClusterInput {
     /// The objects of the cluster, in place of an API server's: dumps as kubectl prints them, or folders of a
     /// must-gather
-    #[arg(long = "cluster", value_name = "PATH", num_args = 1.., conflicts_with_all = ["kubeconfig", "context"])]
+    #[arg(
+        long = "cluster",
+        alias = "from", // as `simulate` has it
+        value_name = "PATH",
+        num_args = 1..,
+        conflicts_with_all = ["kubeconfig", "context"]
+    )]
     pub dumps: Vec<PathBuf>,
     /// The scheduler's configuration file [default: that of tholepin scheduler without one]
     #[arg(long, value_name = "FILE")]
@@ -123,4 +129,26 @@ pub async fn answered<T>(
         stderr::line(format_args!("error: {error:#}"));
         ExitCode::from(WRONG_INPUT)
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        input: ClusterInput,
+    }
+
+    #[test]
+    fn dumps_have_two_names() {
+        for flag in ["--cluster", "--from"] {
+            let cli = Cli::try_parse_from(["tholepin", flag, "a.yaml", "b.yaml"]).unwrap();
+            assert_eq!(cli.input.dumps, [PathBuf::from("a.yaml"), PathBuf::from("b.yaml")]);
+            assert!(Cli::try_parse_from(["tholepin", flag, "a.yaml", "--context", "c"]).is_err(), "{flag}");
+        }
+    }
 }
