@@ -12,7 +12,7 @@ use api::hardware::keys::LEASE as HARDWARE_LEASE;
 use api::numaresources::keys::OPERATOR_LEASE;
 use serde::Serialize;
 use view::cluster::WaitingPod;
-use view::summary::ZoneSummary;
+use view::totals::ZoneTotals;
 
 use crate::validate::check::pods::is_rejection;
 use crate::validate::check::stale;
@@ -40,7 +40,7 @@ pub struct Status {
     pub reports: Reports,
     /// What is free in zones, as a scheduler has it; unknown without reports or pods.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub zones: Option<ZoneSummary>,
+    pub zones: Option<ZoneTotals>,
     /// NUMA-aware schedulers.
     pub schedulers: Vec<Program>,
     /// Operators.
@@ -143,7 +143,7 @@ impl Status {
         let mut status = Self {
             exporters: of_role(|role| role == Role::Exporter),
             reports: Reports::of(evidence),
-            zones: cluster.map(|cluster| ZoneSummary::of(&cluster.nodes)).filter(|zones| zones.zones > 0),
+            zones: cluster.map(|cluster| ZoneTotals::of(&cluster.nodes)).filter(|zones| zones.zones > 0),
             schedulers: of_role(|role| role == Role::Scheduler { numa: true }),
             controllers: of_role(|role| role == Role::Controller),
             lost: lost(evidence, is_shown),

@@ -114,17 +114,21 @@ impl ClusterView {
     /// pods.
     #[must_use]
     pub fn of(core: &Core, now_ms: u64) -> Self {
-        let rejected = core.rejected_pods();
-        let rejected = |node: &Node| rejected.get(&node.name).copied().unwrap_or_default();
-        let mut nodes: Vec<NodeRow> = core.nodes().map(|node| NodeRow::of(node, rejected(node))).collect();
-        nodes.sort_by(|one, other| one.name.cmp(&other.name));
-        Self { taken_ms: now_ms, nodes, waiting: Waiting::of(core) }
+        Self::listing(core, now_ms, MAX_WAITING)
     }
 
     /// The same with all pods that wait.
     #[must_use]
     pub fn with_all_waiting(core: &Core, now_ms: u64) -> Self {
-        Self { waiting: Waiting::oldest(core, usize::MAX), ..Self::of(core, now_ms) }
+        Self::listing(core, now_ms, usize::MAX)
+    }
+
+    fn listing(core: &Core, now_ms: u64, most_waiting: usize) -> Self {
+        let rejected = core.rejected_pods();
+        let rejected = |node: &Node| rejected.get(&node.name).copied().unwrap_or_default();
+        let mut nodes: Vec<NodeRow> = core.nodes().map(|node| NodeRow::of(node, rejected(node))).collect();
+        nodes.sort_by(|one, other| one.name.cmp(&other.name));
+        Self { taken_ms: now_ms, nodes, waiting: Waiting::oldest(core, most_waiting) }
     }
 }
 
@@ -154,9 +158,7 @@ impl NodeRow {
             zones,
         }
     }
-}
 
-impl NodeRow {
     /// The place of a resource in its zones' amounts.
     #[must_use]
     pub fn column(&self, resource: &str) -> Option<usize> {

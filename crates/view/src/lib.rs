@@ -1,7 +1,7 @@
 //! NUMA seen at a glance: a cluster, its nodes and its pods, for people.
 //!
 //! In: the scheduler's core, which follows a cluster or has the objects of a dump. Out: one read model ([`cluster`],
-//! [`node`], [`summary`]) as JSON, a page in a browser ([`web`]), a screen in a terminal ([`top`]), and a report in one
+//! [`node`], [`totals`]) as JSON, a page in a browser ([`web`]), a screen in a terminal ([`top`]), and a report in one
 //! file ([`report`]). Never: a write to the cluster, or an opinion that the scheduler does not have: free amounts,
 //! places and verdicts are its own.
 
@@ -10,6 +10,6 @@ pub mod node;
 mod page;
 pub mod rbac;
 pub mod report;
-pub mod summary;
 pub mod top;
+pub mod totals;
 pub mod web;

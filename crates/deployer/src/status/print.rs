@@ -8,7 +8,7 @@ use runtime::output::one_line;
 use topology::reason::Amount;
 use topology::resource::{ResourceKind, ResourceName};
 use view::cluster::WaitingPod;
-use view::summary::ZoneSummary;
+use view::totals::ZoneTotals;
 
 use super::{Leader, Lost, Program, Reports, State, Status};
 use crate::validate::print::named;
@@ -24,7 +24,7 @@ pub fn text(status: &Status) -> String {
     let mut text = String::new();
     programs(&mut text, "Exporters", &status.exporters);
     line(&mut text, "Reports", &reports(&status.reports));
-    status.zones.iter().for_each(|summary| line(&mut text, "Zones", &zones(summary)));
+    status.zones.iter().for_each(|totals| line(&mut text, "Zones", &zones(totals)));
     programs(&mut text, "Schedulers", &status.schedulers);
     if !status.controllers.is_empty() {
         programs(&mut text, "Controllers", &status.controllers);
@@ -92,16 +92,16 @@ fn reports(reports: &Reports) -> String {
 }
 
 /// `4 on 2 nodes; cpu 20 of 32 free, at most 8 in one zone (node-1 zone 0)`. Memory and huge pages are left to JSON.
-fn zones(summary: &ZoneSummary) -> String {
-    let nodes = summary.confirmed + summary.in_doubt.len() + summary.unconfirmed.len();
-    let mut text = format!("{} on {nodes} nodes", summary.zones);
-    for (word, nodes) in [("in doubt", &summary.in_doubt), ("unconfirmed", &summary.unconfirmed)] {
+fn zones(totals: &ZoneTotals) -> String {
+    let nodes = totals.confirmed + totals.in_doubt.len() + totals.unconfirmed.len();
+    let mut text = format!("{} on {nodes} nodes", totals.zones);
+    for (word, nodes) in [("in doubt", &totals.in_doubt), ("unconfirmed", &totals.unconfirmed)] {
         let nodes: Vec<&str> = nodes.iter().map(|node| &**node).collect();
         if !nodes.is_empty() {
             let _ = write!(text, ", {word}: {}", named(&nodes));
         }
     }
-    for resource in &summary.resources {
+    for resource in &totals.resources {
         let Ok(name) = ResourceName::new(resource.resource) else { continue };
         if name.kind() == ResourceKind::Memory {
             continue;

@@ -148,6 +148,7 @@ type ObjectKey = (usize, String, String);
 #[derive(Debug)]
 struct Versioned {
     version: u64,
+    /// `None`: it cannot be read.
     event: Option<Event>,
 }
 
@@ -214,11 +215,13 @@ impl Snapshot {
                 let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                 self.blockers.insert(uid, EvictionBlocker::all_of(&object));
             }
-            let place = (namespace.clone(), name.clone());
-            match self.keeps_waiting && node.is_empty() {
-                true => self.waiting.insert(place, object.clone()),
-                false => self.waiting.remove(&place),
-            };
+            if self.keeps_waiting {
+                let place = (namespace.clone(), name.clone());
+                match node {
+                    "" => self.waiting.insert(place, object.clone()),
+                    _ => self.waiting.remove(&place),
+                };
+            }
         }
         let event = match (KINDS[at].read)(object) {
             Ok(mut event) => {

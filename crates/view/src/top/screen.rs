@@ -15,7 +15,7 @@ use topology::resource::ResourceName;
 use super::state::{State, Zoom};
 use crate::cluster::{NodeRow, ReportStatus};
 use crate::node::{ContainerHolding, CpuAssignment, NodeDetail, PodRow, Thread};
-use crate::summary::ResourceSummary;
+use crate::totals::ResourceTotals;
 
 /// Free shares of a zone, from nothing to all.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -54,13 +54,13 @@ fn head(state: &State) -> Vec<Line<'static>> {
     let resource = state.resource();
     let nodes = state.cluster.as_ref().map(|cluster| cluster.nodes.as_slice()).unwrap_or_default();
     let waiting = state.cluster.as_ref().map_or(0, |cluster| cluster.waiting.number);
-    let summary = ResourceSummary::of(nodes, resource);
-    let largest = summary.largest.map_or(0, |zone| zone.free);
+    let totals = ResourceTotals::of(nodes, resource);
+    let largest = totals.largest.map_or(0, |zone| zone.free);
     let rejected: usize = nodes.iter().map(|node| node.rejected).sum();
     let text = format!(
         "{} nodes  {resource} free {}, largest zone {}  waiting {waiting}  rejected {rejected}",
         nodes.len(),
-        amount(resource, summary.free),
+        amount(resource, totals.free),
         amount(resource, largest)
     );
     vec![Line::from(text).bold(), news(state)]

@@ -7,7 +7,7 @@ use scheduler::explain::Explanation;
 
 use crate::cluster::{ClusterView, NodeRow, WaitingPod};
 use crate::node::NodeDetail;
-use crate::summary::resources;
+use crate::totals::resources;
 
 /// Lines above the first row of a list, and those around lists in all.
 pub(super) const ABOVE: u16 = 3;

@@ -14,7 +14,7 @@ use crate::cluster::{NodeRow, ReportStatus};
 /// The zones of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ZoneSummary {
+pub struct ZoneTotals {
     /// How many there are.
     pub zones: usize,
     /// How many nodes have a report that says what was expected.
@@ -24,13 +24,13 @@ pub struct ZoneSummary {
     /// Nodes whose newest report is not explained, cannot be read, or is gone.
     pub unconfirmed: Vec<Arc<str>>,
     /// CPUs and memory first.
-    pub resources: Vec<ResourceSummary>,
+    pub resources: Vec<ResourceTotals>,
 }
 
 /// A resource in all zones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ResourceSummary {
+pub struct ResourceTotals {
     /// Its name.
     pub resource: &'static str,
     /// What no pod has.
@@ -53,7 +53,7 @@ pub struct LargestZone {
     pub free: i64,
 }
 
-impl ZoneSummary {
+impl ZoneTotals {
     /// The zones of these nodes.
     #[must_use]
     pub fn of(nodes: &[NodeRow]) -> Self {
@@ -64,26 +64,26 @@ impl ZoneSummary {
             confirmed: names(ReportStatus::Confirmed).count(),
             in_doubt: names(ReportStatus::InDoubt).collect(),
             unconfirmed: names(ReportStatus::Unconfirmed).collect(),
-            resources: resources(nodes).into_iter().map(|name| ResourceSummary::of(nodes, name)).collect(),
+            resources: resources(nodes).into_iter().map(|name| ResourceTotals::of(nodes, name)).collect(),
         }
     }
 }
 
-impl ResourceSummary {
+impl ResourceTotals {
     /// A resource in the zones of these nodes. Of zones that have as much the first counts.
     #[must_use]
     pub fn of(nodes: &[NodeRow], resource: &'static str) -> Self {
-        let mut summary = Self { resource, free: 0, allocatable: 0, largest: None };
+        let mut totals = Self { resource, free: 0, allocatable: 0, largest: None };
         for (node, zone) in nodes.iter().flat_map(|node| node.zones.iter().map(move |zone| (node, zone))) {
             let Some(column) = node.column(resource) else { continue };
             let free = zone.free[column].max(0);
-            summary.free += free;
-            summary.allocatable += zone.allocatable[column];
-            if free > summary.largest.as_ref().map_or(0, |largest| largest.free) {
-                summary.largest = Some(LargestZone { node: Arc::clone(&node.name), zone: zone.id, free });
+            totals.free += free;
+            totals.allocatable += zone.allocatable[column];
+            if free > totals.largest.as_ref().map_or(0, |largest| largest.free) {
+                totals.largest = Some(LargestZone { node: Arc::clone(&node.name), zone: zone.id, free });
             }
         }
-        summary
+        totals
     }
 }
 
@@ -130,17 +130,17 @@ mod tests {
             node("c", ReportStatus::Unreported, &[], &[]),
             node("d", ReportStatus::Unconfirmed, &["memory", "cpu"], &[&[5, 2_000]]),
         ];
-        let summary = ZoneSummary::of(&nodes);
-        assert_eq!((summary.zones, summary.confirmed), (5, 1));
-        assert_eq!((&summary.in_doubt, &summary.unconfirmed), (&vec!["b".into()], &vec!["d".into()]));
+        let totals = ZoneTotals::of(&nodes);
+        assert_eq!((totals.zones, totals.confirmed), (5, 1));
+        assert_eq!((&totals.in_doubt, &totals.unconfirmed), (&vec!["b".into()], &vec!["d".into()]));
         let at = |node: &str, zone, free| Some(LargestZone { node: node.into(), zone, free });
         let row =
-            |resource, free, allocatable, largest| ResourceSummary { resource, free, allocatable, largest };
+            |resource, free, allocatable, largest| ResourceTotals { resource, free, allocatable, largest };
         let wanted = [
             row("cpu", 11_000, 40_000, at("a", 1, 4_000)),
             row("memory", 5, 8_000, at("d", 0, 5)),
             row("gpu", 0, 16_000, None),
         ];
-        assert_eq!(summary.resources, wanted);
+        assert_eq!(totals.resources, wanted);
     }
 }
