@@ -24,23 +24,20 @@ use testkit::process_group::{Process, ProcessGroup, Spec};
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// The kubelet's timeout of our liveness probes.
 const PROBE: Duration = Duration::from_secs(5);
+/// Failures in a row for which the kubelet restarts a container (`failureThreshold`, if a probe states none).
+const FAILURES: usize = 3;
 /// The slowest answer of a port that is not attacked.
 const UNTOUCHED: Duration = Duration::from_secs(2);
 /// Pods that fill the node: two in each zone.
 const WAVE: usize = 4;
-/// How much longer anything may take while other tests run at the same time.
-const BESIDE_OTHERS: u32 = 4;
 
-/// Seconds of a real attack (`ATTACK_SECONDS`), which has the machine for itself.
+/// Seconds of a real attack (`ATTACK_SECONDS`), which has the machine for itself. Only then times are limited.
 fn seconds() -> Option<u64> {
     std::env::var("ATTACK_SECONDS").ok()?.parse().ok()
 }
 
-fn allowed(alone: Duration) -> Duration {
-    if seconds().is_some() { alone } else { alone * BESIDE_OTHERS }
-}
-/// The longest wait for a pod.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait for anything where other tests run at the same time: no measure, but an end.
+const PATIENCE: Duration = Duration::from_secs(180);
 /// The most memory that an attack may cost, in KiB.
 const GROWTH_KIB: u64 = 16 << 10;
 /// The most memory of a shipped program under attack, in KiB. Those of the tests are larger before it begins.
@@ -70,10 +67,24 @@ async fn probe(base: &str, path: &str) -> Result<String, String> {
     config.accept_invalid_certs = true;
     let client = Client::try_from(config).map_err(|error| error.to_string())?;
     let request = axum::http::Request::get(path).body(Vec::new()).unwrap();
-    match tokio::time::timeout(allowed(PROBE), client.request_text(request)).await {
+    let limit = if seconds().is_some() { PROBE } else { PATIENCE };
+    match tokio::time::timeout(limit, client.request_text(request)).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no answer within {:?}", allowed(PROBE))),
+        Err(_) => Err(format!("no answer within {limit:?}")),
     }
+}
+
+/// Passes all probes once, as the kubelet counts: the time of one on average.
+async fn passes(base: &str) -> Duration {
+    let began = Instant::now();
+    for path in PROBES {
+        let mut failures = Vec::new();
+        while let Err(error) = probe(base, path).await {
+            failures.push(error);
+            assert!(failures.len() < FAILURES, "{base}{path} after {:?}: {failures:?}", began.elapsed());
+        }
+    }
+    began.elapsed() / PROBES.len() as u32
 }
 
 async fn ready(base: &str) {
@@ -96,18 +107,8 @@ async fn withstands(program: &Process, target: &Target<'_>) {
     let ends = Instant::now() + Duration::from_secs(seconds().unwrap_or(0));
     let (mut probes, mut slowest, mut untouched) = (0, Duration::ZERO, Duration::ZERO);
     while slow.opened() < 3_000 || silent.opened() < 50 || probes < 4 || Instant::now() < ends {
-        let began = Instant::now();
-        for path in PROBES {
-            let answer = probe(&base, path).await;
-            assert!(answer.is_ok(), "probe {probes} of {base}{path}: {answer:?}");
-        }
-        slowest = slowest.max(began.elapsed() / 2);
-        let began = Instant::now();
-        for path in PROBES {
-            let answer = probe(&health, path).await;
-            assert!(answer.is_ok(), "probe {probes} of {health}{path}: {answer:?}");
-        }
-        untouched = untouched.max(began.elapsed() / 2);
+        slowest = slowest.max(passes(&base).await);
+        untouched = untouched.max(passes(&health).await);
         probes += 1;
     }
     let after = program.memory().unwrap();
@@ -125,7 +126,7 @@ async fn withstands(program: &Process, target: &Target<'_>) {
     if std::env::var_os(SHIPPED).is_some() {
         assert!(after.peak_kib <= SHIPPED_KIB, "{after:?}");
     }
-    assert!(untouched < allowed(UNTOUCHED), "{untouched:?}");
+    assert!(seconds().is_none() || untouched < UNTOUCHED, "{untouched:?}");
     let metrics = probe(&health, "/metrics").await;
     assert!(!metrics.is_ok_and(|text| text.contains("# TYPE")), "no metrics are served there");
 }
