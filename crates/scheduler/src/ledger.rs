@@ -25,11 +25,13 @@
 //! admission. Events cost worlds x pending pods; reports additionally the search for the pod set, which is bounded by
 //! event and paused when it finds nothing. A report that says what was expected is no reason to check anything anew.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
 use topology::kubelet::start::KubeletStart;
-use topology::policy::Policy;
+use topology::policy::{Policy, Rules};
+use topology::reason::Misfit;
 use topology::request::PodNeeds;
 use topology::zone::{Free, NodeTopology};
 
@@ -170,38 +172,54 @@ impl Ledger {
         if self.report_lost {
             return Err(Refusal::Stale(Doubt::ReportLost));
         }
-        let unexplained = self.unexplained.as_ref().map(|report| report.available());
-        let cautious = |world: &World| unexplained.as_ref().map(|report| self.cautious(world, report));
         let is_non_monotonic = first.amounts.is_non_monotonic(rules, needs);
         if is_non_monotonic && self.start.is_some() && self.worlds.iter().any(|world| self.is_bounded(world))
         {
             return Err(Refusal::Stale(Doubt::UnknownZones));
         }
-        let early = if is_non_monotonic { self.early_releases() } else { Vec::new() };
-        for world in &self.worlds {
-            let cautious = cautious(world);
-            let amounts = cautious.as_ref().unwrap_or(&world.amounts);
-            amounts.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
-            for regrouped in amounts.regrouped(rules) {
-                regrouped.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
-            }
-            for early in &early {
-                let mut amounts = amounts.clone();
-                early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
-                amounts.check(rules, needs, scratch).map_err(Refusal::Misfit)?;
-            }
-            check_release_points((world, amounts), (rules, needs), &early, scratch)
-                .map_err(Refusal::Misfit)?;
-        }
+        let early = if is_non_monotonic { self.early_releases(|row| row.finishes) } else { Vec::new() };
+        self.check_worlds((rules, needs), &early, scratch).map_err(Refusal::Misfit)?;
         let Some(overtaking) = overtaking() else { return Ok(()) };
         for world in &self.worlds {
-            let cautious = cautious(world);
-            self.check_orders(
-                (world, cautious.as_ref().unwrap_or(&world.amounts)),
-                needs,
-                &overtaking,
-                scratch,
-            )?;
+            self.check_orders((world, &self.cautious(world)), needs, &overtaking, scratch)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a pod that fits still does if another one, which nothing announces yet, leaves before the kubelet admits
+    /// it. More room never keeps most pods out. Cost: worlds x pods of the node x one admission; for most pods nothing.
+    #[must_use]
+    pub fn tolerates_departures(&self, needs: &PodNeeds, scratch: &mut Scratch) -> bool {
+        if needs.containers.len() < 2 || !needs.may_align() || !self.is_modelled() {
+            return true;
+        }
+        let (Some(topology), Some(first)) = (&self.topology, self.worlds.first()) else { return true };
+        if !first.amounts.is_non_monotonic(topology.rules, needs) {
+            return true;
+        }
+        let early = self.early_releases(|_| true);
+        self.check_worlds((topology.rules, needs), &early, scratch).is_ok()
+    }
+
+    /// Whether the pod fits in each world, also after each of the sets `early` is released.
+    fn check_worlds(
+        &self,
+        (rules, needs): (Rules, &PodNeeds),
+        early: &[Vec<usize>],
+        scratch: &mut Scratch,
+    ) -> Result<(), Misfit> {
+        for world in &self.worlds {
+            let amounts = &*self.cautious(world);
+            amounts.check(rules, needs, scratch)?;
+            for regrouped in amounts.regrouped(rules) {
+                regrouped.check(rules, needs, scratch)?;
+            }
+            for early in early {
+                let mut amounts = amounts.clone();
+                early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
+                amounts.check(rules, needs, scratch)?;
+            }
+            check_release_points((world, amounts), (rules, needs), early, scratch)?;
         }
         Ok(())
     }
@@ -277,11 +295,12 @@ impl Ledger {
         self.worlds.first().map(|world| world.amounts.free())
     }
 
-    /// The smaller of the world's and an unexplained report's amounts: the report may count pods that the ledger does
-    /// not know, and the ledger pods that the report does not. Pending pods are charged to the report, which may
-    /// precede them.
-    fn cautious(&self, world: &World, report: &Free) -> Amounts {
-        let mut view = Amounts::Counts(report.clone());
+    /// The amounts of a world; while a report is unexplained, the smaller of both: the report may count pods that the
+    /// ledger does not know, and the ledger pods that the report does not. Pending pods are charged to the report, which
+    /// may precede them.
+    fn cautious<'w>(&self, world: &'w World) -> Cow<'w, Amounts> {
+        let Some(report) = &self.unexplained else { return Cow::Borrowed(&world.amounts) };
+        let mut view = Amounts::Counts(report.available());
         for (row, location) in self.rows.iter().zip(&world.locations) {
             if row.stage == Stage::Pending {
                 charge(&mut view, location);
@@ -291,7 +310,7 @@ impl Ledger {
             Amounts::Counts(view) => view.meet(world.amounts.free()),
             Amounts::Ids(_) => {}
         }
-        view
+        Cow::Owned(view)
     }
 }
 
@@ -304,7 +323,7 @@ impl Ledger {
             return;
         }
         self.changes();
-        let early = self.early_releases();
+        let early = self.early_releases(|row| row.finishes);
         let overtaking = self.overtaking((&pod.needs, pod.created_s));
         let BoundPod { id, names, hash, needs, finishes, created_s } = pod.clone();
         self.rows.push(Row {
@@ -538,14 +557,14 @@ impl Ledger {
     }
 
     /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of
-    /// many, each alone and all together), each with at most one pod that finishes by itself.
-    fn early_releases(&self) -> Vec<Vec<usize>> {
+    /// many, each alone and all together), each with at most one admitted pod that `may_end`.
+    fn early_releases(&self, may_end: impl Fn(&Row) -> bool) -> Vec<Vec<usize>> {
         let sets = subsets(&self.indices(Stage::is_leaving).collect::<Vec<_>>());
-        let finishing: Vec<_> =
-            self.indices(|stage| stage == Stage::Admitted).filter(|at| self.rows[*at].finishes).collect();
-        let with_one_more = sets.iter().flat_map(|set| {
-            finishing.iter().map(|at| set.iter().copied().chain([*at]).collect::<Vec<usize>>())
-        });
+        let ending: Vec<_> =
+            self.indices(|stage| stage == Stage::Admitted).filter(|at| may_end(&self.rows[*at])).collect();
+        let with_one_more = sets
+            .iter()
+            .flat_map(|set| ending.iter().map(|at| set.iter().copied().chain([*at]).collect::<Vec<usize>>()));
         let all = sets.iter().cloned().chain(with_one_more);
         all.filter(|set| !set.is_empty()).collect()
     }

@@ -12,6 +12,7 @@ use topology::resource::ResourceName;
 use topology::zone::ZoneId;
 
 use super::decision::{contradiction, unsupported};
+use super::search::best_first;
 use super::trial::IncomingPod;
 use super::{Core, Profile};
 use crate::cycle::{self, PreFilterState, PreScoreState, RawScore, SECOND_CHOICE, Scale};
@@ -89,7 +90,8 @@ pub struct ZoneAmounts {
 pub struct Verdicts {
     /// By node name.
     pub nodes: Vec<NodeVerdict>,
-    /// The node with the highest total; of equal ones the first by name.
+    /// The node with the highest total, of equal ones the first by name; before it one that admits the pod whichever
+    /// pod leaves meanwhile, if it is among the best few.
     pub chosen: Option<Arc<str>>,
     /// The message of the pod's event, if it fits nowhere.
     pub message: Option<String>,
@@ -137,18 +139,15 @@ impl Core {
                 changes,
             });
         }
-        self.score_all((&pod, &profile), &order, &spanning, &mut nodes, &mut scratch);
+        let fitting = self.score_all((&pod, &profile), &order, &spanning, &mut nodes, &mut scratch);
+        let best = self.most_tolerant((&spec, &profile), fitting.into_iter(), &mut scratch);
         self.scratch = scratch;
         let count = self.node_order.len();
         let whole = unsupported(&spec, count)
             .or_else(|| contradiction(&spec, &profile, count))
             .or_else(|| self.claims_not_ready(&pod, &profile, now_ms).map(|(message, _)| message));
-        let fits = nodes.iter().filter(|_| whole.is_none());
-        let best = fits
-            .filter(|node| node.code == Code::Success)
-            .rev()
-            .max_by_key(|node| (!node.is_second_choice, node.total));
-        let chosen = best.map(|node| Arc::clone(&node.node));
+        let best = best.filter(|_| whole.is_none());
+        let chosen = best.map(|slot| Arc::clone(&self.nodes[slot].name));
         let nothing = || match count {
             0 => "no nodes available to schedule pods".to_owned(),
             _ => refusals.message(count, &spec.needs),
@@ -181,7 +180,7 @@ impl Core {
         zones.map(|(at, zone)| ZoneAmounts { zone: *zone, resources: row(at) }).collect()
     }
 
-    /// Fills in scores and totals.
+    /// Fills in scores and totals. Returns the nodes that fit, the best first, of equal ones by name.
     fn score_all(
         &self,
         (pod, profile): (&PodView, &Profile),
@@ -189,7 +188,7 @@ impl Core {
         spanning: &PreFilterState<'_>,
         nodes: &mut [NodeVerdict],
         scratch: &mut Scratch,
-    ) {
+    ) -> Vec<usize> {
         let images = self.images.wanted(&pod.images, self.node_order.len());
         let prepared = PreScoreState::new(&pod.spec, profile, images, &self.devices);
         let mut raw: Vec<RawScore> = Vec::new();
@@ -228,6 +227,7 @@ impl Core {
             }
             verdict.scores.sort_unstable();
         }
+        best_first(&feasible, &totals)
     }
 
     /// The name of a pod, for people.

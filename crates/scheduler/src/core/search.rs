@@ -10,12 +10,12 @@ use smallvec::{SmallVec, smallvec};
 use super::trial::{IncomingPod, Trial};
 use super::{Core, Profile};
 use crate::affinity::Labels;
-use crate::cycle::{self, Known, PreFilterState, PreScoreState, RawScore};
+use crate::cycle::{self, Accounting, Known, PreFilterState, PreScoreState, RawScore};
 use crate::ledger::{PodId, Scratch};
 use crate::node::NodeView;
 use crate::plugins::default_preemption::is_curable;
 use crate::plugins::inter_pod_affinity::Domains;
-use crate::pod::PodView;
+use crate::pod::{PodView, Spec};
 use crate::queue::Class;
 use crate::reason::{Reason, Refusals};
 
@@ -24,6 +24,9 @@ pub(super) type Reasons = SmallVec<[Reason; 1]>;
 
 /// A verdict about a node: its scores, or the reasons against it.
 pub(super) type Verdict = Result<RawScore, Reasons>;
+
+/// Most nodes, from the best on, of which it is asked whether the pod fits there whichever pod leaves meanwhile.
+const MAX_TOLERANCE_CHECKS: usize = 8;
 
 /// The reason for which there is no node.
 pub(super) enum NoNode {
@@ -143,7 +146,29 @@ impl Core {
         let ties = self.totals.iter().filter(|total| **total == best).count();
         let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
         let winner = self.totals.iter().enumerate().filter(|(_, total)| **total == best).nth(pick);
-        winner.map(|(at, _)| self.feasible[at]).ok_or_else(|| NoNode::Refused(Refusals::default()))
+        let winner = winner.map(|(at, _)| self.feasible[at]);
+        let others = || best_first(&self.feasible, &self.totals).into_iter().filter(|slot| Some(*slot) != winner);
+        let candidates = winner.into_iter().chain(std::iter::once_with(others).flatten());
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let chosen = self.most_tolerant((spec, profile), candidates, &mut scratch);
+        self.scratch = scratch;
+        chosen.ok_or_else(|| NoNode::Refused(Refusals::default()))
+    }
+
+    /// Of nodes that fit, the best first: the first of a few that admits the pod whichever pod leaves meanwhile. If none
+    /// does, the best.
+    pub(super) fn most_tolerant(
+        &self,
+        (spec, profile): (&Spec, &Profile),
+        candidates: impl Iterator<Item = usize>,
+        scratch: &mut Scratch,
+    ) -> Option<usize> {
+        let mut candidates = candidates.peekable();
+        let best = *candidates.peek()?;
+        let is_exact = profile.zone_filter().is_some_and(|filter| filter.accounting == Accounting::Exact);
+        let tolerates = |slot: &usize| self.nodes[*slot].ledger.tolerates_departures(&spec.needs, scratch);
+        let tolerant = if is_exact { candidates.take(MAX_TOLERANCE_CHECKS).find(tolerates) } else { None };
+        tolerant.or(Some(best))
     }
 
     /// The nodes that the last attempt found to fit, with their total scores; none if it took the nominated node.
@@ -230,4 +255,13 @@ impl Core {
             Err(against) => Err(self.all_reasons(incoming, slot, against)),
         }
     }
+}
+
+/// Nodes by their totals, the best first. Nodes of the second choice are left out where there are others.
+pub(super) fn best_first(slots: &[usize], totals: &[i64]) -> Vec<usize> {
+    let least = totals.iter().max().map_or(0, |best| best - cycle::SECOND_CHOICE / 2);
+    let mut order: Vec<(i64, usize)> =
+        totals.iter().copied().zip(slots.iter().copied()).filter(|(total, _)| *total >= least).collect();
+    order.sort_by_key(|(total, _)| std::cmp::Reverse(*total));
+    order.into_iter().map(|(_, slot)| slot).collect()
 }

@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::policy::{Manager, Policy, Rules, Scope};
-use topology::request::Need;
 use topology::resource::ResourceName;
 use topology::score::{Strategy as ZoneStrategy, Weights};
 use topology::zone::{Zone, ZoneId, ZoneResource};
@@ -20,6 +19,7 @@ mod charged;
 mod claims;
 mod cluster_zones;
 mod default_spread;
+mod departures;
 mod equivalence_cache;
 mod extended;
 mod extender_verbs;
@@ -610,16 +610,9 @@ fn recount(core: &Core) {
         let (mut pods, mut cpu) = (0, 0);
         for entry in mine {
             pods += 1;
-            cpu += entry
-                .view
-                .charged
-                .totals
-                .iter()
-                .find(|n| n.name == ResourceName::CPU)
-                .map_or(0, |n| n.amount);
+            cpu += crate::node::amount(&entry.view.charged.totals, ResourceName::CPU);
         }
-        let used =
-            node.used.iter().find(|need: &&Need| need.name == ResourceName::CPU).map_or(0, |n| n.amount);
+        let used = crate::node::amount(&node.used, ResourceName::CPU);
         assert_eq!((node.pods, used), (pods, cpu), "{}", node.name);
     }
     assert_eq!(core.ids.len(), core.pods.len());

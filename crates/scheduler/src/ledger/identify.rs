@@ -255,7 +255,7 @@ impl Ledger {
                 locations[at] = Location::nowhere();
             }
         }
-        let early = self.early_releases();
+        let early = self.early_releases(|row| row.finishes);
         let replayed: Vec<usize> =
             (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)).collect();
         let is_settled = replayed.iter().all(|at| kept[*at]);

@@ -88,3 +88,24 @@ fn a_pod_that_is_rejected_if_another_leaves_between_its_containers_does_not_fit(
     assert_eq!([0, 1, 2].map(outcome), [true, false, true]);
     assert!(!node.fits(&comes));
 }
+
+/// The kubelet hears of deletions before the scheduler does, or after the binding. An init container then goes to the
+/// lower zone, and the container that has to keep its CPUs there finds too few.
+#[test]
+fn a_pod_that_more_room_keeps_out_tolerates_no_departure_that_makes_it() {
+    for (residents, tolerates) in [(&[3, 4][..], false), (&[7], true)] {
+        let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
+        for (cpus, id) in residents.iter().zip(1..) {
+            let resident = app(id, *cpus);
+            node.bind(&resident);
+            node.admit(&resident);
+        }
+        node.report();
+        let comes = pod(9, &[(ContainerKind::Init, 2, 64, 0), (ContainerKind::App, 6, 64, 0)]);
+        assert!(node.fits(&comes) && node.would_admit(&comes), "{residents:?}");
+        let told = node.ledger.tolerates_departures(&comes.needs, &mut node.scratch);
+        assert_eq!(told, tolerates, "{residents:?}");
+        node.release(0);
+        assert_eq!(node.would_admit(&comes), tolerates, "{residents:?}");
+    }
+}

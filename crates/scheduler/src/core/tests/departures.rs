@@ -1,0 +1,46 @@
+//! Pods that a departure would keep out of a node that has room for them.
+
+use super::*;
+
+/// A pod whose container has to keep the CPUs of its init container.
+fn with_init_container(name: &str) -> PodView {
+    let amounts = json!({"cpu": "2", "memory": "1Gi"});
+    let init = json!([{"name": "i", "resources": {"requests": amounts, "limits": amounts}}]);
+    pod(name, 6, json!({"spec": {"initContainers": init}}))
+}
+
+/// Nodes of which each has 8 CPUs free in zone 1. Those of "frail" in zone 0 are of two pods: once one leaves, the init
+/// container goes there, and the container does not fit. Those of "firm" are of a pod, and of one of a single CPU.
+fn with_residents(nodes: &[&str]) -> Core {
+    let mut core = core(nodes);
+    for (name, node, cpus) in [("a", "frail", 4), ("b", "frail", 3), ("c", "firm", 7), ("d", "firm", 1)] {
+        if nodes.contains(&node) {
+            core.handle(Event::Pod(pod(name, cpus, running(node))), LATER);
+        }
+    }
+    core
+}
+
+#[test]
+fn a_node_that_admits_the_pod_whichever_pod_leaves_comes_first() {
+    for (nodes, pod, wanted) in [
+        (&["frail", "firm"][..], with_init_container("p"), "p -> firm"),
+        (&["frail"], with_init_container("p"), "p -> frail"),
+        // More room keeps none of these out: the emptier node is taken.
+        (&["frail", "firm"], pod("p", 6, json!({})), "p -> frail"),
+    ] {
+        let mut core = with_residents(nodes);
+        core.handle(Event::Pod(pod), LATER);
+        assert_eq!(decide(&mut core, LATER), [wanted], "{nodes:?}");
+    }
+}
+
+#[test]
+fn explain_names_the_node_that_is_taken() {
+    let mut core = with_residents(&["frail", "firm"]);
+    core.handle(Event::Pod(with_init_container("p")), LATER);
+    let verdicts = core.explain("uid-p", &topology::request::PodRequest::default(), LATER).unwrap();
+    let total = |at: usize| verdicts.nodes[at].total;
+    assert!(total(0) < total(1), "firm has less room: {verdicts:?}");
+    assert_eq!(verdicts.chosen.as_deref(), Some("firm"));
+}
