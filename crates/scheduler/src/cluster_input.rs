@@ -3,6 +3,7 @@
 //! In: flags. Out: the settings of the scheduler, and the objects of a cluster or a dump. Never: a write to the
 //! cluster.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -70,7 +71,7 @@ impl ClusterInput {
         for path in &self.dumps {
             dump::objects(path, &mut |object| snapshot.take(object))?;
         }
-        tell(&snapshot.warnings);
+        tell(snapshot.warnings());
         ensure!(
             snapshot.has_nodes(),
             "there is no node; a dump needs nodes, pods and noderesourcetopologies"
@@ -109,8 +110,8 @@ impl ClusterInput {
 }
 
 /// Tells notes on standard error.
-pub(crate) fn tell(notes: &[String]) {
-    notes.iter().for_each(|note| stderr::line(format_args!("note: {note}")));
+pub(crate) fn tell(notes: impl IntoIterator<Item = impl fmt::Display>) {
+    notes.into_iter().for_each(|note| stderr::line(format_args!("note: {note}")));
 }
 
 /// The answer to a question; the exit code if the input is wrong, which is told on standard error.

@@ -22,10 +22,10 @@
 //! - without a report that explains itself, nothing that needs alignment fits.
 //!
 //! Cost: a check is a look at the zones where one of them certainly has all (`check_cache`), else worlds x one
-//! admission. Events cost worlds x pending pods; reports additionally the search for the pod set, which is bounded by
-//! event and paused when it finds nothing. A report that says what was expected is no reason to check anything anew.
+//! admission. Events cost worlds x orders of pending pods x sets of leaving pods x admissions, all bounded and nearly
+//! always few; reports additionally the search for the pod set, which is bounded by event and paused when it finds
+//! nothing. A report that says what was expected is no reason to check anything anew.
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -37,7 +37,9 @@ use topology::zone::{Free, NodeTopology};
 
 mod alignment;
 mod amounts;
+mod caution;
 mod check_cache;
+mod departures;
 mod drift;
 mod explain;
 mod freed_zones;
@@ -177,28 +179,13 @@ impl Ledger {
         {
             return Err(Refusal::Stale(Doubt::UnknownZones));
         }
-        let early = if is_non_monotonic { self.early_releases(|row| row.finishes) } else { Vec::new() };
+        let early = if is_non_monotonic { self.likely_releases() } else { Vec::new() };
         self.check_worlds((rules, needs), &early, scratch).map_err(Refusal::Misfit)?;
         let Some(overtaking) = overtaking() else { return Ok(()) };
         for world in &self.worlds {
             self.check_orders((world, &self.cautious(world)), needs, &overtaking, scratch)?;
         }
         Ok(())
-    }
-
-    /// Whether a pod that fits still does if another one, which nothing announces yet, leaves before the kubelet admits
-    /// it. More room never keeps most pods out. Cost: worlds x pods of the node x one admission; for most pods nothing.
-    #[must_use]
-    pub fn tolerates_departures(&self, needs: &PodNeeds, scratch: &mut Scratch) -> bool {
-        if needs.containers.len() < 2 || !needs.may_align() || !self.is_modelled() {
-            return true;
-        }
-        let (Some(topology), Some(first)) = (&self.topology, self.worlds.first()) else { return true };
-        if !first.amounts.is_non_monotonic(topology.rules, needs) {
-            return true;
-        }
-        let early = self.early_releases(|_| true);
-        self.check_worlds((topology.rules, needs), &early, scratch).is_ok()
     }
 
     /// Whether the pod fits in each world, also after each of the sets `early` is released.
@@ -294,24 +281,6 @@ impl Ledger {
     pub fn free(&self) -> Option<&Free> {
         self.worlds.first().map(|world| world.amounts.free())
     }
-
-    /// The amounts of a world; while a report is unexplained, the smaller of both: the report may count pods that the
-    /// ledger does not know, and the ledger pods that the report does not. Pending pods are charged to the report, which
-    /// may precede them.
-    fn cautious<'w>(&self, world: &'w World) -> Cow<'w, Amounts> {
-        let Some(report) = &self.unexplained else { return Cow::Borrowed(&world.amounts) };
-        let mut view = Amounts::Counts(report.available());
-        for (row, location) in self.rows.iter().zip(&world.locations) {
-            if row.stage == Stage::Pending {
-                charge(&mut view, location);
-            }
-        }
-        match &mut view {
-            Amounts::Counts(view) => view.meet(world.amounts.free()),
-            Amounts::Ids(_) => {}
-        }
-        Cow::Owned(view)
-    }
 }
 
 // === events ===
@@ -323,7 +292,7 @@ impl Ledger {
             return;
         }
         self.changes();
-        let early = self.early_releases(|row| row.finishes);
+        let early = self.likely_releases();
         let overtaking = self.overtaking((&pod.needs, pod.created_s));
         let BoundPod { id, names, hash, needs, finishes, created_s } = pod.clone();
         self.rows.push(Row {
@@ -557,16 +526,21 @@ impl Ledger {
     }
 
     /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of
-    /// many, each alone and all together), each with at most one admitted pod that `may_end`.
-    fn early_releases(&self, may_end: impl Fn(&Row) -> bool) -> Vec<Vec<usize>> {
+    /// many, each alone and all together), each with at most one admitted pod, by its row, that `may_end`.
+    fn early_releases(&self, may_end: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
         let sets = subsets(&self.indices(Stage::is_leaving).collect::<Vec<_>>());
         let ending: Vec<_> =
-            self.indices(|stage| stage == Stage::Admitted).filter(|at| may_end(&self.rows[*at])).collect();
+            self.indices(|stage| stage == Stage::Admitted).filter(|at| may_end(*at)).collect();
         let with_one_more = sets
             .iter()
             .flat_map(|set| ending.iter().map(|at| set.iter().copied().chain([*at]).collect::<Vec<usize>>()));
         let all = sets.iter().cloned().chain(with_one_more);
         all.filter(|set| !set.is_empty()).collect()
+    }
+
+    /// The same where pods end by themselves.
+    fn likely_releases(&self) -> Vec<Vec<usize>> {
+        self.early_releases(|at| self.rows[at].finishes)
     }
 
     /// Whether a pod is charged wherever it might be, so that the kubelet has more room than the world.

@@ -139,8 +139,8 @@ impl NodeRow {
         let summary = node.ledger.summary();
         let rules = node.ledger.topology().map(|topology| topology.rules);
         let state = match () {
-            () if !node.ledger.has_report() => ReportStatus::Unreported,
             () if summary.unconfirmed => ReportStatus::Unconfirmed,
+            () if !node.ledger.has_report() => ReportStatus::Unreported,
             () if summary.in_doubt > 0 => ReportStatus::InDoubt,
             () => ReportStatus::Confirmed,
         };

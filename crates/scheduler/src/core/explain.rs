@@ -139,8 +139,10 @@ impl Core {
                 changes,
             });
         }
-        let fitting = self.score_all((&pod, &profile), &order, &spanning, &mut nodes, &mut scratch);
-        let best = self.most_tolerant((&spec, &profile), fitting.into_iter(), &mut scratch);
+        let (found, totals) = self.score_all((&pod, &profile), &order, &spanning, &mut nodes, &mut scratch);
+        let best = best_first(&found, &totals).first().copied();
+        let best =
+            best.map(|best| self.most_tolerant((&spec, &profile), best, (&found, &totals), &mut scratch));
         self.scratch = scratch;
         let count = self.node_order.len();
         let whole = unsupported(&spec, count)
@@ -180,7 +182,7 @@ impl Core {
         zones.map(|(at, zone)| ZoneAmounts { zone: *zone, resources: row(at) }).collect()
     }
 
-    /// Fills in scores and totals. Returns the nodes that fit, the best first, of equal ones by name.
+    /// Fills in scores and totals. Returns the nodes that fit, with their totals; those of a second choice have less.
     fn score_all(
         &self,
         (pod, profile): (&PodView, &Profile),
@@ -188,7 +190,7 @@ impl Core {
         spanning: &PreFilterState<'_>,
         nodes: &mut [NodeVerdict],
         scratch: &mut Scratch,
-    ) -> Vec<usize> {
+    ) -> (Vec<usize>, Vec<i64>) {
         let images = self.images.wanted(&pod.images, self.node_order.len());
         let prepared = PreScoreState::new(&pod.spec, profile, images, &self.devices);
         let mut raw: Vec<RawScore> = Vec::new();
@@ -227,7 +229,7 @@ impl Core {
             }
             verdict.scores.sort_unstable();
         }
-        best_first(&feasible, &totals)
+        (feasible, totals)
     }
 
     /// The name of a pod, for people.

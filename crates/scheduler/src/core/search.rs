@@ -25,7 +25,7 @@ pub(super) type Reasons = SmallVec<[Reason; 1]>;
 /// A verdict about a node: its scores, or the reasons against it.
 pub(super) type Verdict = Result<RawScore, Reasons>;
 
-/// Most nodes, from the best on, of which it is asked whether the pod fits there whichever pod leaves meanwhile.
+/// Most nodes, after the best one, of which it is asked whether the pod fits there whichever pod leaves meanwhile.
 const MAX_TOLERANCE_CHECKS: usize = 8;
 
 /// The reason for which there is no node.
@@ -146,29 +146,36 @@ impl Core {
         let ties = self.totals.iter().filter(|total| **total == best).count();
         let pick = usize::try_from(self.random.below(ties as u64)).unwrap_or(0);
         let winner = self.totals.iter().enumerate().filter(|(_, total)| **total == best).nth(pick);
-        let winner = winner.map(|(at, _)| self.feasible[at]);
-        let others = || best_first(&self.feasible, &self.totals).into_iter().filter(|slot| Some(*slot) != winner);
-        let candidates = winner.into_iter().chain(std::iter::once_with(others).flatten());
+        let winner =
+            winner.map(|(at, _)| self.feasible[at]).ok_or_else(|| NoNode::Refused(Refusals::default()))?;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let chosen = self.most_tolerant((spec, profile), candidates, &mut scratch);
+        let chosen =
+            self.most_tolerant((spec, profile), winner, (&self.feasible, &self.totals), &mut scratch);
         self.scratch = scratch;
-        chosen.ok_or_else(|| NoNode::Refused(Refusals::default()))
+        Ok(chosen)
     }
 
-    /// Of nodes that fit, the best first: the first of a few that admits the pod whichever pod leaves meanwhile. If none
-    /// does, the best.
+    /// The node for a pod: the best one, but where a pod that leaves before the kubelet admits this one could keep it
+    /// out. Then the first of the next few where none can; if there is none, the best. `found`: nodes that fit, with
+    /// their totals.
     pub(super) fn most_tolerant(
         &self,
         (spec, profile): (&Spec, &Profile),
-        candidates: impl Iterator<Item = usize>,
+        best: usize,
+        (found, totals): (&[usize], &[i64]),
         scratch: &mut Scratch,
-    ) -> Option<usize> {
-        let mut candidates = candidates.peekable();
-        let best = *candidates.peek()?;
+    ) -> usize {
         let is_exact = profile.zone_filter().is_some_and(|filter| filter.accounting == Accounting::Exact);
-        let tolerates = |slot: &usize| self.nodes[*slot].ledger.tolerates_departures(&spec.needs, scratch);
-        let tolerant = if is_exact { candidates.take(MAX_TOLERANCE_CHECKS).find(tolerates) } else { None };
-        tolerant.or(Some(best))
+        if found.len() < 2 || !is_exact {
+            return best;
+        }
+        let mut tolerates = |slot: usize| self.nodes[slot].ledger.tolerates_departures(&spec.needs, scratch);
+        if tolerates(best) != Some(false) {
+            return best;
+        }
+        let mut others = best_first(found, totals).into_iter().filter(|slot| *slot != best);
+        let next = others.by_ref().take(MAX_TOLERANCE_CHECKS).find(|slot| tolerates(*slot) == Some(true));
+        next.unwrap_or(best)
     }
 
     /// The nodes that the last attempt found to fit, with their total scores; none if it took the nominated node.
@@ -257,11 +264,12 @@ impl Core {
     }
 }
 
-/// Nodes by their totals, the best first. Nodes of the second choice are left out where there are others.
-pub(super) fn best_first(slots: &[usize], totals: &[i64]) -> Vec<usize> {
+/// Nodes by their totals, the best first, of equal ones in their order. Where there are others, nodes of the second
+/// choice are left out.
+pub(super) fn best_first(found: &[usize], totals: &[i64]) -> Vec<usize> {
     let least = totals.iter().max().map_or(0, |best| best - cycle::SECOND_CHOICE / 2);
     let mut order: Vec<(i64, usize)> =
-        totals.iter().copied().zip(slots.iter().copied()).filter(|(total, _)| *total >= least).collect();
+        totals.iter().copied().zip(found.iter().copied()).filter(|(total, _)| *total >= least).collect();
     order.sort_by_key(|(total, _)| std::cmp::Reverse(*total));
     order.into_iter().map(|(_, slot)| slot).collect()
 }

@@ -57,7 +57,8 @@ impl Ledger {
         }
         let free = report.available();
         let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(&report, &free, row)).collect();
-        let Some(members) = self.members(&report, &free, &counted) else { return };
+        let known = self.members_of_torn(&report);
+        let Some(members) = known.or_else(|| self.members(&report, &free, &counted)) else { return };
         let expected: Vec<Option<Free>> =
             self.worlds.iter().map(|world| self.predicted(world, &members)).collect();
         let agreeing = self.worlds.iter().zip(&expected).filter(|(_, table)| table.as_ref() == Some(&free));
@@ -255,7 +256,7 @@ impl Ledger {
                 locations[at] = Location::nowhere();
             }
         }
-        let early = self.early_releases(|row| row.finishes);
+        let early = self.likely_releases();
         let replayed: Vec<usize> =
             (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)).collect();
         let is_settled = replayed.iter().all(|at| kept[*at]);

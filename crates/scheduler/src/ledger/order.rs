@@ -53,7 +53,7 @@ impl Ledger {
             return Vec::new();
         }
         let is_leaving = |set: &Vec<usize>| set.iter().all(|at| self.rows[*at].stage.is_leaving());
-        let early: Vec<_> = self.early_releases(|row| row.finishes).into_iter().filter(is_leaving).collect();
+        let early: Vec<_> = self.likely_releases().into_iter().filter(is_leaving).collect();
         let mut is_rejected = |place: usize| {
             let needs = &self.rows[unsettled[place]].needs;
             self.worlds.iter().any(|world| {
@@ -93,7 +93,7 @@ impl Ledger {
             orders
         });
         let orders = orders.filter(|orders| orders.len() * self.worlds.len() <= MAX_TRIED);
-        Some(Overtaking { rows, early: self.early_releases(|row| row.finishes), orders })
+        Some(Overtaking { rows, early: self.likely_releases(), orders })
     }
 
     /// All orders in which the kubelet may admit these rows, given in the order of their binding: that one, and those

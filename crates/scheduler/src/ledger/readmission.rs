@@ -14,6 +14,9 @@ use topology::request::PodNeeds;
 use super::location::{charge, predict, release, widen};
 use super::{Amounts, Ledger, Location, Scratch, Stage, World, subsets};
 
+/// Most leaving pods of which sets between none and all are tried, each with an admission of all later pods.
+const MAX_SETS_OF: usize = 8;
+
 /// Whether the kubelet would admit the pod in this world, with these amounts, if one of the sets `early` is released
 /// between two of its containers. Cost: sets x containers x one admission.
 pub(super) fn check_release_points(
@@ -63,13 +66,14 @@ impl Ledger {
                 orders.iter().flat_map(|order| (0..=order.len()).rev().map(move |cut| (order, cut)))
             {
                 let later = &order[cut..];
-                for mut forked in self.released_before(world, later, index, rules, scratch) {
+                let before = self.released_before(world, later, index, rules, scratch);
+                for mut forked in
+                    before.into_iter().chain(self.released_within(world, later, index, rules, scratch))
+                {
                     then(&mut forked);
-                    next.push(forked);
-                }
-                for mut forked in self.released_within(world, later, index, rules, scratch) {
-                    then(&mut forked);
-                    next.push(forked);
+                    if !next.contains(&forked) {
+                        next.push(forked);
+                    }
                 }
             }
         }
@@ -80,7 +84,8 @@ impl Ledger {
     /// of the world: with no other leaving pod gone by then, with all, and with some. Each pod has brought worlds
     /// without itself when it began to leave, none without those that began after it.
     ///
-    /// What goes to the same zones with the least room and with the most does so with any room between.
+    /// What goes to the same zones with the least room and with the most does so with any room between. Cost: sets of
+    /// leaving pods x an admission of each of `later`.
     fn released_before(
         &self,
         world: &World,
@@ -109,7 +114,16 @@ impl Ledger {
         if most.locations == least.locations && later.iter().all(is_monotonic) {
             return vec![least];
         }
-        subsets(&others).iter().map(|gone| without(gone)).collect()
+        let mut worlds = vec![least, most];
+        if others.len() <= MAX_SETS_OF {
+            for gone in subsets(&others).iter().filter(|gone| !gone.is_empty() && gone.len() < others.len()) {
+                let world = without(gone);
+                if !worlds.contains(&world) {
+                    worlds.push(world);
+                }
+            }
+        }
+        worlds
     }
 
     /// The worlds in which row `index` is released between two containers of the first of these rows, which come after

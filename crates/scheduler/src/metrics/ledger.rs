@@ -58,7 +58,7 @@ impl LedgerMetrics {
         );
         registry.register(
             "tholepin_ledger_unexplained_reports",
-            "Number of nodes whose newest report describes unknown pods",
+            "Number of nodes whose newest report describes unknown pods, or shows a pod in part",
             m.unexplained.clone(),
         );
         registry.register(

@@ -150,6 +150,8 @@ struct Versioned {
     version: u64,
     /// `None`: it cannot be read.
     event: Option<Event>,
+    /// Why it cannot be read.
+    warning: Option<String>,
 }
 
 /// The objects.
@@ -170,8 +172,6 @@ pub struct Snapshot {
     finds_blockers: bool,
     /// What does, by uid, for all pods with a node.
     pub(crate) blockers: BTreeMap<String, Vec<EvictionBlocker>>,
-    /// What cannot be read, for people.
-    pub(crate) warnings: Vec<String>,
 }
 
 impl Snapshot {
@@ -223,20 +223,20 @@ impl Snapshot {
                 };
             }
         }
-        let event = match (KINDS[at].read)(object) {
+        let (event, warning) = match (KINDS[at].read)(object) {
             Ok(mut event) => {
                 if let Event::Pod(pod) = &mut event {
                     self.interned.share(pod);
                 }
-                Some(event)
+                (Some(event), None)
             }
             Err(reason) => {
                 let place = if namespace.is_empty() { name.clone() } else { format!("{namespace}/{name}") };
-                self.warnings.push(format!("{kind} {place}: {reason}"));
-                (kind == nrt::KIND).then(|| Event::ReportUnreadable(name.into()))
+                let event = (kind == nrt::KIND).then(|| Event::ReportUnreadable(name.into()));
+                (event, Some(format!("{kind} {place}: {reason}")))
             }
         };
-        self.events.insert(key, Versioned { version, event });
+        self.events.insert(key, Versioned { version, event, warning });
     }
 
     /// Takes all objects of a cluster. Kinds that are not served have none.
@@ -259,9 +259,14 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Whether there is a node.
+    /// Whether there is a node that can be read.
     pub(crate) fn has_nodes(&self) -> bool {
-        self.of_kind("Node").next().is_some()
+        self.of_kind("Node").any(|(_, node)| node.event.is_some())
+    }
+
+    /// What cannot be read, for people.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = &str> {
+        self.events.values().filter_map(|it| it.warning.as_deref())
     }
 
     fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&ObjectKey, &Versioned)> {
@@ -366,5 +371,21 @@ mod tests {
             assert_eq!(snapshot.pod_views().map(|pod| pod.node.as_deref()).collect::<Vec<_>>(), [Some("n")]);
             assert_eq!(snapshot.waiting, BTreeMap::new());
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_of_the_newest_state() {
+        let node = |version: &str, capacity: Value| {
+            json!({ "kind": "Node", "metadata": { "name": "n", "resourceVersion": version },
+                "status": { "allocatable": capacity } })
+        };
+        let (wrong, right) = (json!("16"), json!({ "cpu": "16" }));
+        let mut snapshot = Snapshot::default();
+        snapshot.take(node("1", wrong.clone()));
+        let told = snapshot.warnings().collect::<Vec<_>>().join("; ");
+        assert!(told.starts_with("Node n: status.allocatable") && !snapshot.has_nodes(), "{told}");
+        snapshot.take(node("2", right));
+        snapshot.take(node("1", wrong));
+        assert!(snapshot.warnings().next().is_none() && snapshot.has_nodes());
     }
 }

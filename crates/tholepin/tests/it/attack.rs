@@ -37,7 +37,7 @@ fn seconds() -> Option<u64> {
 }
 
 /// The longest wait for anything where other tests run at the same time: no measure, but an end.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The most memory that an attack may cost, in KiB.
 const GROWTH_KIB: u64 = 16 << 10;
 /// The most memory of a shipped program under attack, in KiB. Those of the tests are larger before it begins.
@@ -74,14 +74,17 @@ async fn probe(base: &str, path: &str) -> Result<String, String> {
     }
 }
 
-/// Passes all probes once, as the kubelet counts: the time of one on average.
+/// Passes all probes once: the time of one on average. Each may fail as often as the kubelet allows where other tests
+/// run at the same time.
 async fn passes(base: &str) -> Duration {
     let began = Instant::now();
     for path in PROBES {
         let mut failures = Vec::new();
         while let Err(error) = probe(base, path).await {
+            println!("attack: {base}{path} after {:?}: {error}", began.elapsed());
             failures.push(error);
-            assert!(failures.len() < FAILURES, "{base}{path} after {:?}: {failures:?}", began.elapsed());
+            let most = if seconds().is_some() { 1 } else { FAILURES };
+            assert!(failures.len() < most, "{base}{path} after {:?}: {failures:?}", began.elapsed());
         }
     }
     began.elapsed() / PROBES.len() as u32

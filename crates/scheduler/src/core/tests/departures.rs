@@ -11,8 +11,15 @@ fn with_init_container(name: &str) -> PodView {
 
 /// Nodes of which each has 8 CPUs free in zone 1. Those of "frail" in zone 0 are of two pods: once one leaves, the init
 /// container goes there, and the container does not fit. Those of "firm" are of a pod, and of one of a single CPU.
+/// "plain" has no report.
 fn with_residents(nodes: &[&str]) -> Core {
-    let mut core = core(nodes);
+    let mut core = Core::new(settings());
+    for name in nodes {
+        core.handle(Event::Node(node(name)), LATER);
+        if *name != "plain" {
+            core.handle(Event::Report((*name).into(), report([8, 8], &[])), LATER);
+        }
+    }
     for (name, node, cpus) in [("a", "frail", 4), ("b", "frail", 3), ("c", "firm", 7), ("d", "firm", 1)] {
         if nodes.contains(&node) {
             core.handle(Event::Pod(pod(name, cpus, running(node))), LATER);
@@ -26,6 +33,8 @@ fn a_node_that_admits_the_pod_whichever_pod_leaves_comes_first() {
     for (nodes, pod, wanted) in [
         (&["frail", "firm"][..], with_init_container("p"), "p -> firm"),
         (&["frail"], with_init_container("p"), "p -> frail"),
+        // Of a node without a report nothing is known.
+        (&["frail", "plain"], with_init_container("p"), "p -> frail"),
         // More room keeps none of these out: the emptier node is taken.
         (&["frail", "firm"], pod("p", 6, json!({})), "p -> frail"),
     ] {

@@ -9,15 +9,17 @@
 //! each manager about each container).
 //!
 //! A torn report takes no world's place. But the difference may be real, and nothing may change after it: it stays
-//! unexplained, so that no pod counts on more room than it shows, until another report comes.
+//! unexplained, so that no pod counts on more room than it shows, until another report comes. A pod that ends by itself
+//! and still counts excuses one report: its end brings the next.
 //!
 //! Cost: worlds x rows on their way x cells.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use topology::zone::{Free, NodeTopology};
 
-use crate::ledger::{Held, Ledger, Location, Row, Stage};
+use crate::ledger::{Held, Ledger, Location, PodId, Row, Stage};
 
 /// Most reports one after the other that are taken for torn. The next one is believed.
 const MAX_TORN: u8 = 3;
@@ -26,7 +28,16 @@ const MAX_TORN: u8 = 3;
 #[derive(Clone, Debug)]
 pub(in crate::ledger) struct TornReports {
     newest: Arc<NodeTopology>,
+    /// The pods that the newest counts.
+    counted: Arc<BTreeSet<PodId>>,
     number: u8,
+}
+
+impl TornReports {
+    /// The pods that a report counts, if it is the newest of these.
+    pub(in crate::ledger) fn counted_by(&self, report: &Arc<NodeTopology>) -> Option<&BTreeSet<PodId>> {
+        Arc::ptr_eq(&self.newest, report).then_some(&*self.counted)
+    }
 }
 
 impl Ledger {
@@ -44,14 +55,30 @@ impl Ledger {
             Some(torn) => torn.number + 1,
             None => 1,
         };
-        let is_torn = number <= MAX_TORN && self.is_shown_in_part(expected, free, members);
-        self.torn = is_torn.then(|| TornReports { newest: Arc::clone(report), number });
+        let is_first = number == 1;
+        let is_torn = number <= MAX_TORN && self.is_shown_in_part((expected, free), members, is_first);
+        self.torn = is_torn.then(|| {
+            let counted = self.rows.iter().zip(members).filter(|(_, member)| **member);
+            let counted = Arc::new(counted.map(|(row, _)| row.id).collect());
+            TornReports { newest: Arc::clone(report), counted, number }
+        });
         is_torn
     }
 
+    /// The rows that a report counts, if it was taken for torn before.
+    pub(super) fn members_of_torn(&self, report: &Arc<NodeTopology>) -> Option<Vec<bool>> {
+        let counted = self.torn.as_ref()?.counted_by(report)?;
+        Some(self.rows.iter().map(|row| counted.contains(&row.id)).collect())
+    }
+
     /// Whether a world agrees but for a part of one pod that comes or goes.
-    fn is_shown_in_part(&self, expected: &[Option<Free>], free: &Free, members: &[bool]) -> bool {
-        let comes_or_goes = |at: &usize| self.rows[*at].comes_or_goes(members[*at]);
+    fn is_shown_in_part(
+        &self,
+        (expected, free): (&[Option<Free>], &Free),
+        members: &[bool],
+        is_first: bool,
+    ) -> bool {
+        let comes_or_goes = |at: &usize| self.rows[*at].comes_or_goes(members[*at], is_first);
         let rows: Vec<usize> = (0..self.rows.len()).filter(comes_or_goes).collect();
         self.worlds.iter().zip(expected).any(|(world, table)| {
             let explains = |at: &usize, table| is_part(&world.locations[*at], members[*at], (table, free));
@@ -61,9 +88,10 @@ impl Ledger {
 }
 
 impl Row {
-    /// Whether the pod may be admitted, or may end, while a report is made that counts it, or does not.
-    fn comes_or_goes(&self, is_counted: bool) -> bool {
-        !self.described || self.stage != Stage::Admitted || self.finishes && !is_counted
+    /// Whether the pod may be admitted, or may end, while a report is made that counts it, or does not. `is_first`: no
+    /// report before it was taken for torn.
+    fn comes_or_goes(&self, is_counted: bool, is_first: bool) -> bool {
+        !self.described || self.stage != Stage::Admitted || self.finishes && (!is_counted || is_first)
     }
 }
 

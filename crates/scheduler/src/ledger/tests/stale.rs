@@ -186,7 +186,7 @@ fn what_is_less_than_expected_for_good_is_not_promised() {
     }
 }
 
-/// A pod that may end is no reason to doubt a report that counts it.
+/// A pod that may end is a reason to doubt one report that counts it, not the next.
 #[test]
 fn what_stays_beside_a_pod_that_may_end_is_believed() {
     let mut scratch = Scratch::default();
@@ -196,6 +196,34 @@ fn what_stays_beside_a_pod_that_may_end_is_believed() {
     ledger.admitted(pods[0].id, &mut scratch);
     ledger.report(report([(2, 7), (8, 8)], &pods, Method::All), &mut scratch);
     ledger.report(report([(2, 8), (8, 8)], &pods, Method::All), &mut scratch);
+    assert!(ledger.take_drift().is_none() && ledger.summary().unconfirmed);
+    ledger.report(report([(2, 8), (8, 8)], &pods, Method::All), &mut scratch);
     assert!(ledger.take_drift().is_some() && !ledger.summary().unconfirmed);
     assert_eq!(ledger.free().unwrap().cells(), [2_000, 8, 8_000, 8]);
+}
+
+/// What is counted on beside a torn report follows the pods that come and go after it, also in trials.
+#[test]
+fn a_torn_report_follows_the_pods_after_it() {
+    let mut scratch = Scratch::default();
+    let pods = [app(1, 6), app(2, 8)];
+    let mut ledger = restarted(&[], report([(8, 8), (8, 8)], &[], Method::All));
+    for pod in &pods {
+        ledger.bound(pod, &mut scratch);
+        ledger.admitted(pod.id, &mut scratch);
+    }
+    ledger.report(report([(2, 7), (0, 7)], &pods, Method::All), &mut scratch);
+    ledger.leaving(PodId(1), &mut scratch);
+    ledger.released(PodId(1), &mut scratch);
+    ledger.report(report([(4, 8), (0, 7)], &pods[1..], Method::All), &mut scratch);
+    assert!(ledger.summary().unconfirmed && fits(&ledger, 4) && !fits(&ledger, 5));
+    // A victim of preemption makes room.
+    let freed = ledger.without([PodId(2)], &mut scratch);
+    assert!(fits(&freed, 8), "{freed:#?}");
+    // The report precedes this pod, also once that is admitted.
+    let next = app(3, 2);
+    ledger.bound(&next, &mut scratch);
+    assert!(fits(&ledger, 2) && !fits(&ledger, 3), "{ledger:#?}");
+    ledger.admitted(next.id, &mut scratch);
+    assert!(fits(&ledger, 2) && !fits(&ledger, 3), "{ledger:#?}");
 }
