@@ -219,3 +219,23 @@ fn is_false(flag: &bool) -> bool {
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_report_that_cannot_be_read_confirms_nothing() {
+        let mut snapshot = scheduler::shell::snapshot::Snapshot::default();
+        for name in ["silent", "wrong"] {
+            snapshot.take(json!({"kind": "Node", "metadata": {"name": name}}));
+        }
+        snapshot.take(json!({"kind": "NodeResourceTopology", "metadata": {"name": "wrong"}, "zones": 5}));
+        let core = snapshot.into_core(scheduler::config::default_settings(0), 0);
+        let states: Vec<ReportStatus> =
+            ClusterView::of(&core, 0).nodes.iter().map(|node| node.state).collect();
+        assert_eq!(states, [ReportStatus::Unreported, ReportStatus::Unconfirmed]);
+    }
+}
