@@ -93,6 +93,11 @@ impl Location {
         }
     }
 
+    /// Whether it is known what is held.
+    fn is_exact(&self) -> bool {
+        matches!(self, Self::Charged { exact: true, .. })
+    }
+
     /// The location of a pod that holds nothing yet.
     fn nowhere() -> Self {
         Self::Charged { held: Held::default(), exact: true }
@@ -117,6 +122,8 @@ pub struct Ledger {
     unexplained: Option<Arc<NodeTopology>>,
     /// The newest reports, while they are taken for torn.
     torn: Option<TornReports>,
+    /// Reports by ids, the newest ones, that were left out because they show a pod in part.
+    partial_reports: u8,
     /// Pods in the order in which the kubelet sees them.
     rows: Vec<Row>,
     /// The possible worlds; none: no report was understood yet.

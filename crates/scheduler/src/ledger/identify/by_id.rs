@@ -36,6 +36,9 @@ use crate::ledger::{Ledger, Location, PodId, Predictions, Row, Stage, World};
 /// admitted it under other settings.
 const MAX_MISSED: u8 = 3;
 
+/// Reports one after the other that are left out because they show a pod in part.
+const MAX_PARTIAL: u8 = 3;
+
 /// What a report says of one pod.
 enum Reported {
     /// The pod holds nothing on this node.
@@ -82,6 +85,9 @@ impl Ledger {
             return;
         };
         let residents = lookup.residents;
+        if self.is_partial(&reported, holdings.key(), &start) {
+            return;
+        }
         for (at, (row, reported)) in self.rows.iter_mut().zip(&mut reported).enumerate() {
             let is_missed = matches!(reported, Reported::Absent)
                 && row.stage == Stage::Admitted
@@ -125,6 +131,23 @@ impl Ledger {
             bases,
             scratch,
         );
+    }
+
+    /// Whether a report shows a pod, which no world has so, without a part of what it gets: the kubelet was handing it
+    /// out, or taking it back. Such reports are left out, but for the first one and those after several.
+    fn is_partial(&mut self, reported: &[Reported], key: HashKey, start: &KubeletStart) -> bool {
+        let is_known = |at: usize, row: &Row, shown: &HeldIds| {
+            let mut locations = self.worlds.iter().map(|world| &world.locations[at]);
+            locations.any(|it| it.is_exact() && is_as_shown(row, it, shown, key, start))
+        };
+        let mut rows = self.rows.iter().zip(reported).enumerate();
+        let is_partial = rows.any(|(at, (row, of))| match of {
+            Reported::Holds(shown) => !shows_all(row, shown, key, start) && !is_known(at, row, shown),
+            Reported::Nothing | Reported::Absent | Reported::Hidden | Reported::Unclear => false,
+        });
+        let is_left_out = is_partial && !self.worlds.is_empty() && self.partial_reports < MAX_PARTIAL;
+        self.partial_reports = if is_left_out { self.partial_reports + 1 } else { 0 };
+        is_left_out
     }
 
     /// Adds to the newest drift what was booked for the first pod that is wrong in all worlds; if there is none, for
@@ -404,6 +427,18 @@ impl Shown {
             && (self.memory.is_empty() || self.memory == all.memory)
             && self.devices.iter().all(is_held)
     }
+}
+
+/// Whether a report shows something of each kind that the kubelet hands out to the pod's containers.
+fn shows_all(row: &Row, shown: &HeldIds, key: HashKey, start: &KubeletStart) -> bool {
+    let pod = &row.needs.pod;
+    pod.containers.iter().filter(|container| is_shown(container, key)).all(|container| {
+        let shown = Shown::of(shown, container, start);
+        // Memory of init containers goes when they end.
+        let has_memory = container.kind == ContainerKind::Init || !shown.memory.is_empty();
+        (has_memory || !start.pins_memory(pod, container))
+            && (!shown.cpus.is_empty() || !start.pins_cpus(pod, container))
+    })
 }
 
 /// Where a pod is by the report, with what finished init containers hold beside: known from the world, or a bound.

@@ -343,6 +343,36 @@ fn a_report_in_the_middle_of_an_admission_is_left_out() {
     }
 }
 
+/// The kubelet hands out memory after CPUs. A report between is of no use where no world has the pod there.
+#[test]
+fn a_report_in_the_middle_of_an_admission_elsewhere_is_left_out() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
+    let (foreign, ours) = (app(1, 6), app(2, 4));
+    node.bind(&ours);
+    for pod in [&foreign, &ours] {
+        kubelet::admit(&node.kubelet, &mut node.state, &Node::asked(pod), &Lowest).unwrap();
+        node.pods.push(pod.clone());
+    }
+    node.ledger.admitted(ours.id, &mut node.scratch);
+    node.release(0);
+    let whole = node.state.clone();
+    node.state.memory.pods.retain(|held| *held.uid != *ours.names.uid);
+    for _ in 0..3 {
+        node.report();
+        assert_eq!(node.ledger.take_drift(), None);
+    }
+    let partial = node.ledger.clone();
+    node.state = whole;
+    node.report();
+    assert!(node.ledger.take_drift().is_some_and(|drift| drift.detail.contains("reported c0 [4-")), "zone 1");
+    assert!(!node.fits(&pod(3, &[(ContainerKind::App, 8, 990, 0)])), "zone 1 has the pod's memory");
+    // One that stays is believed.
+    node.state.memory.pods.clear();
+    node.ledger = partial;
+    node.report();
+    assert!(node.ledger.take_drift().is_some());
+}
+
 /// The kubelet forgets the devices of a pod that ends before its CPUs, and those before its memory.
 #[test]
 fn a_report_in_the_middle_of_a_release_is_no_contradiction() {
