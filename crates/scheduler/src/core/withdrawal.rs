@@ -4,13 +4,20 @@
 //! sent. Never: a pod of a gang, which is placed whole; a pod taken off its node while its binding may be under way.
 //!
 //! More room can make a pod of several aligned containers not fit. The bindings of a node are sent one after the other,
-//! so one may wait while others end. Cost: the ledger's rows, and one admission for each world and pod on its way.
+//! so one may wait while others end; that of a pod that a departure could keep out waits for news in any case. Cost: the ledger's rows, and one admission for each world and pod on its way.
 
 use super::{Core, Lifecycle};
 use crate::cycle::Accounting;
 use crate::ledger::PodId;
+use crate::pod::PodView;
 
 impl Core {
+    /// Whether a pod that leaves before the kubelet of this node admits this pod, which fits there, could keep it out.
+    pub(super) fn is_exposed(&mut self, pod: &PodView, slot: usize) -> bool {
+        let ledger = &self.nodes[slot].ledger;
+        ledger.tolerates_departures(&pod.spec.needs, &mut self.scratch) == Some(false)
+    }
+
     /// Looks at the pods on their way to a node.
     pub(super) fn withdraw_from(&mut self, slot: usize) {
         for id in self.nodes[slot].ledger.may_be_rejected(&mut self.scratch) {

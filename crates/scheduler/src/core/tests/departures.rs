@@ -45,6 +45,20 @@ fn a_node_that_admits_the_pod_whichever_pod_leaves_comes_first() {
 }
 
 #[test]
+fn a_binding_that_a_departure_could_spoil_is_marked() {
+    for (node, pod, is_exposed) in [
+        ("frail", with_init_container("p"), true),
+        ("firm", with_init_container("p"), false),
+        ("frail", pod("p", 6, json!({})), false),
+    ] {
+        let mut core = with_residents(&[node]);
+        core.handle(Event::Pod(pod), LATER);
+        let Some(Decision::Bind(binding)) = core.next(LATER) else { panic!("{node}") };
+        assert_eq!(binding.is_exposed, is_exposed, "{node}");
+    }
+}
+
+#[test]
 fn explain_names_the_node_that_is_taken() {
     let mut core = with_residents(&["frail", "firm"]);
     core.handle(Event::Pod(with_init_container("p")), LATER);
