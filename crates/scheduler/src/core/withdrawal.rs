@@ -4,7 +4,8 @@
 //! sent. Never: a pod of a gang, which is placed whole; a pod taken off its node while its binding may be under way.
 //!
 //! More room can make a pod of several aligned containers not fit. The bindings of a node are sent one after the other,
-//! so one may wait while others end; that of a pod that a departure could keep out waits for news in any case. Cost: the ledger's rows, and one admission for each world and pod on its way.
+//! so one may wait while others end; that of a pod that a departure could keep out waits for news in any case. Cost:
+//! the ledger's rows, and one admission for each world and pod on its way.
 
 use super::{Core, Lifecycle};
 use crate::cycle::Accounting;
