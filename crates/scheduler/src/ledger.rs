@@ -37,7 +37,6 @@ use topology::zone::{Free, NodeTopology};
 
 mod alignment;
 mod amounts;
-mod caution;
 mod check_cache;
 mod departures;
 mod drift;
@@ -51,6 +50,7 @@ mod pod_location;
 mod readmission;
 mod refusal;
 mod row;
+mod unexplained_report;
 mod verdict_basis;
 
 pub use amounts::Scratch;

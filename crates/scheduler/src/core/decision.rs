@@ -60,7 +60,7 @@ pub struct Binding {
     /// Whether the node's kubelet has to admit such pods in the order of decisions: it may hold something in zones.
     pub is_ordered: bool,
     /// Whether a pod that leaves before the kubelet admits this one could keep it out, so that news of one is waited
-    /// for.
+    /// for: the binding can be withdrawn then.
     pub is_exposed: bool,
     /// Number of attempts, this one included.
     pub attempts: u32,
@@ -210,7 +210,7 @@ impl Core {
                     entry.lifecycle = Lifecycle::Assumed { slot };
                 }
                 let is_ordered = pod.spec.needs.may_align() && self.settings.counts_zones();
-                let is_exposed = is_ordered && self.is_exposed(&pod, slot);
+                let is_exposed = is_ordered && self.is_exposed((id, &pod), slot);
                 let attempt_ms = now_ms;
                 let binding =
                     Binding { id, pod, node, is_ordered, is_exposed, attempts, first_attempt_ms, attempt_ms };

@@ -126,15 +126,16 @@ impl Core {
             Lifecycle::Ended { .. } => return Err("the pod has ended".to_owned()),
         }
         self.zone_verdict(&pod, node, now_ms).map_err(|refusal| refusal.reason)?;
-        let slot = self.slot(node);
-        let is_exposed = self.is_exposed(&pod, slot);
         self.charge(id, node);
+        let slot = self.slot(node);
         if let Some(entry) = self.pods.get_mut(&id) {
             entry.lifecycle = Lifecycle::Assumed { slot };
         }
         self.enter_ledger(id);
         let is_ordered = pod.spec.needs.may_align();
         let node = Arc::clone(node);
+        // It is sent at once: the stock scheduler waits for the answer.
+        let is_exposed = false;
         let (attempts, first_attempt_ms, attempt_ms) = (1, now_ms, now_ms);
         Ok(Binding { id, pod, node, is_ordered, is_exposed, attempts, first_attempt_ms, attempt_ms })
     }

@@ -173,8 +173,8 @@ impl Core {
         if tolerates(best) != Some(false) {
             return best;
         }
-        let mut others = best_first(found, totals).into_iter().filter(|slot| *slot != best);
-        let next = others.by_ref().take(MAX_TOLERANCE_CHECKS).find(|slot| tolerates(*slot) == Some(true));
+        let others = best_first(found, totals).into_iter().filter(|slot| *slot != best);
+        let next = others.take(MAX_TOLERANCE_CHECKS).find(|slot| tolerates(*slot) == Some(true));
         next.unwrap_or(best)
     }
 

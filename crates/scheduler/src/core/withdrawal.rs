@@ -13,10 +13,12 @@ use crate::ledger::PodId;
 use crate::pod::PodView;
 
 impl Core {
-    /// Whether a pod that leaves before the kubelet of this node admits this pod, which fits there, could keep it out.
-    pub(super) fn is_exposed(&mut self, pod: &PodView, slot: usize) -> bool {
+    /// Whether a pod that leaves before the kubelet of this node admits this pod, which is to go there, could keep it
+    /// out, and its binding would be withdrawn then.
+    pub(super) fn is_exposed(&mut self, (id, pod): (PodId, &PodView), slot: usize) -> bool {
         let ledger = &self.nodes[slot].ledger;
-        ledger.tolerates_departures(&pod.spec.needs, &mut self.scratch) == Some(false)
+        let tolerates = ledger.tolerates_departures(&pod.spec.needs, &mut self.scratch);
+        tolerates == Some(false) && self.may_be_withdrawn(id)
     }
 
     /// Looks at the pods on their way to a node.

@@ -15,7 +15,7 @@ use super::location::{charge, predict, release, widen};
 use super::{Amounts, Ledger, Location, Scratch, Stage, World, subsets};
 
 /// Most leaving pods of which sets between none and all are tried, each with an admission of all later pods.
-const MAX_SETS_OF: usize = 8;
+const MAX_LEAVING: usize = 8;
 
 /// Whether the kubelet would admit the pod in this world, with these amounts, if one of the sets `early` is released
 /// between two of its containers. Cost: sets x containers x one admission.
@@ -115,13 +115,10 @@ impl Ledger {
             return vec![least];
         }
         let mut worlds = vec![least, most];
-        if others.len() <= MAX_SETS_OF {
-            for gone in subsets(&others).iter().filter(|gone| !gone.is_empty() && gone.len() < others.len()) {
-                let world = without(gone);
-                if !worlds.contains(&world) {
-                    worlds.push(world);
-                }
-            }
+        if others.len() <= MAX_LEAVING {
+            let sets = subsets(&others);
+            let between = sets.iter().filter(|gone| (1..others.len()).contains(&gone.len()));
+            worlds.extend(between.map(|gone| without(gone)));
         }
         worlds
     }

@@ -24,7 +24,8 @@ use testkit::process_group::{Process, ProcessGroup, Spec};
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// The kubelet's timeout of our liveness probes.
 const PROBE: Duration = Duration::from_secs(5);
-/// Failures in a row for which the kubelet restarts a container (`failureThreshold`, if a probe states none).
+/// Failures in a row for which the kubelet restarts a container (`failureThreshold`, if a probe states none). The
+/// servers end a handshake or a header after 5 s, also that of a probe which a busy machine keeps waiting.
 const FAILURES: usize = 3;
 /// The slowest answer of a port that is not attacked.
 const UNTOUCHED: Duration = Duration::from_secs(2);

@@ -180,7 +180,7 @@ impl Ledger {
         for (at, (row, reported)) in self.rows.iter().zip(reported).enumerate() {
             let Reported::Holds(shown) = reported else { continue };
             let locations = || self.worlds.iter().map(|world| &world.locations[at]);
-            let is_predicted = locations().any(|it| matches!(it, Location::Charged { exact: true, .. }));
+            let is_predicted = locations().any(Location::is_exact);
             if row.described || !is_predicted {
                 continue;
             }

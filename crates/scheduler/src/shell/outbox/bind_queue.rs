@@ -48,7 +48,7 @@ impl Lane {
 
 /// A binding that waits.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedBinding {
     /// The number of its decision.
     number: u64,
     /// When it may be sent.
@@ -59,7 +59,7 @@ struct Waiting {
 /// Waiting bindings in the order of decisions, and the lanes with one in flight.
 #[derive(Debug, Default)]
 pub(super) struct BindQueue {
-    waiting: BTreeMap<Lane, VecDeque<Waiting>>,
+    waiting: BTreeMap<Lane, VecDeque<QueuedBinding>>,
     busy: BTreeSet<Lane>,
     decisions: u64,
 }
@@ -70,7 +70,7 @@ impl BindQueue {
         self.decisions += 1;
         let wait = if binding.is_exposed { NEWS } else { Duration::ZERO };
         let lane = self.waiting.entry(Lane::of(&binding)).or_default();
-        lane.push_back(Waiting { number: self.decisions, due: now + wait, binding });
+        lane.push_back(QueuedBinding { number: self.decisions, due: now + wait, binding });
         wait
     }
 
@@ -79,16 +79,16 @@ impl BindQueue {
         if self.busy.len() >= MAX_BINDS {
             return None;
         }
-        let urgency = |queue: &VecDeque<Waiting>| {
-            let highest = queue.iter().map(|waiting| waiting.binding.pod.priority).max();
-            (Reverse(highest), queue.front().map(|waiting| waiting.number))
+        let urgency = |queue: &VecDeque<QueuedBinding>| {
+            let highest = queue.iter().map(|queued| queued.binding.pod.priority).max();
+            (Reverse(highest), queue.front().map(|queued| queued.number))
         };
-        let is_due = |queue: &VecDeque<Waiting>| queue.front().is_some_and(|first| first.due <= now);
+        let is_due = |queue: &VecDeque<QueuedBinding>| queue.front().is_some_and(|first| first.due <= now);
         let lanes = self.waiting.iter().filter(|(_, queue)| is_due(queue));
         let free = lanes.filter(|(lane, _)| !self.busy.contains(*lane));
         let lane = free.min_by_key(|(_, queue)| urgency(queue))?.0.clone();
         let queue = self.waiting.get_mut(&lane)?;
-        let Waiting { binding, .. } = queue.pop_front()?;
+        let QueuedBinding { binding, .. } = queue.pop_front()?;
         if queue.is_empty() {
             self.waiting.remove(&lane);
         }
@@ -98,10 +98,10 @@ impl BindQueue {
 
     /// Takes the binding of a pod out; `None` if it does not wait.
     pub(super) fn withdraw(&mut self, id: PodId) -> Option<Binding> {
-        let is_its = |waiting: &Waiting| waiting.binding.id == id;
+        let is_its = |queued: &QueuedBinding| queued.binding.id == id;
         let lane = self.waiting.iter().find(|(_, queue)| queue.iter().any(is_its))?.0.clone();
         let queue = self.waiting.get_mut(&lane)?;
-        let Waiting { binding, .. } = queue.remove(queue.iter().position(is_its)?)?;
+        let QueuedBinding { binding, .. } = queue.remove(queue.iter().position(is_its)?)?;
         if queue.is_empty() {
             self.waiting.remove(&lane);
         }
