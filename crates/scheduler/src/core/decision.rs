@@ -59,9 +59,9 @@ pub struct Binding {
     pub node: Arc<str>,
     /// Whether the node's kubelet has to admit such pods in the order of decisions: it may hold something in zones.
     pub is_ordered: bool,
-    /// Whether a pod that leaves before the kubelet admits this one could keep it out, so that news of one is waited
-    /// for: the binding can be withdrawn then.
-    pub is_exposed: bool,
+    /// Pods of the node, each of which could keep this one out by leaving before the kubelet admits it. None of them may
+    /// have left when the binding is sent; [`Event::BindFailed`](super::Event::BindFailed) tells that one has.
+    pub relied_on: Vec<PodView>,
     /// Number of attempts, this one included.
     pub attempts: u32,
     /// The start of the first of them.
@@ -210,15 +210,13 @@ impl Core {
                     entry.lifecycle = Lifecycle::Assumed { slot };
                 }
                 let is_ordered = pod.spec.needs.may_align() && self.settings.counts_zones();
-                let is_exposed = is_ordered && self.is_exposed((id, &pod), slot);
-                let attempt_ms = now_ms;
+                let (attempt_ms, relied_on) = (now_ms, Vec::new());
                 let binding =
-                    Binding { id, pod, node, is_ordered, is_exposed, attempts, first_attempt_ms, attempt_ms };
+                    Binding { id, pod, node, is_ordered, relied_on, attempts, first_attempt_ms, attempt_ms };
                 if volumes.is_some() || !claims.is_empty() {
                     return Some(self.await_objects(slot, binding, (volumes, claims)));
                 }
-                self.enter_ledger(id);
-                Some(Decision::Bind(binding))
+                Some(self.send(binding))
             }
             Err(NoNode::Error(message, refusals)) => {
                 self.nominate(id, None);

@@ -135,8 +135,8 @@ impl Core {
         let is_ordered = pod.spec.needs.may_align();
         let node = Arc::clone(node);
         // It is sent at once: the stock scheduler waits for the answer.
-        let is_exposed = false;
+        let relied_on = Vec::new();
         let (attempts, first_attempt_ms, attempt_ms) = (1, now_ms, now_ms);
-        Ok(Binding { id, pod, node, is_ordered, is_exposed, attempts, first_attempt_ms, attempt_ms })
+        Ok(Binding { id, pod, node, is_ordered, relied_on, attempts, first_attempt_ms, attempt_ms })
     }
 }

@@ -169,12 +169,14 @@ impl Core {
         if found.len() < 2 || !is_exact {
             return best;
         }
-        let mut tolerates = |slot: usize| self.nodes[slot].ledger.tolerates_departures(&spec.needs, scratch);
-        if tolerates(best) != Some(false) {
+        let mut relied_on = |slot: usize| self.nodes[slot].ledger.relied_on(&spec.needs, scratch);
+        if relied_on(best).is_none_or(|pods| pods.is_empty()) {
             return best;
         }
         let others = best_first(found, totals).into_iter().filter(|slot| *slot != best);
-        let next = others.take(MAX_TOLERANCE_CHECKS).find(|slot| tolerates(*slot) == Some(true));
+        let next = others
+            .take(MAX_TOLERANCE_CHECKS)
+            .find(|slot| relied_on(*slot).is_some_and(|pods| pods.is_empty()));
         next.unwrap_or(best)
     }
 

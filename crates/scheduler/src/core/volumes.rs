@@ -411,9 +411,9 @@ impl Core {
             return;
         }
         self.waits.remove(id);
-        self.enter_ledger(id);
+        let sent = self.send(binding);
         self.changed.insert(slot);
-        self.waits.decide(Decision::Bind(binding));
+        self.waits.decide(sent);
     }
 
     /// Whether a pod of a node that the ledger does not know yet fits there.

@@ -4,21 +4,29 @@
 //! sent. Never: a pod of a gang, which is placed whole; a pod taken off its node while its binding may be under way.
 //!
 //! More room can make a pod of several aligned containers not fit. The bindings of a node are sent one after the other,
-//! so one may wait while others end; that of a pod that a departure could keep out waits for news in any case. Cost:
-//! the ledger's rows, and one admission for each world and pod on its way.
+//! so one may wait while others end. Before one of a pod that relies on others is sent, the API server is asked for them.
+//! Cost: the ledger's rows, and one admission for each world and pod on its way.
 
-use super::{Core, Lifecycle};
+use super::{Binding, Core, Decision, Lifecycle};
 use crate::cycle::Accounting;
 use crate::ledger::PodId;
 use crate::pod::PodView;
 
 impl Core {
-    /// Whether a pod that leaves before the kubelet of this node admits this pod, which is to go there, could keep it
-    /// out, and its binding would be withdrawn then.
-    pub(super) fn is_exposed(&mut self, (id, pod): (PodId, &PodView), slot: usize) -> bool {
-        let ledger = &self.nodes[slot].ledger;
-        let tolerates = ledger.tolerates_departures(&pod.spec.needs, &mut self.scratch);
-        tolerates == Some(false) && self.may_be_withdrawn(id)
+    /// Lets the kubelet of its node see a pod after all that the ledger knows: the decision that sends its binding.
+    pub(super) fn send(&mut self, binding: Binding) -> Decision {
+        let relied_on = self.relied_on(&binding);
+        self.enter_ledger(binding.id);
+        Decision::Bind(Binding { relied_on, ..binding })
+    }
+
+    /// The pods on which it relies that a binding can be stored, if it may be withdrawn.
+    fn relied_on(&mut self, Binding { id, pod, .. }: &Binding) -> Vec<PodView> {
+        let slot = self.pods.get(id).and_then(|entry| entry.lifecycle.slot());
+        let Some(slot) = slot.filter(|_| self.may_be_withdrawn(*id)) else { return Vec::new() };
+        let relied_on = self.nodes[slot].ledger.relied_on(&pod.spec.needs, &mut self.scratch);
+        let views = relied_on.iter().flatten().filter_map(|id| self.pods.get(id));
+        views.map(|entry| entry.view.clone()).collect()
     }
 
     /// Looks at the pods on their way to a node.

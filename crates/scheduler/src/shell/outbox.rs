@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt as _, ready};
+use futures::future::{BoxFuture, ready};
 use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -83,8 +83,6 @@ enum Completed {
     Bind(Box<Binding>, Duration, Result<(), BindFailure>),
     /// A binding is not sent any more.
     Withdrawn(Box<Binding>),
-    /// A binding is due.
-    Waited,
     Volumes(PodId, VolumeBindings, Result<(), String>),
     Claims(PodId, Vec<ClaimView>, Result<(), String>),
     /// Claims are given back.
@@ -268,10 +266,7 @@ impl Outbox {
     /// Binds a pod, after those that it has to follow.
     fn bind(&mut self, binding: Binding) {
         self.statuses.remove(&binding.pod.uid);
-        let wait = self.binds.push(binding, Instant::now());
-        if !wait.is_zero() {
-            self.in_flight.push(Box::pin(tokio::time::sleep(wait).map(|()| Completed::Waited)));
-        }
+        self.binds.push(binding);
         self.start();
     }
 
@@ -340,6 +335,10 @@ impl Outbox {
                 self.record(&binding.pod, Severity::Normal, "Scheduled", "Binding", note);
                 CallResult::Bound(binding, took)
             }
+            Completed::Bind(binding, _, Err(BindFailure::Departed)) => {
+                self.binds.done(&binding);
+                CallResult::Withdrawn(binding)
+            }
             Completed::Bind(binding, took, Err(BindFailure::NamespaceTerminating(reason))) => {
                 self.binds.done(&binding);
                 // An event would be refused for the same reason.
@@ -353,7 +352,6 @@ impl Outbox {
                 CallResult::BindFailed(binding, took)
             }
             Completed::Withdrawn(binding) => CallResult::Withdrawn(binding),
-            Completed::Waited => CallResult::Other,
             Completed::Volumes(id, volumes, result) => {
                 self.writing_volumes = self.writing_volumes.saturating_sub(1);
                 match result {
@@ -391,7 +389,7 @@ impl Outbox {
     }
 
     fn start(&mut self) {
-        while let Some(binding) = self.binds.next(Instant::now()) {
+        while let Some(binding) = self.binds.next() {
             let binder = self.binder.clone().filter(|binder| binder.concerns(&binding.pod));
             let by = (self.client.clone(), binder);
             self.in_flight.push(Box::pin(bind(by, binding, self.stopped.clone())));

@@ -45,16 +45,17 @@ fn a_node_that_admits_the_pod_whichever_pod_leaves_comes_first() {
 }
 
 #[test]
-fn a_binding_that_a_departure_could_spoil_is_marked() {
-    for (node, pod, is_exposed) in [
-        ("frail", with_init_container("p"), true),
-        ("firm", with_init_container("p"), false),
-        ("frail", pod("p", 6, json!({})), false),
+fn a_binding_names_the_pods_it_relies_on() {
+    for (node, pod, relied_on) in [
+        ("frail", with_init_container("p"), &["a", "b"][..]),
+        ("firm", with_init_container("p"), &[]),
+        ("frail", pod("p", 6, json!({})), &[]),
     ] {
         let mut core = with_residents(&[node]);
         core.handle(Event::Pod(pod), LATER);
         let Some(Decision::Bind(binding)) = core.next(LATER) else { panic!("{node}") };
-        assert_eq!(binding.is_exposed, is_exposed, "{node}");
+        let names: Vec<&str> = binding.relied_on.iter().map(|pod| &*pod.name).collect();
+        assert_eq!(names, relied_on, "{node}");
     }
 }
 

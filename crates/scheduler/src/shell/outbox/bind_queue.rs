@@ -4,16 +4,12 @@
 //! one node at a time, or in another order than that of the decisions, which its kubelet has to follow. Other pods
 //! follow no order. A pod that waits for its volumes is not here: its binding comes last (`core/volumes`).
 //!
-//! A binding of a pod that a departure could keep out waits for [`NEWS`], and those that follow it as long: the kubelet
-//! hears of a deletion when the scheduler does, and may have released the pod before it admits this one.
-//!
 //! Among lanes the highest priority comes first, then the oldest decision. Cost: waiting bindings, which [`MAX_OPEN`]
 //! bounds.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crate::core::Binding;
 use crate::ledger::PodId;
@@ -23,10 +19,6 @@ pub(super) const MAX_BINDS: usize = 32;
 /// The most bindings that wait or are in flight before decisions pause: a later pod of high priority would wait behind
 /// all of them.
 pub(crate) const MAX_OPEN: usize = MAX_BINDS + 256;
-
-/// The wait for news of pods that leave. A kubelet needs about as long to end a pod, and the API server's news of the
-/// deletion takes less, also on a machine that is overloaded.
-pub(super) const NEWS: Duration = Duration::from_millis(200);
 
 /// Bindings that follow each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,49 +38,35 @@ impl Lane {
     }
 }
 
-/// A binding that waits.
-#[derive(Debug)]
-struct QueuedBinding {
-    /// The number of its decision.
-    number: u64,
-    /// When it may be sent.
-    due: Instant,
-    binding: Binding,
-}
-
-/// Waiting bindings in the order of decisions, and the lanes with one in flight.
+/// Waiting bindings, and the lanes with one in flight.
 #[derive(Debug, Default)]
 pub(super) struct BindQueue {
-    waiting: BTreeMap<Lane, VecDeque<QueuedBinding>>,
+    /// In the order of decisions, with their numbers.
+    waiting: BTreeMap<Lane, VecDeque<(u64, Binding)>>,
     busy: BTreeSet<Lane>,
     decisions: u64,
 }
 
 impl BindQueue {
-    /// Adds a binding, after all earlier ones of its lane. Returns how long it waits at least.
-    pub(super) fn push(&mut self, binding: Binding, now: Instant) -> Duration {
+    /// Adds a binding, after all earlier ones of its lane.
+    pub(super) fn push(&mut self, binding: Binding) {
         self.decisions += 1;
-        let wait = if binding.is_exposed { NEWS } else { Duration::ZERO };
-        let lane = self.waiting.entry(Lane::of(&binding)).or_default();
-        lane.push_back(QueuedBinding { number: self.decisions, due: now + wait, binding });
-        wait
+        self.waiting.entry(Lane::of(&binding)).or_default().push_back((self.decisions, binding));
     }
 
     /// Takes the next binding to send; `None` while none may be sent. Its lane is busy until [`Self::done`].
-    pub(super) fn next(&mut self, now: Instant) -> Option<Binding> {
+    pub(super) fn next(&mut self) -> Option<Binding> {
         if self.busy.len() >= MAX_BINDS {
             return None;
         }
-        let urgency = |queue: &VecDeque<QueuedBinding>| {
-            let highest = queue.iter().map(|queued| queued.binding.pod.priority).max();
-            (Reverse(highest), queue.front().map(|queued| queued.number))
+        let urgency = |queue: &VecDeque<(u64, Binding)>| {
+            let highest = queue.iter().map(|(_, binding)| binding.pod.priority).max();
+            (Reverse(highest), queue.front().map(|(number, _)| *number))
         };
-        let is_due = |queue: &VecDeque<QueuedBinding>| queue.front().is_some_and(|first| first.due <= now);
-        let lanes = self.waiting.iter().filter(|(_, queue)| is_due(queue));
-        let free = lanes.filter(|(lane, _)| !self.busy.contains(*lane));
+        let free = self.waiting.iter().filter(|(lane, _)| !self.busy.contains(*lane));
         let lane = free.min_by_key(|(_, queue)| urgency(queue))?.0.clone();
         let queue = self.waiting.get_mut(&lane)?;
-        let QueuedBinding { binding, .. } = queue.pop_front()?;
+        let (_, binding) = queue.pop_front()?;
         if queue.is_empty() {
             self.waiting.remove(&lane);
         }
@@ -98,10 +76,10 @@ impl BindQueue {
 
     /// Takes the binding of a pod out; `None` if it does not wait.
     pub(super) fn withdraw(&mut self, id: PodId) -> Option<Binding> {
-        let is_its = |queued: &QueuedBinding| queued.binding.id == id;
+        let is_its = |(_, binding): &(u64, Binding)| binding.id == id;
         let lane = self.waiting.iter().find(|(_, queue)| queue.iter().any(is_its))?.0.clone();
         let queue = self.waiting.get_mut(&lane)?;
-        let QueuedBinding { binding, .. } = queue.remove(queue.iter().position(is_its)?)?;
+        let (_, binding) = queue.remove(queue.iter().position(is_its)?)?;
         if queue.is_empty() {
             self.waiting.remove(&lane);
         }
@@ -140,68 +118,52 @@ mod tests {
         let object = json!({ "metadata": { "name": format!("p{id}") }, "spec": { "priority": priority, "containers": [] } });
         let pod = PodView::read(&serde_json::from_value(object).unwrap());
         let (attempts, first_attempt_ms, attempt_ms) = (1, 0, 0);
-        let (id, node, is_ordered, is_exposed) = (PodId(id), node.into(), true, false);
-        Binding { id, pod, node, is_ordered, is_exposed, attempts, first_attempt_ms, attempt_ms }
+        let (id, node, is_ordered, relied_on) = (PodId(id), node.into(), true, Vec::new());
+        Binding { id, pod, node, is_ordered, relied_on, attempts, first_attempt_ms, attempt_ms }
     }
 
     #[test]
     fn priority_then_age_decide_among_nodes_and_age_alone_on_one() {
-        let (mut queue, now) = (BindQueue::default(), Instant::now());
+        let mut queue = BindQueue::default();
         for (id, node, priority) in [(1, "z", 0), (2, "a", 0), (3, "z", 0), (4, "m", 0), (5, "m", 9)] {
-            queue.push(binding(id, node, priority), now);
+            queue.push(binding(id, node, priority));
         }
-        let sent: Vec<u64> = std::iter::from_fn(|| queue.next(now)).map(|binding| binding.id.0).collect();
+        let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
         assert_eq!(sent, [4, 1, 2], "m has the important pod, z the oldest");
         queue.done(&binding(4, "m", 0));
         queue.done(&binding(1, "z", 0));
-        let sent: Vec<u64> = std::iter::from_fn(|| queue.next(now)).map(|binding| binding.id.0).collect();
+        let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
         assert_eq!(sent, [5, 3]);
     }
 
     #[test]
     fn what_waits_can_be_withdrawn_and_what_is_sent_cannot() {
-        let (mut queue, now) = (BindQueue::default(), Instant::now());
-        for id in 1..4 {
-            queue.push(binding(id, "n", 0), now);
-        }
-        let sent = queue.next(now).unwrap();
+        let mut queue = BindQueue::default();
+        (1..4).for_each(|id| queue.push(binding(id, "n", 0)));
+        let sent = queue.next().unwrap();
         let withdrawn = |queue: &mut BindQueue, id| queue.withdraw(PodId(id)).map(|binding| binding.id.0);
         assert_eq!((withdrawn(&mut queue, 1), withdrawn(&mut queue, 2)), (None, Some(2)));
         queue.done(&sent);
-        assert_eq!(queue.next(now).unwrap().id.0, 3);
+        assert_eq!(queue.next().unwrap().id.0, 3);
         assert_eq!(withdrawn(&mut queue, 3), None);
     }
 
     #[test]
     fn pods_that_hold_nothing_in_zones_follow_no_order() {
-        let (mut queue, now) = (BindQueue::default(), Instant::now());
+        let mut queue = BindQueue::default();
         for id in 0..4 {
-            queue.push(Binding { is_ordered: id % 2 == 1, ..binding(id, "n", 0) }, now);
+            queue.push(Binding { is_ordered: id % 2 == 1, ..binding(id, "n", 0) });
         }
-        let sent: Vec<u64> = std::iter::from_fn(|| queue.next(now)).map(|binding| binding.id.0).collect();
+        let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
         assert_eq!(sent, [0, 1, 2], "3 follows 1");
     }
 
     #[test]
     fn flights_are_bounded() {
-        let (mut queue, now) = (BindQueue::default(), Instant::now());
+        let mut queue = BindQueue::default();
         for id in 0..300 {
-            queue.push(binding(id, &format!("n{id}"), 0), now);
+            queue.push(binding(id, &format!("n{id}"), 0));
         }
-        assert_eq!(std::iter::from_fn(|| queue.next(now)).count(), MAX_BINDS);
-    }
-
-    #[test]
-    fn what_a_departure_could_keep_out_waits_for_news() {
-        let (mut queue, now) = (BindQueue::default(), Instant::now());
-        let exposed = |id, node| Binding { is_exposed: true, ..binding(id, node, 0) };
-        assert_eq!(queue.push(exposed(1, "n"), now), NEWS);
-        assert_eq!(queue.push(binding(2, "n", 0), now), Duration::ZERO);
-        queue.push(binding(3, "m", 0), now);
-        let sent = |queue: &mut BindQueue, now| queue.next(now).map(|binding| binding.id.0);
-        assert_eq!((sent(&mut queue, now), sent(&mut queue, now)), (Some(3), None), "2 follows 1");
-        assert_eq!(sent(&mut queue, now + NEWS), Some(1));
-        queue.push(exposed(4, "l"), now);
-        assert!(queue.withdraw(PodId(4)).is_some(), "the news came");
+        assert_eq!(std::iter::from_fn(|| queue.next()).count(), MAX_BINDS);
     }
 }

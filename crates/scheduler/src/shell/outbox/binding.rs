@@ -1,11 +1,17 @@
 //! The binding of one pod.
 //!
 //! In: a pod and its node. Out: whether the pod is bound there, for certain. Never: a result that is only likely.
+//!
+//! A kubelet hears of a deletion when the scheduler does, and may have released the pod before it admits the next one.
+//! Before the binding of a pod that relies on others is sent, the API server is asked for them: what it answers is
+//! newer than what the watch has brought. Cost: a call for each of them; few pods rely on any.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::future::ready;
+use futures::stream::{self, StreamExt as _};
 use k8s_openapi::api::core::v1::{Binding as WireBinding, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{ObjectMeta, PostParams};
@@ -18,15 +24,23 @@ use tokio_util::sync::CancellationToken;
 use super::super::extenders::HttpExtender;
 use super::Completed;
 use crate::core::Binding;
+use crate::pod::PodView;
 
 /// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
 const MAX_ANSWERS: u32 = 5;
+
+/// Most pods that are asked for at a time.
+const MAX_LOOKS: usize = 8;
+/// The longest wait for news of them, for which other bindings to the node wait as well.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The reason for which a binding failed.
 #[derive(Debug, PartialEq)]
 pub(in crate::shell) enum BindFailure {
     /// The namespace of the pod is being deleted, and the pod with it.
     NamespaceTerminating(String),
+    /// A pod on which it relies has left. The binding was not sent.
+    Departed,
     Other(String),
 }
 
@@ -34,6 +48,7 @@ impl fmt::Display for BindFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NamespaceTerminating(reason) | Self::Other(reason) => f.write_str(reason),
+            Self::Departed => f.write_str("a pod on which it relies has left"),
         }
     }
 }
@@ -56,6 +71,9 @@ pub(super) async fn bind(
     stopped: CancellationToken,
 ) -> Completed {
     let began = Instant::now();
+    if has_departed(&client, binding.relied_on.clone()).await {
+        return Completed::Bind(Box::new(binding), began.elapsed(), Err(BindFailure::Departed));
+    }
     let result = match binder {
         None => post_until_certain(&client, &binding, &stopped, 0).await,
         Some(binder) => match binder.bind(&binding).await {
@@ -66,6 +84,32 @@ pub(super) async fn bind(
         },
     };
     Completed::Bind(Box::new(binding), began.elapsed(), result)
+}
+
+/// Whether the API server says that one of these pods leaves or has left. Without an answer in time, none has.
+async fn has_departed(client: &Client, pods: Vec<PodView>) -> bool {
+    let looks = stream::iter(pods).map(|pod| has_left(client.clone(), pod)).buffer_unordered(MAX_LOOKS);
+    let departed = std::pin::pin!(looks.any(ready));
+    tokio::time::timeout(LOOK, departed).await.unwrap_or(false)
+}
+
+async fn has_left(client: Client, pod: PodView) -> bool {
+    let api: Api<Pod> = Api::namespaced(client, &pod.namespace);
+    match api.get_opt(&pod.name).await {
+        Ok(Some(found)) => {
+            let found = PodView::read(&found);
+            found.uid != pod.uid || found.progress.deleting || found.progress.terminal
+        }
+        Ok(None) => true,
+        Err(error) => {
+            tracing::debug!(
+                pod = pod.key(),
+                error = client::brief(&error),
+                "cannot look whether a pod stays"
+            );
+            false
+        }
+    }
 }
 
 /// Posts a binding, of which `sent` may have been posted before. A call without an answer may be stored later, which no

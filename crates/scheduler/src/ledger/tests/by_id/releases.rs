@@ -92,8 +92,8 @@ fn a_pod_that_is_rejected_if_another_leaves_between_its_containers_does_not_fit(
 /// The kubelet hears of deletions before the scheduler does, or after the binding. An init container then goes to the
 /// lower zone, and the container that has to keep its CPUs there finds too few.
 #[test]
-fn a_pod_that_more_room_keeps_out_tolerates_no_departure_that_makes_it() {
-    for (residents, tolerates) in [(&[3, 4][..], false), (&[7], true)] {
+fn a_pod_that_more_room_keeps_out_relies_on_those_that_hold_it() {
+    for (residents, relied_on) in [(&[3, 4][..], &[1, 2][..]), (&[7], &[])] {
         let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
         for (cpus, id) in residents.iter().zip(1..) {
             let resident = app(id, *cpus);
@@ -103,9 +103,10 @@ fn a_pod_that_more_room_keeps_out_tolerates_no_departure_that_makes_it() {
         node.report();
         let comes = pod(9, &[(ContainerKind::Init, 2, 64, 0), (ContainerKind::App, 6, 64, 0)]);
         assert!(node.fits(&comes) && node.would_admit(&comes), "{residents:?}");
-        let told = node.ledger.tolerates_departures(&comes.needs, &mut node.scratch);
-        assert_eq!(told, Some(tolerates), "{residents:?}");
+        let told = node.ledger.relied_on(&comes.needs, &mut node.scratch);
+        let told = told.map(|pods| pods.into_iter().map(|pod| pod.0).collect::<Vec<_>>());
+        assert_eq!(told.as_deref(), Some(relied_on), "{residents:?}");
         node.release(0);
-        assert_eq!(node.would_admit(&comes), tolerates, "{residents:?}");
+        assert_eq!(node.would_admit(&comes), relied_on.is_empty(), "{residents:?}");
     }
 }
