@@ -9,12 +9,12 @@
 //! therefore always decides with perfect knowledge.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use api::schedulerconfig::NodesWithoutTopology;
 use scheduler::config::{HOLD_AFTER_MS, MAX_WAIT_MS};
-use scheduler::core::{Core, Decision, Event, Profile, Settings};
+use scheduler::core::{Binding, Core, Decision, Event, Profile, Settings};
 use scheduler::cycle::{Accounting, Numa};
 use scheduler::ledger::PodId;
 use scheduler::plugins::Plugins;
@@ -89,6 +89,8 @@ pub(crate) struct Simulation<'a> {
     used_milli: i64,
     /// Pods that were lost although the scheduler could not know better, see [`Pod::present`].
     unforeseen: usize,
+    /// Bindings that were decided and not sent.
+    withdrawn: usize,
     record: Record,
 }
 
@@ -100,14 +102,12 @@ struct Pod {
     /// Time at which its last status reaches the API server.
     status_ms: u64,
     exists: bool,
-    /// Whether the scheduler has been told that it leaves or has gone.
-    is_leaving_known: bool,
     /// The reason why the last attempt to place it failed.
     refused: Option<Arc<str>>,
-    /// The pods that its node had when the node was chosen, without those that the scheduler knew to leave. If one of
-    /// them has gone unannounced before the kubelet sees this pod, there is more room than was known; a pod of several
-    /// containers may then be put into another zone, in which not all of them fit.
-    present: Vec<usize>,
+    /// [`Node::expected`] when the node was chosen. If one of them has gone unannounced before the kubelet sees this pod,
+    /// there is more room than was known; a pod of several containers may then be put into another zone, in which not
+    /// all of them fit.
+    present: BTreeSet<usize>,
     /// The progress of its resize; `None`: it was not asked for yet.
     resize: Option<ResizeStage>,
     /// Whether the scheduler has seen that it grows.
@@ -129,6 +129,8 @@ enum ResizeStage {
 struct Node {
     kubelet: Kubelet,
     name: Arc<str>,
+    /// The pods that the scheduler has sent there, without those that it knows to leave.
+    expected: BTreeSet<usize>,
     /// Time at which the last binding is stored.
     bound_ms: u64,
     /// Time at which the last pod change reaches the kubelet.
@@ -146,6 +148,8 @@ struct Node {
 enum SimEvent {
     /// A watch event reaches the scheduler.
     Delivered { incarnation: u32, event: Box<Event> },
+    /// The scheduler sends a binding, unless it was withdrawn. The API server stores it after `takes_ms`.
+    BindingSent { incarnation: u32, id: PodId, pod: usize, node: usize, relied_on: Vec<usize>, takes_ms: u64 },
     /// The API server stores a binding.
     BindingStored { incarnation: u32, id: PodId, pod: usize, node: usize },
     /// The scheduler learns the result of its binding.
@@ -218,6 +222,7 @@ impl<'a> Simulation<'a> {
                 stored: Some(Arc::new(kubelet.report(setup.fingerprints, setup.ids))),
                 name: Arc::clone(&machine.view.name),
                 kubelet,
+                expected: BTreeSet::new(),
                 bound_ms: 0,
                 notified_ms: 0,
                 scan_ms: u64::MAX,
@@ -253,6 +258,7 @@ impl<'a> Simulation<'a> {
             slots,
             used_milli,
             unforeseen: 0,
+            withdrawn: 0,
             record,
         }
     }
@@ -346,9 +352,8 @@ impl<'a> Simulation<'a> {
                 node: None,
                 status_ms: 0,
                 exists: true,
-                is_leaving_known: false,
                 refused: None,
-                present: Vec::new(),
+                present: BTreeSet::new(),
                 resize: None,
                 is_growth_known: false,
                 known_to_grow: Vec::new(),
@@ -369,32 +374,49 @@ impl<'a> Simulation<'a> {
         {
             self.pods[pod].refused = Some(refused.message.as_str().into());
         }
-        if let Decision::Bind(binding) = decision {
-            let pod = number_of(&binding.pod.uid);
-            let node = self.slots.get(&binding.node).copied();
-            debug_assert!(
-                pod.is_some() && node.is_some(),
-                "the scheduler binds a pod or node that does not exist"
-            );
-            if let (Some(pod), Some(node)) = (pod, node) {
-                let there = self.nodes[node].kubelet.placements().map(|(other, _)| other);
-                let there: Vec<usize> = there.collect();
-                let knows = |known: fn(&Pod) -> bool| {
-                    there.iter().copied().filter(|other| known(&self.pods[*other])).collect()
-                };
-                let (present, known_to_grow) =
-                    (knows(|other| !other.is_leaving_known), knows(|other| other.is_growth_known));
-                (self.pods[pod].present, self.pods[pod].known_to_grow) = (present, known_to_grow);
-                let delay = self.setup.latency.bind.draw(&mut self.random);
-                let at_ms = self.nodes[node].bound_ms.max(now_ms) + delay;
-                self.nodes[node].bound_ms = at_ms;
-                self.schedule(
-                    at_ms,
-                    SimEvent::BindingStored { incarnation: self.incarnation, id: binding.id, pod, node },
-                );
-            }
+        match decision {
+            Decision::Bind(binding) => self.bind(binding),
+            Decision::Withdraw(id) => self.withdraw(id),
+            _ => {}
         }
         true
+    }
+
+    fn bind(&mut self, binding: Binding) {
+        let pod = number_of(&binding.pod.uid);
+        let node = self.slots.get(&binding.node).copied();
+        debug_assert!(
+            pod.is_some() && node.is_some(),
+            "the scheduler binds a pod or node that does not exist"
+        );
+        let (Some(pod), Some(node)) = (pod, node) else { return };
+        let there = self.nodes[node].kubelet.placements().map(|(other, _)| other);
+        self.pods[pod].known_to_grow = there.filter(|other| self.pods[*other].is_growth_known).collect();
+        self.pods[pod].present = self.nodes[node].expected.clone();
+        self.nodes[node].expected.insert(pod);
+        let relied_on: Vec<usize> = binding.relied_on.iter().filter_map(|pod| self.number(pod)).collect();
+        let mut takes_ms = self.setup.latency.bind.draw(&mut self.random);
+        if !relied_on.is_empty() {
+            // The look at them takes as long as the binding.
+            takes_ms += self.setup.latency.bind.draw(&mut self.random);
+        }
+        let sent_ms = self.nodes[node].bound_ms.max(self.now_ms);
+        self.nodes[node].bound_ms = sent_ms + takes_ms;
+        let (incarnation, id) = (self.incarnation, binding.id);
+        self.schedule(sent_ms, SimEvent::BindingSent { incarnation, id, pod, node, relied_on, takes_ms });
+    }
+
+    /// Withdraws a binding that was not sent yet.
+    fn withdraw(&mut self, withdrawn: PodId) {
+        let mut found = None;
+        self.queue.retain(|Reverse(due)| {
+            let SimEvent::BindingSent { id, pod, node, .. } = &due.event else { return true };
+            found = found.or((*id == withdrawn).then_some((*pod, *node)));
+            *id != withdrawn
+        });
+        if let Some(binding) = found {
+            self.not_sent(withdrawn, binding);
+        }
     }
 
     /// Starts a scheduler that knows only what the API server has.

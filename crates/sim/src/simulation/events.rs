@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use scheduler::core::Event;
+use scheduler::ledger::PodId;
 use topology::request::PodNeeds;
 
-use super::{PodStatus, ResizeStage, SimEvent, Simulation};
+use super::{Pod, PodStatus, ResizeStage, SimEvent, Simulation};
 use crate::kubelet::Resized;
 use crate::latency::DelayRange;
 use crate::machine::cpu_milli;
@@ -18,6 +19,16 @@ impl Simulation<'_> {
     pub(super) fn process(&mut self, event: SimEvent) {
         match event {
             SimEvent::Delivered { incarnation, event } => self.deliver(incarnation, *event),
+            SimEvent::BindingSent { incarnation, id, pod, node, relied_on, takes_ms } => {
+                if incarnation != self.incarnation {
+                    self.nodes[node].expected.remove(&pod);
+                } else if relied_on.into_iter().any(|other| self.has_left(other)) {
+                    self.not_sent(id, (pod, node));
+                } else {
+                    let stored = SimEvent::BindingStored { incarnation, id, pod, node };
+                    self.schedule(self.now_ms + takes_ms, stored);
+                }
+            }
             SimEvent::BindingStored { incarnation, id, pod, node } => {
                 let bound = self.pods[pod].node.is_none();
                 let at_ms = self.now_ms + self.setup.latency.watch.draw(&mut self.random);
@@ -58,6 +69,22 @@ impl Simulation<'_> {
             }
             SimEvent::SchedulerRestarts => self.start_scheduler(),
         }
+    }
+
+    // === the scheduler's bindings ===
+
+    /// Whether the API server says that a pod leaves or has left.
+    fn has_left(&self, pod: usize) -> bool {
+        let Pod { exists, view, .. } = &self.pods[pod];
+        !exists || view.progress.deleting || view.progress.terminal
+    }
+
+    /// A binding is not sent after all.
+    pub(super) fn not_sent(&mut self, id: PodId, (pod, node): (usize, usize)) {
+        self.withdrawn += 1;
+        self.nodes[node].expected.remove(&pod);
+        let incarnation = self.incarnation;
+        self.schedule(self.now_ms, SimEvent::BindingAnswered { incarnation, id, bound: false });
     }
 
     // === the API server ===
@@ -196,7 +223,7 @@ impl Simulation<'_> {
         }
     }
 
-    /// Whether a node has lost pods since it was chosen for this one, that the scheduler did not know to leave then.
+    /// Whether a node has lost pods that the scheduler did not know to leave when it chose the node for this one.
     fn has_lost_unannounced(&self, pod: usize, node: usize) -> bool {
         let there: Vec<usize> = self.nodes[node].kubelet.placements().map(|(other, _)| other).collect();
         self.pods[pod].present.iter().any(|other| !there.contains(other))
@@ -313,7 +340,9 @@ impl Simulation<'_> {
             _ => None,
         };
         if let Some(pod) = told.and_then(|view| self.number(view)) {
-            self.pods[pod].is_leaving_known = true;
+            if let Some(node) = self.pods[pod].node {
+                self.nodes[node].expected.remove(&pod);
+            }
         }
         if let Event::Pod(view) = &event
             && view.charged != view.allocated

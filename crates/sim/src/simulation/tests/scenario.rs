@@ -23,6 +23,8 @@ pub(super) struct Domain {
     pub(super) no_fingerprints: bool,
     /// Watches that lag by up to 0.4 s, each on its own.
     pub(super) slow_watches: bool,
+    /// Kubelets that end pods at once, of whose deletions the scheduler hears up to 0.2 s later.
+    pub(super) quick_kubelets: bool,
     /// Exporters that need up to 10 s, objects that stay up to 5 s.
     pub(super) slow_exporters: bool,
     /// A minute without exporters.
@@ -59,6 +61,8 @@ pub(super) struct Observations {
     pub(super) held_milli: i64,
     /// Pods lost although no scheduler could know better: others had gone unannounced in the meantime.
     pub(super) unforeseen: usize,
+    /// Bindings that were withdrawn.
+    pub(super) withdrawn: usize,
 }
 
 impl Scenario {
@@ -109,7 +113,7 @@ impl Scenario {
         let record = Simulation::new(setup).run_observed(&mut |_| {}, &mut |simulation| {
             seen.debt |= simulation.nodes.iter().any(|node| node.kubelet.free().has_debt());
             seen.held_milli = simulation.used_milli;
-            seen.unforeseen = simulation.unforeseen;
+            (seen.unforeseen, seen.withdrawn) = (simulation.unforeseen, simulation.withdrawn);
             rooms.update(simulation);
             let fitting =
                 if simulation.scheduler.is_some() { simulation.fitting(&rooms) } else { Vec::new() };
@@ -275,7 +279,7 @@ impl Simulation<'_> {
                 SimEvent::KubeletAdds(pod) => {
                     coming.extend(self.pods[pod].node.map(|node| (due.at_ms, due.order, pod, node)));
                 }
-                SimEvent::BindingStored { pod, node, .. } => {
+                SimEvent::BindingSent { pod, node, .. } | SimEvent::BindingStored { pod, node, .. } => {
                     coming.push((u64::MAX, due.order, pod, node));
                     decided.push(pod);
                 }
@@ -326,6 +330,10 @@ fn latency(random: &mut Random, domain: Domain) -> Latency {
             (latency.watch, latency.kubelet) = (DelayRange::new(0, 400), DelayRange::new(0, 400));
         }
         _ => {}
+    }
+    if domain.quick_kubelets {
+        latency.watch = DelayRange::new(0, 200);
+        (latency.kubelet, latency.stop) = (DelayRange::new(0, 5), DelayRange::new(0, 20));
     }
     latency
 }
