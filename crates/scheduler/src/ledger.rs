@@ -182,12 +182,12 @@ impl Ledger {
             return Err(Refusal::Stale(Doubt::ReportLost));
         }
         let is_non_monotonic = first.amounts.is_non_monotonic(rules, needs);
-        if is_non_monotonic && self.start.is_some() && self.worlds.iter().any(|world| self.is_bounded(world))
-        {
-            return Err(Refusal::Stale(Doubt::UnknownZones));
-        }
         let early = if is_non_monotonic { self.likely_releases() } else { Vec::new() };
         self.check_worlds((rules, needs), &early, scratch).map_err(Refusal::Misfit)?;
+        // Of a world in doubt the kubelet may have more room, which keeps such a pod out.
+        if is_non_monotonic && self.worlds.iter().any(|world| self.is_in_doubt(world)) {
+            return Err(Refusal::Stale(Doubt::UnknownZones));
+        }
         let Some(overtaking) = overtaking() else { return Ok(()) };
         for world in &self.worlds {
             self.check_orders((world, &self.cautious(world)), needs, &overtaking, scratch)?;
@@ -550,20 +550,21 @@ impl Ledger {
         self.early_releases(|at| self.rows[at].finishes)
     }
 
-    /// Whether a pod is charged wherever it might be, so that the kubelet has more room than the world.
-    fn is_bounded(&self, world: &World) -> bool {
-        let mut rows = self.rows.iter().zip(&world.locations);
-        rows.any(|(row, location)| {
-            matches!(location, Location::Charged { exact: false, .. }) && row.stage != Stage::Released
+    /// Whether it is not known where a pod is that leaves, or that is charged wherever it might be: the kubelet may have
+    /// more room than the world.
+    fn is_in_doubt(&self, world: &World) -> bool {
+        self.rows.iter().zip(&world.locations).any(|(row, location)| match location {
+            Location::Charged { exact, .. } => !exact && row.stage != Stage::Released,
+            Location::Unknown => {
+                row.stage.is_leaving() || row.stage == Stage::Released || self.hides_something(row)
+            }
         })
     }
 
-    /// Whether the kubelet may have more room than the world has, so that its next choice cannot be predicted exactly.
+    /// Whether that may come true before the kubelet admits the next pod.
     fn doubtful(&self, world: &World) -> bool {
-        self.rows.iter().zip(&world.locations).any(|(row, location)| match location {
-            Location::Charged { exact, .. } => !exact && row.stage != Stage::Released,
-            Location::Unknown => row.finishes || row.stage.is_leaving() || row.stage == Stage::Released,
-        })
+        let may_finish = |(row, location): (&Row, &Location)| row.finishes && *location == Location::Unknown;
+        self.is_in_doubt(world) || self.rows.iter().zip(&world.locations).any(may_finish)
     }
 
     fn drop_row(&mut self, index: usize) {

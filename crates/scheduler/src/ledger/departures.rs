@@ -8,7 +8,7 @@
 
 use topology::request::PodNeeds;
 
-use super::{Held, Ledger, Location, PodId, Scratch, Stage};
+use super::{Held, Ledger, PodId, Scratch, Stage};
 
 impl Ledger {
     /// The admitted pods on which a pod that fits relies: once one of them leaves before the kubelet admits it, it may
@@ -20,28 +20,18 @@ impl Ledger {
         if !needs.may_align() || !first.amounts.is_non_monotonic(topology.rules, needs) {
             return Some(Vec::new());
         }
-        let is_in_doubt =
-            self.worlds.iter().any(|world| self.is_bounded(world) || self.has_unknown_places(world));
         let mut keeps_out = |at: &usize| {
-            let is_it = |other: usize| other == *at;
-            is_in_doubt
-                || self.check_worlds((topology.rules, needs), &self.early_releases(is_it), scratch).is_err()
+            let early = self.early_releases(|other| other == *at);
+            self.check_worlds((topology.rules, needs), &early, scratch).is_err()
         };
         let admitted = self.indices(|stage| stage == Stage::Admitted);
-        let relied_on = admitted.filter(|at| self.may_hold(*at)).filter(|at| keeps_out(at));
+        let relied_on = admitted.filter(|at| self.holds_something(*at)).filter(|at| keeps_out(at));
         Some(relied_on.map(|at| self.rows[at].id).collect())
     }
 
-    /// Whether the kubelet may have given something in zones to the pod.
-    fn may_hold(&self, at: usize) -> bool {
-        self.worlds.iter().any(|world| match &world.locations[at] {
-            Location::Unknown => true,
-            Location::Charged { held, .. } => *held != Held::default(),
-        })
-    }
-
-    fn has_unknown_places(&self, world: &super::World) -> bool {
-        let mut rows = self.rows.iter().zip(&world.locations);
-        rows.any(|(row, location)| row.stage != Stage::Released && *location == Location::Unknown)
+    /// Whether the kubelet has given something in zones to the pod.
+    fn holds_something(&self, at: usize) -> bool {
+        let held = self.worlds.iter().filter_map(|world| world.locations[at].held());
+        held.into_iter().any(|held| held != Held::default())
     }
 }

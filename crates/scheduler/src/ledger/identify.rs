@@ -319,6 +319,11 @@ impl Ledger {
         Placement { grants }
     }
 
+    /// Whether a pod may hold, in any zone, what no report shows.
+    pub(super) fn hides_something(&self, row: &Row) -> bool {
+        self.hidden_anywhere(row).grants.iter().any(|grant| grant.held != grant.visible)
+    }
+
     /// Whether the row holds resources that the report does not count.
     fn is_replayed(&self, understood: &Understood<'_>, at: usize) -> bool {
         !understood.members[at] && self.rows[at].stage != Stage::Released
