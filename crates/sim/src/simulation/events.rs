@@ -339,10 +339,10 @@ impl Simulation<'_> {
             Event::PodGone(view) => Some(view),
             _ => None,
         };
-        if let Some(pod) = told.and_then(|view| self.number(view)) {
-            if let Some(node) = self.pods[pod].node {
-                self.nodes[node].expected.remove(&pod);
-            }
+        if let Some(pod) = told.and_then(|view| self.number(view))
+            && let Some(node) = self.pods[pod].node
+        {
+            self.nodes[node].expected.remove(&pod);
         }
         if let Event::Pod(view) = &event
             && view.charged != view.allocated
