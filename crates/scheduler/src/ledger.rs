@@ -550,8 +550,8 @@ impl Ledger {
         self.early_releases(|at| self.rows[at].finishes)
     }
 
-    /// Whether it is not known where a pod is that leaves, or that is charged wherever it might be: the kubelet may have
-    /// more room than the world.
+    /// Whether it is not known where a pod is that leaves, or that is charged wherever it might be: the kubelet may
+    /// have more room than the world.
     fn is_in_doubt(&self, world: &World) -> bool {
         self.rows.iter().zip(&world.locations).any(|(row, location)| match location {
             Location::Charged { exact, .. } => !exact && row.stage != Stage::Released,

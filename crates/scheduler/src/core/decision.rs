@@ -59,8 +59,8 @@ pub struct Binding {
     pub node: Arc<str>,
     /// Whether the node's kubelet has to admit such pods in the order of decisions: it may hold something in zones.
     pub is_ordered: bool,
-    /// Pods of the node, each of which could keep this one out by leaving before the kubelet admits it. None of them may
-    /// have left when the binding is sent; [`Event::BindFailed`](super::Event::BindFailed) tells that one has.
+    /// Pods of the node, each of which could keep this one out by leaving before the kubelet admits it. None of them
+    /// may have left when the binding is sent; [`Event::BindFailed`](super::Event::BindFailed) tells that one has.
     pub relied_on: Vec<PodView>,
     /// Number of attempts, this one included.
     pub attempts: u32,

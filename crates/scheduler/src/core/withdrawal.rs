@@ -4,8 +4,8 @@
 //! sent. Never: a pod of a gang, which is placed whole; a pod taken off its node while its binding may be under way.
 //!
 //! More room can make a pod of several aligned containers not fit. The bindings of a node are sent one after the other,
-//! so one may wait while others end. Before one of a pod that relies on others is sent, the API server is asked for them.
-//! Cost: the ledger's rows, and one admission for each world and pod on its way.
+//! so one may wait while others end. Before one of a pod that relies on others is sent, the API server is asked for
+//! them (`shell/outbox/binding`). Cost: the ledger's rows, and one admission for each world and pod on its way.
 
 use super::{Binding, Core, Decision, Lifecycle};
 use crate::cycle::Accounting;
