@@ -104,9 +104,9 @@ struct Pod {
     exists: bool,
     /// The reason why the last attempt to place it failed.
     refused: Option<Arc<str>>,
-    /// [`Node::expected`] when the node was chosen. If one of them has gone unannounced before the kubelet sees this pod,
-    /// there is more room than was known; a pod of several containers may then be put into another zone, in which not
-    /// all of them fit.
+    /// [`Node::expected`] when the node was chosen. If one of them has gone unannounced before the kubelet sees this
+    /// pod, there is more room than was known; a pod of several containers may then be put into another zone, in which
+    /// not all of them fit.
     present: BTreeSet<usize>,
     /// The progress of its resize; `None`: it was not asked for yet.
     resize: Option<ResizeStage>,

@@ -1,7 +1,7 @@
 //! Departures that nothing announces: a pod may leave between the binding of another one and its admission.
 //!
-//! In: a pod that fits. Out: the pods on which that relies. Never: a refusal; such a departure is unlikely, and a pod that
-//! waited for a node where none matters might wait for ever.
+//! In: a pod that fits. Out: the pods on which that relies. Never: a refusal; such a departure is unlikely, and a pod
+//! that waited for a node where none matters might wait for ever.
 //!
 //! Cost: worlds x sets of leaving pods x pods that may leave x one admission; nothing for pods that more room never
 //! keeps out, which is most.
