@@ -135,7 +135,7 @@ impl ClusterObjects {
 /// The pods of a snapshot that wait for a node of these settings' schedulers, as the queue orders them.
 fn waiting(settings: &Settings, snapshot: &Snapshot) -> Vec<PodView> {
     let is_ours = |pod: &&PodView| {
-        let has_ended = pod.progress.deleting || pod.progress.terminal;
+        let has_ended = pod.progress.is_ending();
         let waits = pod.node.is_none() && !has_ended && pod.spec.gates.is_empty() && pod.nominated.is_none();
         waits && settings.profiles.iter().any(|profile| profile.name == pod.scheduler)
     };

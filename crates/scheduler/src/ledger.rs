@@ -318,7 +318,7 @@ impl Ledger {
         let Some(rules) = self.topology.as_ref().map(|t| t.rules) else { return };
         let mut next = Vec::with_capacity(self.worlds.len());
         for world in &self.worlds {
-            let doubtful = self.doubtful(world);
+            let doubtful = self.may_be_in_doubt(world);
             for location in possible_locations(rules, world, &early, &pod.needs, scratch) {
                 let location =
                     if doubtful { widen(rules, &world.amounts, &pod.needs, location) } else { location };
@@ -517,7 +517,7 @@ impl Ledger {
             .iter()
             .any(|row| row.stage.is_leaving() || (row.finishes && row.stage == Stage::Admitted));
         // A pod charged wherever it might be causes debts that are no contradiction.
-        let impossible = |world: &World| world.amounts.has_debt() && !self.doubtful(world);
+        let impossible = |world: &World| world.amounts.has_debt() && !self.may_be_in_doubt(world);
         if !may_be_early && !unique.iter().all(impossible) {
             unique.retain(|world| !impossible(world));
         }
@@ -561,8 +561,8 @@ impl Ledger {
         })
     }
 
-    /// Whether that may come true before the kubelet admits the next pod.
-    fn doubtful(&self, world: &World) -> bool {
+    /// Whether it is in doubt, or may be before the kubelet admits the next pod: one of unknown place may finish.
+    fn may_be_in_doubt(&self, world: &World) -> bool {
         let may_finish = |(row, location): (&Row, &Location)| row.finishes && *location == Location::Unknown;
         self.is_in_doubt(world) || self.rows.iter().zip(&world.locations).any(may_finish)
     }

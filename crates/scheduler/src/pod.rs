@@ -345,6 +345,12 @@ impl Rejection {
 }
 
 impl Progress {
+    /// Whether the pod is being deleted, or has ended.
+    #[must_use]
+    pub const fn is_ending(&self) -> bool {
+        self.deleting || self.terminal
+    }
+
     fn read(pod: &wire::Pod) -> Self {
         let Some(status) = &pod.status else {
             return Self { deleting: pod.metadata.deletion_timestamp.is_some(), ..Self::default() };

@@ -8,8 +8,8 @@
 mod claims;
 #[path = "it/cluster.rs"]
 mod cluster;
-#[path = "it/departure.rs"]
-mod departure;
+#[path = "it/departures.rs"]
+mod departures;
 #[path = "it/extender_server.rs"]
 mod extender_server;
 #[path = "it/extenders.rs"]

@@ -87,7 +87,7 @@ pub(crate) struct Simulation<'a> {
     /// Number of pods without a node, by their CPU request.
     waiting: BTreeMap<i64, usize>,
     used_milli: i64,
-    /// Pods that were lost although the scheduler could not know better, see [`Pod::present`].
+    /// Pods that were lost although the scheduler could not know better, see [`Pod::expected_beside`].
     unforeseen: usize,
     /// Bindings that were decided and not sent.
     withdrawn: usize,
@@ -107,7 +107,7 @@ struct Pod {
     /// [`Node::expected`] when the node was chosen. If one of them has gone unannounced before the kubelet sees this
     /// pod, there is more room than was known; a pod of several containers may then be put into another zone, in which
     /// not all of them fit.
-    present: BTreeSet<usize>,
+    expected_beside: BTreeSet<usize>,
     /// The progress of its resize; `None`: it was not asked for yet.
     resize: Option<ResizeStage>,
     /// Whether the scheduler has seen that it grows.
@@ -353,7 +353,7 @@ impl<'a> Simulation<'a> {
                 status_ms: 0,
                 exists: true,
                 refused: None,
-                present: BTreeSet::new(),
+                expected_beside: BTreeSet::new(),
                 resize: None,
                 is_growth_known: false,
                 known_to_grow: Vec::new(),
@@ -392,7 +392,7 @@ impl<'a> Simulation<'a> {
         let (Some(pod), Some(node)) = (pod, node) else { return };
         let there = self.nodes[node].kubelet.placements().map(|(other, _)| other);
         self.pods[pod].known_to_grow = there.filter(|other| self.pods[*other].is_growth_known).collect();
-        self.pods[pod].present = self.nodes[node].expected.clone();
+        self.pods[pod].expected_beside = self.nodes[node].expected.clone();
         self.nodes[node].expected.insert(pod);
         let relied_on: Vec<usize> = binding.relied_on.iter().filter_map(|pod| self.number(pod)).collect();
         let mut takes_ms = self.setup.latency.bind.draw(&mut self.random);

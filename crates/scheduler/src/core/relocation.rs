@@ -191,7 +191,7 @@ impl Core {
         let (view, progress) = (&entry.view, entry.view.progress);
         let runs = matches!(entry.lifecycle, Lifecycle::Bound { .. }) && progress.admitted;
         let is_counted = entry.charged.as_ref().is_some_and(|charged| **charged == *view.spec.needs);
-        if !runs || progress.deleting || progress.terminal || !is_counted || self.is_evicted(id) {
+        if !runs || progress.is_ending() || !is_counted || self.is_evicted(id) {
             return None;
         }
         let pod = recreated(view, now_ms);

@@ -169,14 +169,15 @@ impl Core {
         if found.len() < 2 || !is_exact {
             return best;
         }
-        let mut relied_on = |slot: usize| self.nodes[slot].ledger.relied_on(&spec.needs, scratch);
-        if relied_on(best).is_none_or(|pods| pods.is_empty()) {
+        let mut relies_on_any = |slot: usize| {
+            let mut relied_on = self.nodes[slot].ledger.relied_on(&spec.needs, scratch)?;
+            Some(relied_on.next().is_some())
+        };
+        if relies_on_any(best) != Some(true) {
             return best;
         }
         let others = best_first(found, totals).into_iter().filter(|slot| *slot != best);
-        let next = others
-            .take(MAX_TOLERANCE_CHECKS)
-            .find(|slot| relied_on(*slot).is_some_and(|pods| pods.is_empty()));
+        let next = others.take(MAX_TOLERANCE_CHECKS).find(|slot| relies_on_any(*slot) == Some(false));
         next.unwrap_or(best)
     }
 

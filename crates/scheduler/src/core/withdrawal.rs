@@ -25,7 +25,7 @@ impl Core {
         let slot = self.pods.get(id).and_then(|entry| entry.lifecycle.slot());
         let Some(slot) = slot.filter(|_| self.may_be_withdrawn(*id)) else { return Vec::new() };
         let relied_on = self.nodes[slot].ledger.relied_on(&pod.spec.needs, &mut self.scratch);
-        let views = relied_on.iter().flatten().filter_map(|id| self.pods.get(id));
+        let views = relied_on.into_iter().flatten().filter_map(|id| self.pods.get(&id));
         views.map(|entry| entry.view.clone()).collect()
     }
 

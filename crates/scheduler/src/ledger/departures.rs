@@ -14,19 +14,17 @@ impl Ledger {
     /// The admitted pods on which a pod that fits relies: once one of them leaves before the kubelet admits it, it may
     /// not fit. `None`: the kubelet is not known to refuse pods, or its state is not known.
     #[must_use]
-    pub fn relied_on(&self, needs: &PodNeeds, scratch: &mut Scratch) -> Option<Vec<PodId>> {
+    pub fn relied_on(&self, needs: &PodNeeds, scratch: &mut Scratch) -> Option<impl Iterator<Item = PodId>> {
         let topology = self.topology().filter(|_| self.is_modelled() && self.is_trusted())?;
         let first = self.worlds.first()?;
-        if !needs.may_align() || !first.amounts.is_non_monotonic(topology.rules, needs) {
-            return Some(Vec::new());
-        }
-        let mut keeps_out = |at: &usize| {
+        let may_rely = needs.may_align() && first.amounts.is_non_monotonic(topology.rules, needs);
+        let keeps_out = move |at: &usize| {
             let early = self.early_releases(|other| other == *at);
             self.check_worlds((topology.rules, needs), &early, scratch).is_err()
         };
-        let admitted = self.indices(|stage| stage == Stage::Admitted);
-        let relied_on = admitted.filter(|at| self.holds_something(*at)).filter(|at| keeps_out(at));
-        Some(relied_on.map(|at| self.rows[at].id).collect())
+        let admitted = self.indices(|stage| stage == Stage::Admitted).filter(move |_| may_rely);
+        let relied_on = admitted.filter(|at| self.holds_something(*at)).filter(keeps_out);
+        Some(relied_on.map(|at| self.rows[at].id))
     }
 
     /// Whether the kubelet has given something in zones to the pod.

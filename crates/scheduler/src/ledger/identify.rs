@@ -351,7 +351,7 @@ impl Ledger {
             Stage::Pending => possible_locations(rules, world, early, &row.needs, scratch),
             _ => vec![charge_all_zones(rules, &world.amounts, &row.needs)],
         };
-        let doubtful = self.doubtful(world);
+        let doubtful = self.may_be_in_doubt(world);
         let admitted = found.into_iter().map(|location| {
             let location =
                 if doubtful { widen(rules, &world.amounts, &row.needs, location) } else { location };

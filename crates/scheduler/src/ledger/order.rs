@@ -147,7 +147,7 @@ impl Ledger {
         if self.is_order_without_effect((world, amounts), pod, &overtaking.rows, scratch) {
             return Ok(());
         }
-        let Some(orders) = overtaking.orders.as_ref().filter(|_| !self.doubtful(world)) else {
+        let Some(orders) = overtaking.orders.as_ref().filter(|_| !self.may_be_in_doubt(world)) else {
             return Err(Refusal::Stale(Doubt::UnknownOrder));
         };
         for order in orders {
@@ -282,7 +282,7 @@ impl Ledger {
             !most.is_non_monotonic(rules, needs)
                 && first.is_ok_and(|held| world.locations[*at] == Location::Charged { held, exact: true })
         };
-        !self.doubtful(world) && rows.iter().all(is_certain)
+        !self.may_be_in_doubt(world) && rows.iter().all(is_certain)
     }
 }
 

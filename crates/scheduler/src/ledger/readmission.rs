@@ -148,8 +148,11 @@ impl Ledger {
             let held = world.amounts.admit_with_release(rules, needs, before, ended, scratch).ok()?;
             let location = Location::Charged { held, exact: true };
             release(&mut world.amounts, &world.locations[index]);
-            let location =
-                if self.doubtful(&world) { widen(rules, &world.amounts, needs, location) } else { location };
+            let location = if self.may_be_in_doubt(&world) {
+                widen(rules, &world.amounts, needs, location)
+            } else {
+                location
+            };
             charge(&mut world.amounts, &location);
             world.locations[*first] = location;
             self.admit_in_order(&mut world, rest, rules, scratch);
@@ -177,7 +180,7 @@ impl Ledger {
         for at in rows {
             let needs = &self.rows[*at].needs;
             let mut location = predict(rules, &world.amounts, needs, scratch);
-            if self.doubtful(world) {
+            if self.may_be_in_doubt(world) {
                 location = widen(rules, &world.amounts, needs, location);
             }
             charge(&mut world.amounts, &location);

@@ -83,6 +83,8 @@ enum Completed {
     Bind(Box<Binding>, Duration, Result<(), BindFailure>),
     /// A binding is not sent any more.
     Withdrawn(Box<Binding>),
+    /// A binding is not sent: a pod it relies on has left.
+    Departed(Box<Binding>),
     Volumes(PodId, VolumeBindings, Result<(), String>),
     Claims(PodId, Vec<ClaimView>, Result<(), String>),
     /// Claims are given back.
@@ -335,10 +337,6 @@ impl Outbox {
                 self.record(&binding.pod, Severity::Normal, "Scheduled", "Binding", note);
                 CallResult::Bound(binding, took)
             }
-            Completed::Bind(binding, _, Err(BindFailure::Departed)) => {
-                self.binds.done(&binding);
-                CallResult::Withdrawn(binding)
-            }
             Completed::Bind(binding, took, Err(BindFailure::NamespaceTerminating(reason))) => {
                 self.binds.done(&binding);
                 // An event would be refused for the same reason.
@@ -352,6 +350,10 @@ impl Outbox {
                 CallResult::BindFailed(binding, took)
             }
             Completed::Withdrawn(binding) => CallResult::Withdrawn(binding),
+            Completed::Departed(binding) => {
+                self.binds.done(&binding);
+                CallResult::Withdrawn(binding)
+            }
             Completed::Volumes(id, volumes, result) => {
                 self.writing_volumes = self.writing_volumes.saturating_sub(1);
                 match result {

@@ -1,17 +1,14 @@
 //! `tholepin extender` beside the stock kube-scheduler, on a real kubelet: no pod is lost.
 
-use api::nrt::NodeResourceTopology;
 use clap::Parser as _;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::PostParams;
 use serde_json::{Value, json};
-use testkit::cluster::Cluster;
-use testkit::machine::Machine;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{create, eventually, level, pod, pods, refusal};
-use crate::whole_loop::{export, phase};
+use crate::whole_loop::{exporting, phase};
 
 const CONFIG: &str = include_str!("../../../../samples/extender/kube-scheduler-config.yaml");
 const RIGHTS: &str = include_str!("../../../../samples/extender/rbac.yaml");
@@ -39,15 +36,9 @@ fn the_sample_has_the_rights_of_the_extender() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_stock_scheduler_loses_no_pod_with_it() {
     let Ok(rig) = testkit::env::rig() else { return };
-    let machine = Machine::new().zones(2).cpus_per_zone(8);
-    let cluster =
-        Cluster::builder().machines(vec![machine]).crds(api::crd::NRT_CRD_YAML).start(&rig).await.unwrap();
-    let client = cluster.client().await.unwrap();
+    let (cluster, client, _exporters) = exporting(&rig, 1).await;
     let token = CancellationToken::new();
     let _guard = token.clone().drop_guard();
-    cluster.nodes().iter().for_each(|node| export(&cluster, node, &token));
-    let reports: Api<NodeResourceTopology> = Api::all(client.clone());
-    eventually("a report", async || reports.list(&ListParams::default()).await.ok()?.items.pop()).await;
     let class = json!({ "metadata": { "name": "important" }, "value": 1000 });
     let classes: Api<PriorityClass> = Api::all(client.clone());
     classes.create(&PostParams::default(), &serde_json::from_value(class).unwrap()).await.unwrap();

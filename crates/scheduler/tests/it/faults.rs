@@ -9,18 +9,15 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use api::nrt::NodeResourceTopology;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use testkit::cluster::Cluster;
-use testkit::machine::Machine;
 use testkit::proxy::{Fault, Proxy};
 use testkit::wall_clock::WallClock;
-use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{PATIENCE, Running, create, delete, eventually, node_of, pod, pods, refusal};
-use crate::whole_loop::export;
+use crate::whole_loop::exporting;
 
 /// Four zones of 7 or 8 CPUs, with two pods of 3 CPUs each.
 const PODS: usize = 8;
@@ -263,18 +260,7 @@ impl Rig {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_pod_gets_its_place_once_whatever_fails() {
     let Ok(rig) = testkit::env::rig() else { return };
-    let machine = Machine::new().zones(2).cpus_per_zone(8);
-    let cluster =
-        Cluster::builder().machines(vec![machine; 2]).crds(api::crd::NRT_CRD_YAML).start(&rig).await.unwrap();
-    let client = cluster.client().await.unwrap();
-    let token = CancellationToken::new();
-    let _guard = token.clone().drop_guard();
-    cluster.nodes().iter().for_each(|node| export(&cluster, node, &token));
-    let reports: Api<NodeResourceTopology> = Api::all(client.clone());
-    eventually("reports", async || {
-        (reports.list(&ListParams::default()).await.ok()?.items.len() == 2).then_some(())
-    })
-    .await;
+    let (cluster, client, _guard) = exporting(&rig, 2).await;
     let proxy = Proxy::start(cluster.control(), cluster.control().process_group().dir()).await.unwrap();
     let mut rig = Rig { client, cluster, proxy, scheduler: None };
     let began = Instant::now();

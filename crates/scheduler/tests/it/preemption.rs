@@ -1,19 +1,14 @@
 //! A more important pod gets the zone of one that may be disrupted, on a real kubelet.
 
-use api::nrt::NodeResourceTopology;
-use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use testkit::cluster::Cluster;
-use testkit::machine::Machine;
-use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{Running, create, eventually, node_of, pod, pods};
-use crate::whole_loop::export;
+use crate::whole_loop::{exporting, runs};
 
 /// Each zone has room for one pod of so many CPUs.
 const CPUS: u32 = 6;
@@ -24,13 +19,6 @@ where
     K: Clone + std::fmt::Debug + serde::de::DeserializeOwned + serde::Serialize,
 {
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
-}
-
-async fn runs(client: &Client, name: &str) -> Option<()> {
-    let pod: Pod = pods(client).get(name).await.unwrap();
-    let status = pod.status?;
-    assert_ne!(status.reason.as_deref(), Some("TopologyAffinityError"), "{name}");
-    (status.phase? == "Running").then_some(())
 }
 
 /// The pods that an event of the reason `Preempted` names.
@@ -45,15 +33,7 @@ async fn preempted(client: &Client) -> Option<Vec<(String, String)>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_zone_is_freed_by_evicting_the_pod_that_no_budget_keeps() {
     let Ok(rig) = testkit::env::rig() else { return };
-    let machine = Machine::new().zones(2).cpus_per_zone(8);
-    let cluster =
-        Cluster::builder().machines(vec![machine]).crds(api::crd::NRT_CRD_YAML).start(&rig).await.unwrap();
-    let client = cluster.client().await.unwrap();
-    let token = CancellationToken::new();
-    let _guard = token.clone().drop_guard();
-    cluster.nodes().iter().for_each(|node| export(&cluster, node, &token));
-    let reports: Api<NodeResourceTopology> = Api::all(client.clone());
-    eventually("a report", async || reports.list(&ListParams::default()).await.ok()?.items.pop()).await;
+    let (cluster, client, _guard) = exporting(&rig, 1).await;
     let class = json!({"metadata": {"name": IMPORTANT}, "value": 1000});
     create_in::<PriorityClass>(Api::all(client.clone()), class).await;
     // Nothing counts its pods here, so it allows no disruption.

@@ -7,8 +7,9 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use testkit::cluster::{Cluster, ClusterNode};
+use testkit::env::Rig;
 use testkit::machine::Machine;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::cluster::{Running, create, eventually, node_of, pod, pods, refusal};
 
@@ -39,11 +40,33 @@ pub(crate) fn export(cluster: &Cluster, node: &ClusterNode, token: &Cancellation
     tokio::spawn(exporter::run(Cli::parse_from(flags).args.settings().unwrap(), token.clone()));
 }
 
+/// A cluster of nodes with zones of 7 and 8 CPUs, each of which has reported. Its exporters run as long as the guard.
+pub(crate) async fn exporting(rig: &Rig, nodes: usize) -> (Cluster, Client, DropGuard) {
+    let machine = Machine::new().zones(2).cpus_per_zone(8);
+    let machines = vec![machine; nodes];
+    let cluster =
+        Cluster::builder().machines(machines).crds(api::crd::NRT_CRD_YAML).start(rig).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let token = CancellationToken::new();
+    cluster.nodes().iter().for_each(|node| export(&cluster, node, &token));
+    let reports: Api<NodeResourceTopology> = Api::all(client.clone());
+    eventually("reports", async || {
+        let count = reports.list(&ListParams::default()).await.ok()?.items.len();
+        (count == nodes).then_some(())
+    })
+    .await;
+    (cluster, client, token.drop_guard())
+}
+
 pub(crate) async fn phase(client: &Client, name: &str) -> Option<String> {
     let pod: Pod = pods(client).get(name).await.unwrap();
     let status = pod.status?;
     assert_ne!(status.reason.as_deref(), Some("TopologyAffinityError"), "{name}");
     status.phase
+}
+
+pub(crate) async fn runs(client: &Client, name: &str) -> Option<()> {
+    (phase(client, name).await? == "Running").then_some(())
 }
 
 async fn notes(client: &Client, pod: &str, reason: &str) -> Vec<String> {
@@ -60,26 +83,13 @@ async fn notes(client: &Client, pod: &str, reason: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_go_where_the_kubelet_takes_them() {
     let Ok(rig) = testkit::env::rig() else { return };
-    let machine = Machine::new().zones(2).cpus_per_zone(8);
-    let cluster =
-        Cluster::builder().machines(vec![machine; 2]).crds(api::crd::NRT_CRD_YAML).start(&rig).await.unwrap();
-    let client = cluster.client().await.unwrap();
-    let token = CancellationToken::new();
-    let _guard = token.clone().drop_guard();
-    cluster.nodes().iter().for_each(|node| export(&cluster, node, &token));
-    let reports: Api<NodeResourceTopology> = Api::all(client.clone());
-    eventually("reports", async || {
-        let count = reports.list(&ListParams::default()).await.ok()?.items.len();
-        (count == cluster.nodes().len()).then_some(())
-    })
-    .await;
+    let (cluster, client, _guard) = exporting(&rig, 2).await;
     let scheduler = Running::start(cluster.control().kubeconfig(), &["--leader-elect=false"]);
 
     // Each node has zones of 7 and 8 CPUs. A scheduler that sees 15 per node would put 4 + 4 + 4 anywhere and lose 8s.
-    let runs = async |name: &str| (phase(&client, name).await.as_deref() == Some("Running")).then_some(());
     for (name, cpus) in [("a", 4), ("b", 4), ("c", 8)] {
         create(&client, &pod(name, cpus)).await;
-        eventually(name, async || runs(name).await).await;
+        eventually(name, async || runs(&client, name).await).await;
         let node = node_of(&client, name).await.unwrap();
         let expected = format!("Successfully assigned default/{name} to {node}");
         let seen = eventually("Scheduled", async || notes(&client, name, "Scheduled").await.pop()).await;
@@ -87,7 +97,7 @@ async fn pods_go_where_the_kubelet_takes_them() {
     }
     for (name, cpus) in [("d", 7), ("e", 4)] {
         create(&client, &pod(name, cpus)).await;
-        let either = async || runs(name).await.or(refusal(&client, name).await.map(drop));
+        let either = async || runs(&client, name).await.or(refusal(&client, name).await.map(drop));
         eventually(name, either).await;
     }
     // 9 CPUs fit no zone anywhere, whatever the nodes' totals are.
@@ -113,7 +123,6 @@ async fn pods_go_where_the_kubelet_takes_them() {
     scheduler.stop().await;
     let again = Running::start(cluster.control().kubeconfig(), &["--leader-elect=false"]);
     create(&client, &pod("late", 2)).await;
-    eventually("late", async || (phase(&client, "late").await.as_deref() == Some("Running")).then_some(()))
-        .await;
+    eventually("late", async || runs(&client, "late").await).await;
     again.stop().await;
 }

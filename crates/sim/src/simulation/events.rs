@@ -76,7 +76,7 @@ impl Simulation<'_> {
     /// Whether the API server says that a pod leaves or has left.
     fn has_left(&self, pod: usize) -> bool {
         let Pod { exists, view, .. } = &self.pods[pod];
-        !exists || view.progress.deleting || view.progress.terminal
+        !exists || view.progress.is_ending()
     }
 
     /// A binding is not sent after all.
@@ -162,7 +162,7 @@ impl Simulation<'_> {
             return;
         };
         let view = &mut entry.view;
-        if !entry.exists || view.progress.deleting || view.progress.terminal {
+        if !entry.exists || view.progress.is_ending() {
             return;
         }
         if cpu_milli(&desired.needs.totals) > cpu_milli(&view.allocated.totals) {
@@ -226,7 +226,7 @@ impl Simulation<'_> {
     /// Whether a node has lost pods that the scheduler did not know to leave when it chose the node for this one.
     fn has_lost_unannounced(&self, pod: usize, node: usize) -> bool {
         let there: Vec<usize> = self.nodes[node].kubelet.placements().map(|(other, _)| other).collect();
-        self.pods[pod].present.iter().any(|other| !there.contains(other))
+        self.pods[pod].expected_beside.iter().any(|other| !there.contains(other))
     }
 
     /// Whether a pod of the node has grown that the scheduler did not know to grow when it chose the node.
@@ -335,7 +335,7 @@ impl Simulation<'_> {
 
     fn deliver(&mut self, incarnation: u32, event: Event) {
         let told = match &event {
-            Event::Pod(view) if view.progress.deleting || view.progress.terminal => Some(view),
+            Event::Pod(view) if view.progress.is_ending() => Some(view),
             Event::PodGone(view) => Some(view),
             _ => None,
         };

@@ -108,7 +108,7 @@ fn losses(domain: Domain, seeds: std::ops::Range<u64>) -> (usize, usize, usize) 
     })
 }
 
-/// Without a look at the pods on which a binding relies, some 14 of 100,000 are lost.
+/// Without a look at the pods on which a binding relies, some 15 of 100,000 are lost.
 #[test]
 fn kubelets_that_hear_of_deletions_first_cost_hardly_a_pod() {
     let domain = Domain { quick_kubelets: true, mixed: true, ..Domain::default() };

@@ -39,8 +39,6 @@ const LOOK: Duration = Duration::from_secs(5);
 pub(in crate::shell) enum BindFailure {
     /// The namespace of the pod is being deleted, and the pod with it.
     NamespaceTerminating(String),
-    /// A pod on which it relies has left. The binding was not sent.
-    Departed,
     Other(String),
 }
 
@@ -48,7 +46,6 @@ impl fmt::Display for BindFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NamespaceTerminating(reason) | Self::Other(reason) => f.write_str(reason),
-            Self::Departed => f.write_str("a pod on which it relies has left"),
         }
     }
 }
@@ -67,12 +64,12 @@ impl BindFailure {
 /// Binds a pod, by the extender if one binds it.
 pub(super) async fn bind(
     (client, binder): (Client, Option<Arc<HttpExtender>>),
-    binding: Binding,
+    mut binding: Binding,
     stopped: CancellationToken,
 ) -> Completed {
     let began = Instant::now();
-    if has_departed(&client, binding.relied_on.clone()).await {
-        return Completed::Bind(Box::new(binding), began.elapsed(), Err(BindFailure::Departed));
+    if has_departed(&client, std::mem::take(&mut binding.relied_on)).await {
+        return Completed::Departed(Box::new(binding));
     }
     let result = match binder {
         None => post_until_certain(&client, &binding, &stopped, 0).await,
@@ -98,7 +95,7 @@ async fn has_left(client: Client, pod: PodView) -> bool {
     match api.get_opt(&pod.name).await {
         Ok(Some(found)) => {
             let found = PodView::read(&found);
-            found.uid != pod.uid || found.progress.deleting || found.progress.terminal
+            found.uid != pod.uid || found.progress.is_ending()
         }
         Ok(None) => true,
         Err(error) => {

@@ -104,7 +104,7 @@ fn a_pod_that_more_room_keeps_out_relies_on_those_that_hold_it() {
         let comes = pod(9, &[(ContainerKind::Init, 2, 64, 0), (ContainerKind::App, 6, 64, 0)]);
         assert!(node.fits(&comes) && node.would_admit(&comes), "{residents:?}");
         let told = node.ledger.relied_on(&comes.needs, &mut node.scratch);
-        let told = told.map(|pods| pods.into_iter().map(|pod| pod.0).collect::<Vec<_>>());
+        let told = told.map(|pods| pods.map(|pod| pod.0).collect::<Vec<_>>());
         assert_eq!(told.as_deref(), Some(relied_on), "{residents:?}");
         node.release(0);
         assert_eq!(node.would_admit(&comes), relied_on.is_empty(), "{residents:?}");

@@ -1,17 +1,13 @@
 //! A pod leaves while the scheduler hears of nothing, and the kubelet would reject the one that comes.
 
-use api::nrt::NodeResourceTopology;
 use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
-use testkit::cluster::Cluster;
-use testkit::machine::Machine;
 use testkit::proxy::{Fault, Proxy};
-use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{PATIENCE, Running, create, eventually, pod, pods, refusal};
-use crate::whole_loop::{export, phase};
+use crate::whole_loop::{exporting, runs};
 
 /// A pod whose container of 6 CPUs has to keep the 2 of its init container.
 fn with_init_container(name: &str) -> Pod {
@@ -28,35 +24,22 @@ async fn cordon(client: &Client, node: &str, unschedulable: bool) {
     Api::<Node>::all(client.clone()).patch(node, &PatchParams::default(), &spec).await.unwrap();
 }
 
-async fn runs(client: &Client, name: &str) {
-    let runs = async || phase(client, name).await.filter(|phase| phase == "Running");
-    eventually(name, runs).await;
-}
-
-/// The node has zones of 7 and 8 CPUs, and two pods fill the lower one. Once one of them has left, an init container
+/// Two pods fill the lower zone. Once one of them has left, an init container
 /// goes there, where its pod does not fit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_binding_is_not_sent_once_a_pod_has_left_on_which_it_relies() {
     let Ok(rig) = testkit::env::rig() else { return };
-    let machine = Machine::new().zones(2).cpus_per_zone(8);
-    let cluster =
-        Cluster::builder().machines(vec![machine]).crds(api::crd::NRT_CRD_YAML).start(&rig).await.unwrap();
-    let client = cluster.client().await.unwrap();
-    let token = CancellationToken::new();
-    let _guard = token.clone().drop_guard();
-    let node = &cluster.nodes()[0];
-    export(&cluster, node, &token);
-    let reports: Api<NodeResourceTopology> = Api::all(client.clone());
-    eventually("a report", async || reports.get_opt(node.name()).await.ok()?).await;
+    let (cluster, client, _guard) = exporting(&rig, 1).await;
+    let node = cluster.nodes()[0].name();
     let proxy = Proxy::start(cluster.control(), cluster.control().process_group().dir()).await.unwrap();
     let _scheduler = Running::start(proxy.kubeconfig(), &["--leader-elect=false"]);
     for (name, cpus) in [("leaves", 4), ("stays", 3)] {
         create(&client, &pod(name, cpus)).await;
-        runs(&client, name).await;
+        eventually(name, async || runs(&client, name).await).await;
     }
 
     // What is refused was seen, and all pods before it.
-    cordon(&client, node.name(), true).await;
+    cordon(&client, node, true).await;
     create(&client, &with_init_container("comes")).await;
     eventually("a refusal", async || refusal(&client, "comes").await).await;
     for path in ["/pods", "/noderesourcetopologies"] {
@@ -65,7 +48,7 @@ async fn a_binding_is_not_sent_once_a_pod_has_left_on_which_it_relies() {
     proxy.drop_watches();
     pods(&client).delete("leaves", &DeleteParams::default()).await.unwrap();
     eventually("the end", async || pods(&client).get_opt("leaves").await.ok()?.is_none().then_some(())).await;
-    cordon(&client, node.name(), false).await;
+    cordon(&client, node, false).await;
     // The second look comes after the first has been answered.
     proxy.wait_for("GET", "/pods/leaves", 2, PATIENCE).await.unwrap();
     assert_eq!(proxy.count("POST", "/pods/comes/binding"), 0);
@@ -75,5 +58,5 @@ async fn a_binding_is_not_sent_once_a_pod_has_left_on_which_it_relies() {
         async || refusal(&client, "comes").await.filter(|why| why.contains("cannot align container"));
     eventually("a refusal for the zones", misfit).await;
     pods(&client).delete("stays", &DeleteParams::default()).await.unwrap();
-    runs(&client, "comes").await;
+    eventually("comes", async || runs(&client, "comes").await).await;
 }
