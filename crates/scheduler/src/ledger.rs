@@ -184,8 +184,9 @@ impl Ledger {
         let is_non_monotonic = first.amounts.is_non_monotonic(rules, needs);
         let early = if is_non_monotonic { self.likely_releases() } else { Vec::new() };
         self.check_worlds((rules, needs), &early, scratch).map_err(Refusal::Misfit)?;
-        // Of a world in doubt the kubelet may have more room, which keeps such a pod out.
-        if is_non_monotonic && self.worlds.iter().any(|world| self.is_in_doubt(world)) {
+        // The kubelet may have more room than is known or counted on, which keeps such a pod out.
+        let may_have_more = |world: &World| self.is_in_doubt(world) || self.is_cautious(world);
+        if is_non_monotonic && self.worlds.iter().any(may_have_more) {
             return Err(Refusal::Stale(Doubt::UnknownZones));
         }
         let Some(overtaking) = overtaking() else { return Ok(()) };
@@ -550,15 +551,16 @@ impl Ledger {
         self.early_releases(|at| self.rows[at].finishes)
     }
 
-    /// Whether it is not known where a pod is that leaves, or that is charged wherever it might be: the kubelet may
-    /// have more room than the world.
+    /// Whether it is not known where a pod is that leaves, or that is charged wherever it might be, or who holds
+    /// something: the kubelet may have more room than the world.
     fn is_in_doubt(&self, world: &World) -> bool {
-        self.rows.iter().zip(&world.locations).any(|(row, location)| match location {
+        let is_unclear = |(row, location): (&Row, &Location)| match location {
             Location::Charged { exact, .. } => !exact && row.stage != Stage::Released,
             Location::Unknown => {
                 row.stage.is_leaving() || row.stage == Stage::Released || self.hides_something(row)
             }
-        })
+        };
+        world.amounts.has_residents() || self.rows.iter().zip(&world.locations).any(is_unclear)
     }
 
     /// Whether it is in doubt, or may be before the kubelet admits the next pod: one of unknown place may finish.

@@ -55,6 +55,8 @@ pub struct Record {
     pub scheduled_s: Option<f64>,
     /// When it was Running.
     pub running_s: Option<f64>,
+    /// When it had ended, or was gone.
+    pub ended_s: Option<f64>,
     /// The node it was bound to.
     pub node: Option<String>,
     /// Why it never ran.
@@ -75,6 +77,13 @@ impl Record {
     #[must_use]
     pub fn wait_s(&self) -> Option<f64> {
         Some(self.running_s? - self.created_s)
+    }
+
+    /// How long it kept its place, from its binding to its end, in seconds; `None`: it had not ended when all pods had
+    /// run.
+    #[must_use]
+    pub fn held_s(&self) -> Option<f64> {
+        Some(self.ended_s? - self.scheduled_s?)
     }
 
     /// Whether nothing more will be learnt: it has run, or never will.

@@ -1,8 +1,9 @@
 //! `cargo xtask bench tae`: open arrivals on real kubelets, one scheduler after the other on fresh clusters.
 //!
-//! A pod lost to `TopologyAffinityError` counts as lost, not as served. `ideal` is the same arrivals under
-//! perfect knowledge and without latency, calculated by the simulator. `--matrix` goes through policies, scopes and
-//! exporters, each with several seeds.
+//! A pod lost to `TopologyAffinityError` counts as lost, not as served. `ideal` is calculated ([`ideal`]). `--matrix`
+//! goes through policies, scopes and exporters, each with several seeds.
+
+mod ideal;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,15 +15,14 @@ use kube::Api;
 use kube::api::PostParams;
 use serde::Serialize;
 use sim::cli::{policy, scope};
-use sim::machine::Shape as SimShape;
-use sim::record::{Summary, percentile};
-use sim::workload::{ContainerResources, OpenArrivals, Workload};
-use testkit::load::{self, Arrival, DEVICE, Record, Run};
+use sim::record::percentile;
+use sim::workload::{OpenArrivals, Workload};
+use testkit::load::{self, Arrival, Record, Run};
 use testkit::process_group::Process;
-use topology::policy::{CpuOption, Policy, Scope};
-use topology::resource::ResourceName;
+use topology::policy::{Policy, Scope};
 
-use super::rig::{DEVICES, ExporterProgram, STOCK, Shape, TOPO_AWARE, TestBed, build_dist};
+use self::ideal::ideal;
+use super::rig::{ExporterProgram, STOCK, Shape, TOPO_AWARE, TestBed, build_dist};
 use crate::gotool::{NFD, RTE};
 
 /// Open arrivals on real kubelets.
@@ -92,7 +92,8 @@ pub(crate) struct Args {
     /// Measure with so many seeds, --seed and those that follow
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// Which schedulers
+    /// Which schedulers, in this order. ideal after tholepin: also with pods that keep their places as long as they did
+    /// under tholepin
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = SchedulerChoice::ALL)]
     schedulers: Vec<SchedulerChoice>,
     /// Kill our scheduler with SIGKILL after this many seconds, and start it again
@@ -161,6 +162,8 @@ struct Row {
     drifts: Option<f64>,
     p50_s: Option<f64>,
     p95_s: Option<f64>,
+    /// The least and the most p95 of what is calculated: ties are broken by chance.
+    p95_range_s: Option<[f64; 2]>,
     exporter_rss_mib: Option<f64>,
     scheduler_rss_mib: Option<f64>,
 }
@@ -189,7 +192,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if !args.json {
         println!(
-            "{:<15} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>6} {:>8} {:>8} {:>13} {:>14}",
+            "{:<17} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>6} {:>8} {:>8} {:>13} {:>14}",
             "SCHEDULER",
             "POLICY",
             "SCOPE",
@@ -208,12 +211,20 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
         );
     }
     for cell in cells(&args) {
+        let mut measured: Option<Vec<Record>> = None;
         for scheduler in &cell.schedulers {
-            let row = match scheduler {
-                SchedulerChoice::Ideal => ideal(&cell)?,
-                _ => runtime.block_on(measure(&cell, *scheduler, binary.clone()))?,
-            };
+            if *scheduler == SchedulerChoice::Ideal {
+                print(&ideal(&cell, None)?, args.json)?;
+                if let Some(records) = &measured {
+                    print(&ideal(&cell, Some(records))?, args.json)?;
+                }
+                continue;
+            }
+            let (row, records) = runtime.block_on(measure(&cell, *scheduler, binary.clone()))?;
             print(&row, args.json)?;
+            if *scheduler == SchedulerChoice::Tholepin {
+                measured = Some(records);
+            }
         }
     }
     Ok(())
@@ -251,7 +262,12 @@ fn cells(args: &Args) -> Vec<Args> {
     cells.into_iter().flat_map(with_seeds).collect()
 }
 
-async fn measure(args: &Args, scheduler: SchedulerChoice, binary: PathBuf) -> anyhow::Result<Row> {
+/// Returns the records by arrival, too.
+async fn measure(
+    args: &Args,
+    scheduler: SchedulerChoice,
+    binary: PathBuf,
+) -> anyhow::Result<(Row, Vec<Record>)> {
     let ours = scheduler == SchedulerChoice::Tholepin;
     let mut bed = TestBed::start(shape(args), !ours || args.stock_third, binary).await?;
     if ours {
@@ -296,7 +312,8 @@ async fn measure(args: &Args, scheduler: SchedulerChoice, binary: PathBuf) -> an
     let name = if ours { "tholepin" } else { "kube-scheduler" };
     let rss = [exporters, peak_mib(bed.scheduler.as_ref().or(stock))];
     let drifts = bed.scheduler_metric("tholepin_ledger_corrections").await;
-    Ok(Row { drifts, ..row(name, args, (&records, scheduler), rss) })
+    let row = Row { drifts, ..row(name, args, (&records, scheduler), rss) };
+    Ok((row, records))
 }
 
 /// What goes wrong on purpose. Never ends by itself.
@@ -440,6 +457,7 @@ fn row(
         drifts: None,
         p50_s: percentile_s(50),
         p95_s: percentile_s(95),
+        p95_range_s: None,
         exporter_rss_mib,
         scheduler_rss_mib,
     }
@@ -473,74 +491,6 @@ fn peak_mib(process: Option<&Process>) -> Option<f64> {
     Some((memory.peak_kib as f64 / 1024.0 * 10.0).round() / 10.0)
 }
 
-/// The machines of the simulator that are like the real ones, but for huge pages.
-fn sim_shape(args: &Args) -> anyhow::Result<SimShape> {
-    let mut shape = SimShape::even(args.zones, args.cpus_per_zone)?;
-    shape.rules.policy = args.policy.unwrap_or(shape.rules.policy);
-    shape.rules.scope = args.scope;
-    if args.mixed {
-        shape.threads_per_core = 2;
-        shape.reserved_cpus = 2;
-        shape.options.cpus = [CpuOption::FullPcpusOnly].into_iter().collect();
-        let device = ResourceName::new(DEVICE)?;
-        for zone in &mut shape.zones {
-            zone.devices.insert(device, DEVICES);
-        }
-    }
-    Ok(shape)
-}
-
-/// A real arrival as one of the simulator, without its huge pages. A sidecar is a container beside the others.
-fn simulated(plain: &sim::workload::Arrival, real: &Arrival) -> sim::workload::Arrival {
-    let container = |cpus| (cpus > 0).then(|| ContainerResources::of_cpus(cpus));
-    let devices = (real.devices > 0).then(|| (DEVICE.to_owned(), real.devices));
-    sim::workload::Arrival {
-        cpus: real.cpus,
-        devices: devices.into_iter().collect(),
-        init: container(real.init_cpus).into_iter().collect(),
-        beside: container(real.sidecar_cpus).into_iter().collect(),
-        ..plain.clone()
-    }
-}
-
-/// The same arrivals under perfect knowledge and without latency. Of several waves, the slowest counts.
-fn ideal(args: &Args) -> anyhow::Result<Row> {
-    let machines = sim_shape(args)?.machines(args.nodes)?;
-    let as_simulated = |plan: &Workload| Workload {
-        arrivals: plan
-            .arrivals
-            .iter()
-            .zip(real(plan, args))
-            .map(|(plain, real)| simulated(plain, &real))
-            .collect(),
-        ..plan.clone()
-    };
-    let plans: Vec<Workload> = waves(args)?.iter().map(as_simulated).collect();
-    let results: Vec<Summary> =
-        plans.iter().map(|plan| sim::comparison::ideal(plan, &machines, args.seed)).collect();
-    let slowest = |value: fn(&Summary) -> f64| results.iter().map(value).reduce(f64::max);
-    let (policy, scope, _) = described(args);
-    Ok(Row {
-        scheduler: "ideal",
-        policy,
-        scope,
-        exporter: None,
-        lost_same_second: 0,
-        other_scheduler: [0, 0],
-        seed: args.seed,
-        pods: results.iter().map(|r| r.pods).sum(),
-        running: results.iter().map(|r| r.running).sum(),
-        tae: results.iter().map(|r| r.rejections.tae).sum(),
-        smt: results.iter().map(|r| r.rejections.smt).sum(),
-        other: results.iter().map(|r| r.rejections.unexpected + r.rejections.out_of).sum(),
-        drifts: None,
-        p50_s: slowest(|r| r.p50_s),
-        p95_s: slowest(|r| r.p95_s),
-        exporter_rss_mib: None,
-        scheduler_rss_mib: None,
-    })
-}
-
 fn print(row: &Row, json: bool) -> anyhow::Result<()> {
     if json {
         println!("{}", serde_json::to_string(row)?);
@@ -549,7 +499,7 @@ fn print(row: &Row, json: bool) -> anyhow::Result<()> {
     let seconds = |value: Option<f64>| value.map_or("-".to_owned(), |s| format!("{s:.2}s"));
     let mib = |value: Option<f64>| value.map_or("-".to_owned(), |m| format!("{m:.1}MiB"));
     println!(
-        "{:<15} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>6} {:>8} {:>8} {:>13} {:>14}",
+        "{:<17} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>6} {:>8} {:>8} {:>13} {:>14}",
         row.scheduler,
         row.policy,
         row.scope,

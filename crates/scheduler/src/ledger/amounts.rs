@@ -94,6 +94,14 @@ impl Amounts {
         }
     }
 
+    /// Whether containers of no known pod hold something. Amounts do not tell.
+    pub(super) fn has_residents(&self) -> bool {
+        match self {
+            Self::Counts(_) => false,
+            Self::Ids(ids) => ids.has_residents(),
+        }
+    }
+
     /// Whether more is held than there is.
     pub(super) fn has_debt(&self) -> bool {
         match self {

@@ -33,4 +33,8 @@ impl Ledger {
         }
         Cow::Owned(view)
     }
+    /// Whether a world has more than is counted on: either may be what the kubelet has.
+    pub(super) fn is_cautious(&self, world: &World) -> bool {
+        self.cautious(world).free().cells() != world.amounts.free().cells()
+    }
 }

@@ -145,6 +145,7 @@ impl State<'_> {
             created_s: self.now_s(),
             scheduled_s: None,
             running_s: None,
+            ended_s: None,
             node: None,
             lost: None,
         });
@@ -188,8 +189,13 @@ impl State<'_> {
             record.node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
             record.scheduled_s = record.node.is_some().then_some(now_s);
         }
+        let status = pod.status.clone().unwrap_or_default();
+        if record.ended_s.is_none()
+            && (deleted || matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")))
+        {
+            record.ended_s = Some(now_s);
+        }
         if !record.is_settled() {
-            let status = pod.status.clone().unwrap_or_default();
             match status.phase.as_deref() {
                 Some("Running") => record.running_s = Some(now_s),
                 Some("Failed") => {

@@ -84,6 +84,11 @@ impl Vacant {
         Self { state, start }
     }
 
+    /// Whether unknown containers hold something.
+    fn has_residents(&self) -> bool {
+        !Arc::ptr_eq(&self.state, &self.start.vacant)
+    }
+
     /// What zones may give to pods.
     pub(in crate::ledger) fn allocatable(&self) -> &Free {
         &self.start.allocatable
@@ -115,6 +120,11 @@ impl Ids {
         };
         ids.project();
         ids
+    }
+
+    /// Whether containers of no known pod hold something.
+    pub(super) fn has_residents(&self) -> bool {
+        self.vacant.has_residents()
     }
 
     pub(super) fn charge(&mut self, held: &Arc<HeldIds>) {

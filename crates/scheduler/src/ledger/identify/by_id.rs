@@ -460,15 +460,17 @@ fn with_hidden(
         return Location::Charged { held: Held::Ids(Arc::clone(shown)), exact: true };
     }
     let mut all = HeldIds::clone(shown);
-    let (known, exact) = match world {
-        Some(Location::Charged { held: Held::Ids(known), exact }) => (&*known.containers, *exact),
-        _ => (&[][..], false),
+    // One that is charged wherever it might be names the CPUs of one of these places.
+    let known = match world {
+        Some(Location::Charged { held: Held::Ids(known), exact: true }) => &*known.containers,
+        _ => &[],
     };
     for container in &hidden {
         all.containers.extend(known.iter().find(|held| held.name == container.name).cloned());
     }
+    let exact = all.containers.len() == shown.containers.len() + hidden.len();
     // Of a pod that was found in a report only, nothing is known but what it asks for.
-    if all.containers.len() < shown.containers.len() + hidden.len() {
+    if !exact {
         all.bounds = hidden_bound(row, &hidden, shown, vacant);
     }
     Location::Charged { held: Held::Ids(Arc::new(all)), exact }

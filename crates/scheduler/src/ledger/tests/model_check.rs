@@ -5,11 +5,16 @@
 //! invariants. A watch brings what concerns different nodes in any order, which is more than an API server does. Two
 //! states are one if they differ in nothing but their pasts, or in which node is which.
 //!
-//! `cargo test -p scheduler --lib -- --nocapture model_check` prints states and invariants. `--ignored` checks two
-//! nodes and three pods, or as many of their states as `MODEL_STATES` says.
+//! Several nodes are as many parts. Nothing that happens on one node changes another, each step takes place on one node
+//! or is a restart, and invariants speak of one node. So a part of any cluster is a state of one node to which each pod
+//! may come or not, and all states of that are all there is to check. `--ignored` visits them, and then states of two
+//! nodes, whose parts must be among them: all, or as many as `MODEL_STATES` says.
+//!
+//! `cargo test -p scheduler --lib -- --nocapture model_check` prints states and invariants.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard};
 
 use stateright::{Checker, Expectation, Model, Property};
@@ -141,6 +146,31 @@ struct Cluster {
     nodes: usize,
     /// Whether the last pod runs from the beginning on the first node, and all know it.
     has_resident: bool,
+    parts: Parts,
+}
+
+/// States of one node, by [`State::part`].
+enum Parts {
+    /// Of no interest.
+    Ignored,
+    /// Those visited so far.
+    Visited(Mutex<HashSet<u64>>),
+    /// Those of which a cluster consists.
+    Known(HashSet<u64>),
+}
+
+impl Parts {
+    /// Whether a part may be; one that is visited may.
+    fn take(&self, part: u64) -> bool {
+        match self {
+            Self::Ignored => true,
+            Self::Visited(parts) => {
+                parts.lock().unwrap().insert(part);
+                true
+            }
+            Self::Known(parts) => parts.contains(&part),
+        }
+    }
 }
 
 fn bound_pod(pod: usize) -> BoundPod {
@@ -162,6 +192,14 @@ impl State {
         let mut nodes: Vec<String> = (0..self.kubelets.len()).map(|node| self.digest_of(node)).collect();
         nodes.sort_unstable();
         format!("{} {} {nodes:?}", self.is_deleted, self.has_restarted)
+    }
+
+    /// What one node is by itself, in short.
+    fn part(&self, node: usize) -> u64 {
+        let is_deleted = self.is_deleted && self.nodes[DELETED] == Some(node);
+        let mut hasher = DefaultHasher::new();
+        (self.digest_of(node), is_deleted, self.has_restarted).hash(&mut hasher);
+        hasher.finish()
     }
 
     fn digest_of(&self, node: usize) -> String {
@@ -394,7 +432,7 @@ impl Model for Cluster {
             let news = |node: &usize| scheduler.reports[*node] != state.kubelets[*node].reported;
             steps.extend((0..self.nodes).filter(news).map(|node| Step::Report(at, node)));
         }
-        if !state.has_restarted && state.logs.iter().any(|log| !log.is_empty()) {
+        if !state.has_restarted {
             steps.push(Step::Restart);
         }
     }
@@ -491,6 +529,9 @@ impl Model for Cluster {
                 !state.is_quiet()
                     || empty.all(|node| state.schedulers.iter().all(|scheduler| is_whole(scheduler, node)))
             }),
+            Property::always("each node is as it may be alone", |cluster: &Self, state: &State| {
+                (0..state.kubelets.len()).all(|node| cluster.parts.take(state.part(node)))
+            }),
             Property::sometimes("a pod waits", |_, state: &State| {
                 let waits = |pod: usize| {
                     let nodes = 0..state.kubelets.len();
@@ -534,16 +575,17 @@ fn is_true_possible(state: &State, scheduler: &Scheduler) -> bool {
 }
 
 /// Visits states, all or so many, prints their number, and fails with the steps to one that breaks an invariant.
-fn check(cluster: fn() -> Cluster, limit: Option<usize>) {
-    let checker = cluster().checker().threads(2);
+/// Returns the visited parts.
+fn check(cluster: Cluster, limit: Option<usize>) -> HashSet<u64> {
+    let checker = cluster.checker().threads(2);
     let checker = match limit {
         None => checker.spawn_dfs().join(),
         Some(limit) => checker.target_state_count(limit).spawn_dfs().join(),
     };
-    let Cluster { nodes, has_resident } = cluster();
-    let properties = cluster().properties();
+    let Cluster { nodes, has_resident, parts } = checker.model();
+    let properties = checker.model().properties();
     let always = properties.iter().filter(|it| it.expectation == Expectation::Always).count();
-    let waiting = PODS.len() - usize::from(has_resident);
+    let waiting = PODS.len() - usize::from(*has_resident);
     println!(
         "model_check: {nodes} nodes, {waiting} pods to place, {SCHEDULERS} schedulers, a restart: {} steps to {} states, \
          {always} invariants hold",
@@ -559,16 +601,22 @@ fn check(cluster: fn() -> Cluster, limit: Option<usize>) {
             _ => {}
         }
     }
+    match parts {
+        Parts::Visited(parts) => std::mem::take(&mut *parts.lock().unwrap()),
+        Parts::Ignored | Parts::Known(_) => HashSet::new(),
+    }
 }
 
 #[test]
 fn one_node_with_a_resident() {
-    check(|| Cluster { nodes: 1, has_resident: true }, None);
+    check(Cluster { nodes: 1, has_resident: true, parts: Parts::Ignored }, None);
 }
 
 #[test]
 #[ignore = "`cargo xtask nightly ledger-states` runs it"]
-fn two_nodes_and_three_pods() {
+fn three_pods_on_one_and_two_nodes() {
     let states = std::env::var("MODEL_STATES").ok().and_then(|text| text.parse().ok());
-    check(|| Cluster { nodes: 2, has_resident: false }, states);
+    let parts = Parts::Visited(Mutex::default());
+    let parts = check(Cluster { nodes: 1, has_resident: false, parts }, None);
+    check(Cluster { nodes: 2, has_resident: false, parts: Parts::Known(parts) }, states);
 }

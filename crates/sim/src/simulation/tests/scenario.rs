@@ -37,6 +37,30 @@ pub(super) struct Domain {
     pub(super) resizes: bool,
 }
 
+impl Domain {
+    /// The domain whose features have these names.
+    pub(super) fn with(mut has: impl FnMut(&str) -> bool) -> Self {
+        Self {
+            ends: has("ends"),
+            mixed: has("mixed"),
+            no_fingerprints: has("no_fingerprints"),
+            slow_watches: has("slow_watches"),
+            quick_kubelets: has("quick_kubelets"),
+            slow_exporters: has("slow_exporters"),
+            exporters_down: has("exporters_down"),
+            scheduler_down: has("scheduler_down"),
+            policies: has("policies"),
+            resizes: has("resizes"),
+        }
+    }
+
+    /// Each feature or not, by the seed.
+    pub(super) fn of_seed(seed: u64) -> Self {
+        let mut random = Random::seeded(seed ^ 0xd0a1);
+        Self::with(|_| random.below(2) == 0)
+    }
+}
+
 /// The inputs of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
@@ -171,6 +195,13 @@ impl Scenario {
 
     /// Describes the scenario, for failures.
     pub(super) fn describe(&self) -> String {
+        let pods: Vec<String> =
+            self.workload.arrivals.iter().map(|a| serde_json::to_string(a).unwrap()).collect();
+        format!("{}, pods:\n{}", self.cluster(), pods.join("\n"))
+    }
+
+    /// The same without its pods.
+    pub(super) fn cluster(&self) -> String {
         let topology = &self.machines[0].topology;
         let zones: Vec<String> = topology
             .zones
@@ -180,10 +211,8 @@ impl Scenario {
                 format!("{}: {}", zone.id.0, amounts.collect::<Vec<_>>().join(", "))
             })
             .collect();
-        let pods: Vec<String> =
-            self.workload.arrivals.iter().map(|a| serde_json::to_string(a).unwrap()).collect();
         format!(
-            "seed {}, {} machines of [{}], {:?}, {:?}, {:?}, fingerprints {:?}, ids {:?}, {:?}, at most {:?} pending, pods:\n{}",
+            "seed {}, {} machines of [{}], {:?}, {:?}, {:?}, fingerprints {:?}, ids {:?}, {:?}, at most {:?} pending",
             self.seed,
             self.machines.len(),
             zones.join("; "),
@@ -194,7 +223,6 @@ impl Scenario {
             self.ids,
             self.machines[0].start.kubelet.profile().cpu_manager,
             self.workload.max_pending,
-            pods.join("\n")
         )
     }
 }
