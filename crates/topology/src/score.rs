@@ -4,7 +4,7 @@
 //! bit where the peer's arithmetic is sound: amounts rounded up to whole units, integer division, the smallest non-zero
 //! zone score, the mean over containers. Zone ids are opaque here; the peer panics on sparse ids.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::policy::Scope;
 use crate::request::{Need, PodNeeds, Qos};
@@ -134,7 +134,7 @@ impl<'a> ZoneScorer<'a> {
     /// The score of a node, as [`score`].
     #[must_use]
     pub fn score(&self, node: &NodeTopology, free: &Free) -> i64 {
-        match self.score_zones(node.rules.scope, free.as_cells()) {
+        match self.score_zones(node.rules.scope, &free.as_cells()) {
             Some(score) => score,
             None => least_numa_nodes::score(node, free, self.needs),
         }
@@ -142,7 +142,7 @@ impl<'a> ZoneScorer<'a> {
 
     /// The score by the amounts of zones alone; `None` for LeastNUMANodes, which goes by distances.
     #[must_use]
-    pub fn score_zones(&self, scope: Scope, zones: Cells<'_>) -> Option<i64> {
+    pub fn score_zones(&self, scope: Scope, zones: &Cells<'_>) -> Option<i64> {
         if self.is_neutral() {
             return Some(MAX_SCORE);
         }
@@ -151,10 +151,13 @@ impl<'a> ZoneScorer<'a> {
         }
         Some(match scope {
             Scope::Pod => self.pod.lowest_zone(self.strategy, zones),
-            Scope::Container => {
-                let scores = self.containers.iter().map(|it| it.lowest_zone(self.strategy, zones));
-                scores.sum::<i64>() / i64::try_from(self.containers.len()).unwrap_or(i64::MAX).max(1)
-            }
+            Scope::Container => match &*self.containers {
+                [only] => only.lowest_zone(self.strategy, zones),
+                all => {
+                    let scores = all.iter().map(|it| it.lowest_zone(self.strategy, zones));
+                    scores.sum::<i64>() / i64::try_from(all.len()).unwrap_or(i64::MAX).max(1)
+                }
+            },
         })
     }
 }
@@ -171,26 +174,39 @@ impl Demand {
         Self { weight_sum: wanted.iter().map(|it| it.weight).sum(), wanted }
     }
 
-    /// The smallest non-zero zone score; 0 when all are 0.
-    fn lowest_zone(&self, strategy: Strategy, zones: Cells<'_>) -> i64 {
-        let column = |it: &Wanted| zones.resources.iter().position(|name| *name == it.name);
-        let columns: SmallVec<[Option<usize>; 4]> = self.wanted.iter().map(column).collect();
-        let rows = (0..zones.zones).map(|row| {
-            let zone = zones.row(row);
-            self.wanted.iter().zip(&columns).map(|(it, column)| (it, column.map_or(0, |at| zone[at])))
-        });
+    /// The smallest non-zero zone score; 0 when all are 0. Cost: zones x resources; nothing is allocated for up to 8
+    /// zones.
+    fn lowest_zone(&self, strategy: Strategy, zones: &Cells<'_>) -> i64 {
         if strategy == Strategy::BalancedAllocation {
-            return rows.map(balanced).filter(|score| *score != 0).min().unwrap_or(0);
+            return self.lowest_balanced(zones);
+        }
+        let mut sums: SmallVec<[i64; 8]> = smallvec![0; zones.zones];
+        for wanted in &self.wanted {
+            let Some(column) = zones.column(wanted.name) else { continue };
+            for (row, sum) in sums.iter_mut().enumerate() {
+                *sum += wanted.points(strategy, zones.row(row)[column]);
+            }
         }
         // A sum below that of the weights is a score of 0. The lowest sum is that of the lowest score.
-        let sums = rows.map(|zone| zone.map(|(it, available)| it.points(strategy, available)).sum::<i64>());
-        let lowest = sums.filter(|sum| *sum >= self.weight_sum.max(1)).min();
+        let lowest = sums.into_iter().filter(|sum| *sum >= self.weight_sum.max(1)).min();
         lowest.map_or(0, |sum| sum / self.weight_sum)
+    }
+
+    fn lowest_balanced(&self, zones: &Cells<'_>) -> i64 {
+        let columns: SmallVec<[Option<usize>; 4]> =
+            self.wanted.iter().map(|it| zones.column(it.name)).collect();
+        let scores = (0..zones.zones).map(|row| {
+            let zone = zones.row(row);
+            let available = columns.iter().map(|column| column.map_or(0, |at| zone[at]));
+            balanced(self.wanted.iter().zip(available))
+        });
+        scores.filter(|score| *score != 0).min().unwrap_or(0)
     }
 }
 
 impl Wanted {
     /// The weighted percentage that a zone counts; 0 if it has too little.
+    #[inline]
     fn points(&self, strategy: Strategy, available: i64) -> i64 {
         let all = self.name.whole_units(available);
         if all <= 0 || self.amount > available {

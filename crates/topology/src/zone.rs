@@ -110,9 +110,17 @@ pub struct Cells<'a> {
 impl<'a> Cells<'a> {
     /// The amounts of a zone, by column.
     #[must_use]
+    #[inline]
     pub fn row(&self, row: usize) -> &'a [i64] {
         let columns = self.resources.len();
         &self.amounts[row * columns..(row + 1) * columns]
+    }
+
+    /// The column of a resource, if any zone lists it.
+    #[must_use]
+    #[inline]
+    pub fn column(&self, name: ResourceName) -> Option<usize> {
+        self.resources.iter().position(|listed| *listed == name)
     }
 }
 
@@ -152,12 +160,14 @@ impl NodeTopology {
 impl Layout {
     /// Zone ids, ascending.
     #[must_use]
+    #[inline]
     pub fn zones(&self) -> &[ZoneId] {
         &self.zones
     }
 
     /// Resources, in name order.
     #[must_use]
+    #[inline]
     pub fn resources(&self) -> &[ResourceName] {
         &self.resources
     }
@@ -170,6 +180,7 @@ impl Layout {
 
     /// The column of a resource, if any zone lists it. A linear search over the node's resources, a handful.
     #[must_use]
+    #[inline]
     pub fn column(&self, name: ResourceName) -> Option<usize> {
         self.resources.iter().position(|r| *r == name)
     }

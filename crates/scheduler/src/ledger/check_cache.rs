@@ -71,7 +71,7 @@ impl Ledger {
     #[must_use]
     pub fn score(&self, scorer: &ZoneScorer<'_>) -> Option<i64> {
         if let CheckCache { rules, zones: Some(zones), .. } = self.cached()
-            && let Some(score) = scorer.score_zones(rules.scope, zones.amounts())
+            && let Some(score) = scorer.score_zones(rules.scope, &zones.amounts())
         {
             return Some(score);
         }

@@ -79,15 +79,14 @@ impl ZoneSummary {
         if !is_plain(needs) || !self.has_cores(needs) {
             return false;
         }
-        let mut wanted = SmallVec::<[(usize, i64); 6]>::new();
+        let columns = self.layout.resources().len();
+        let mut rows = self.certain;
         for need in needs.totals.iter().filter(|need| need.name.kind() != ResourceKind::Host) {
             let Some(column) = self.layout.column(need.name) else { return false };
-            wanted.push((column, need.amount));
+            let of_zones = self.cells.iter().skip(column).step_by(columns).enumerate();
+            rows = of_zones.fold(rows, |rows, (row, amount)| rows & !(u64::from(*amount < need.amount) << row));
         }
-        let zones = self.amounts();
-        let has = |zone: &[i64]| wanted.iter().all(|(column, amount)| zone[*column] >= *amount);
-        let is_certain = |row: &usize| self.certain >> row & 1 == 1;
-        (0..zones.zones).filter(is_certain).any(|row| has(zones.row(row)))
+        rows != 0
     }
 
     fn has_cores(&self, needs: &PodNeeds) -> bool {
