@@ -216,6 +216,12 @@ impl Free {
         row * self.layout.resources.len() + column
     }
 
+    /// The amount of all zones together.
+    #[must_use]
+    pub fn sum(&self, column: usize) -> i64 {
+        (0..self.layout.zones.len()).map(|row| self.get(row, column)).sum()
+    }
+
     /// The amount at a row and column; 0 out of range.
     #[must_use]
     pub fn get(&self, row: usize, column: usize) -> i64 {

@@ -3,10 +3,11 @@
 //! In: a report, and the pods it may count. Out: whether its numbers prove that it counts them. Never: a report
 //! believed that may be older than one of these pods.
 
+use topology::resource::{ResourceKind, ResourceName};
 use topology::zone::{Free, NodeTopology};
 
 use super::assign::{used, visible_amounts};
-use crate::ledger::{Held, Ledger, Location, Stage};
+use crate::ledger::{Held, Ledger, Location, Row, Stage};
 
 /// Most pairs of namesakes that are told apart, in every combination.
 const MAX_NAMESAKES: usize = 5;
@@ -17,19 +18,48 @@ impl Ledger {
     /// more may precede the latest admissions, and one that decides between worlds may count a former pod of equal size
     /// instead of a new one.
     pub(super) fn agrees_by_value(&self, report: &NodeTopology, free: &Free, expected: &[bool]) -> bool {
-        if self.worlds.is_empty() {
-            return true;
-        }
         let tables: Vec<_> = self.worlds.iter().filter_map(|world| self.predicted(world, expected)).collect();
         if tables.is_empty() {
-            return self.counts_all(report, free, expected);
+            return self.counts_all(report, free, expected) || self.is_proven(report, free, expected);
         }
         let quiet = self.rows.iter().all(|row| row.stage == Stage::Admitted);
         let promises_no_more =
             |table: &Free| free.cells().iter().zip(table.cells()).all(|(new, old)| new <= old);
         let decides = tables.len() < self.worlds.len() || tables.iter().any(|table| table != free);
         let is_ambiguous = || decides && !self.is_irreplaceable(report, free, expected);
-        (tables.contains(free) && !is_ambiguous()) || (quiet && tables.iter().any(promises_no_more))
+        (tables.contains(free) && !is_ambiguous())
+            || (quiet && tables.iter().any(promises_no_more))
+            || self.is_proven(report, free, expected)
+    }
+
+    /// Whether the sums alone prove that the report counts `members` and nothing else, and no pod is on its way or
+    /// leaves.
+    fn is_proven(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {
+        let is_settled = |row: &Row| matches!(row.stage, Stage::Admitted | Stage::Released);
+        self.rows.iter().all(is_settled)
+            && self.is_all_in_use(report, free, members)
+            && self.has_no_substitute(report, free, members)
+    }
+
+    /// Whether members hold as much as is in use, so that the report counts each of them and no other pod, unless one
+    /// stands for another. Memory of which none is in use is not accounted for: the kubelet has no memory manager.
+    pub(super) fn is_all_in_use(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {
+        let (used, resources) = (used(report, free), free.layout().resources());
+        let in_use: Vec<i64> = (0..resources.len()).map(|column| used.sum(column)).collect();
+        let mut held = vec![0; resources.len()];
+        for at in (0..self.rows.len()).filter(|at| members[*at]) {
+            let visible = visible_amounts(report, free, &self.rows[at].needs);
+            visible.iter().for_each(|(column, amount)| held[*column] += amount);
+        }
+        let is_unaccounted = |name: &ResourceName| name.kind() == ResourceKind::Memory;
+        let mut columns = resources.iter().zip(in_use.iter().zip(&held));
+        columns.all(|(name, (in_use, held))| in_use == held || (*in_use == 0 && is_unaccounted(name)))
+    }
+
+    /// Whether released pods cannot stand in the sums for a member that no report has counted so far: each is larger
+    /// than all of them.
+    fn has_no_substitute(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {
+        self.are_larger_than_released((report, free), members, |row, _| !row.described)
     }
 
     /// Of a pod and its former namesake, which have one hash, the one that the report counts by its numbers. `None`:
@@ -91,25 +121,29 @@ impl Ledger {
             }
             visible(at).iter().for_each(|(column, amount)| elsewhere[*column] += amount);
         }
-        let zones = 0..free.layout().zones().len();
-        let sum = |column: usize| zones.clone().map(|zone| used.get(zone, column)).sum::<i64>();
         !used.has_debt()
-            && (0..columns).all(|column| sum(column) >= elsewhere[column])
+            && (0..columns).all(|column| used.sum(column) >= elsewhere[column])
             && self.is_irreplaceable(report, free, members)
     }
 
-    /// Whether released pods cannot stand in the sums for a member: each member that no report has counted so far, and
-    /// whose zone is not known, is larger than all of them.
+    /// The same of members whose zone is not known.
     fn is_irreplaceable(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {
+        let is_new = |row: &Row, at: usize| !row.described && self.agreed_location(at) == Location::Unknown;
+        self.are_larger_than_released((report, free), members, is_new)
+    }
+
+    fn are_larger_than_released(
+        &self,
+        (report, free): (&NodeTopology, &Free),
+        members: &[bool],
+        is_new: impl Fn(&Row, usize) -> bool,
+    ) -> bool {
         let visible = |at: usize| visible_amounts(report, free, &self.rows[at].needs);
         let mut released = vec![0_i64; free.layout().resources().len()];
         for at in self.indices(|stage| stage == Stage::Released).filter(|at| !members[*at]) {
             visible(at).iter().for_each(|(column, amount)| released[*column] += amount);
         }
         let is_larger = |at: usize| visible(at).iter().any(|(column, amount)| *amount > released[*column]);
-        let is_new = |at: &usize| {
-            members[*at] && !self.rows[*at].described && self.agreed_location(*at) == Location::Unknown
-        };
-        (0..self.rows.len()).filter(is_new).all(is_larger)
+        (0..self.rows.len()).filter(|at| members[*at] && is_new(&self.rows[*at], *at)).all(is_larger)
     }
 }

@@ -84,7 +84,8 @@ impl ZoneSummary {
         for need in needs.totals.iter().filter(|need| need.name.kind() != ResourceKind::Host) {
             let Some(column) = self.layout.column(need.name) else { return false };
             let of_zones = self.cells.iter().skip(column).step_by(columns).enumerate();
-            rows = of_zones.fold(rows, |rows, (row, amount)| rows & !(u64::from(*amount < need.amount) << row));
+            rows =
+                of_zones.fold(rows, |rows, (row, amount)| rows & !(u64::from(*amount < need.amount) << row));
         }
         rows != 0
     }
