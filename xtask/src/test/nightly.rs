@@ -68,7 +68,7 @@ const LONG: &[Long] = &[
     ),
     long(
         "search",
-        &[("FROM", "0"), ("TO", "100000"), ("COUNT", "1"), ("DOMAIN", "ends,mixed,policies,resizes")],
+        &[("FROM", "0"), ("TO", "100000"), ("COUNT", "1"), ("DOMAIN", "any")],
         SEARCH,
         "search: ",
     ),

@@ -227,3 +227,36 @@ fn a_torn_report_follows_the_pods_after_it() {
     ledger.admitted(next.id, &mut scratch);
     assert!(fits(&ledger, 2) && !fits(&ledger, 3), "{ledger:#?}");
 }
+
+/// After a start nothing tells how old a report without fingerprint is, but its numbers.
+#[test]
+fn a_first_report_without_fingerprint_is_believed_if_it_counts_all_pods() {
+    let pods = [app(1, 6), app(2, 6)];
+    for older in [[(8, 8), (8, 8)], [(2, 7), (8, 8)]] {
+        let ledger = restarted(&pods, unsigned(older));
+        assert!(!fits(&ledger, 3), "{older:?}");
+    }
+    let ledger = restarted(&pods, unsigned([(2, 7), (2, 7)]));
+    assert!(fits(&ledger, 2) && !fits(&ledger, 3));
+}
+
+/// The first report counts pods that were gone when the scheduler started.
+#[test]
+fn an_empty_node_is_known_to_be_empty() {
+    let mut ledger = restarted(&[], unsigned([(1, 7), (3, 7)]));
+    assert!(fits(&ledger, 3) && !fits(&ledger, 4));
+    ledger.report(unsigned([(8, 8), (8, 8)]), &mut Scratch::default());
+    assert!(fits(&ledger, 8), "{ledger:#?}");
+}
+
+/// What is counted on is the less of what the report and the ledger say. With the more of it, the init container goes
+/// to zone 0, and the other does not fit there.
+#[test]
+fn a_pod_that_more_room_keeps_out_waits_while_a_report_is_unexplained() {
+    let known = app(1, 5);
+    let mut ledger = restarted(&[known.clone()], report([(3, 7), (8, 8)], &[known.clone()], Method::All));
+    let rising = pod(5, &[(ContainerKind::Init, 1_000, 1), (ContainerKind::App, 8_000, 1)]);
+    ledger.report(report([(0, 6), (8, 8)], &[known, app(9, 3)], Method::All), &mut Scratch::default());
+    assert!(ledger.summary().unexplained && fits(&ledger, 8));
+    assert!(ledger.check((&rising.needs, u64::MAX), &mut Scratch::default()).is_err());
+}

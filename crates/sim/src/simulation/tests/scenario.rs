@@ -38,8 +38,12 @@ pub(super) struct Domain {
 }
 
 impl Domain {
-    /// The domain whose features have these names.
-    pub(super) fn with(mut has: impl FnMut(&str) -> bool) -> Self {
+    /// The features of these names, between commas.
+    pub(super) fn named(words: &str) -> Self {
+        Self::with(|feature| words.split(',').any(|word| word == feature))
+    }
+
+    fn with(mut has: impl FnMut(&str) -> bool) -> Self {
         Self {
             ends: has("ends"),
             mixed: has("mixed"),

@@ -110,3 +110,42 @@ fn a_pod_that_more_room_keeps_out_relies_on_those_that_hold_it() {
         assert_eq!(node.would_admit(&comes), relied_on.is_empty(), "{residents:?}");
     }
 }
+
+/// Containers of no known pod leave unannounced. The init container goes to the lower zone then, and the other with it.
+#[test]
+fn a_pod_that_more_room_keeps_out_waits_beside_unknown_containers() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
+    let foreign = app(7, 7);
+    kubelet::admit(&node.kubelet, &mut node.state, &Node::asked(&foreign), &Lowest).unwrap();
+    node.pods.push(foreign.clone());
+    node.report();
+    let rising = pod(1, &[(ContainerKind::Init, 1, 64, 0), (ContainerKind::App, 8, 64, 0)]);
+    assert!(node.would_admit(&rising) && !node.fits(&rising) && node.fits(&app(2, 8)));
+    node.bind(&foreign);
+    node.ledger.admitted(foreign.id, &mut node.scratch);
+    node.report();
+    assert!(node.fits(&rising), "the departure of a known pod is seen");
+}
+
+/// A pod that is charged in each zone has CPUs of one of them, which are a guess.
+#[test]
+fn a_guess_is_no_knowledge_of_what_init_containers_hold() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Name);
+    let foreign = app(7, 7);
+    kubelet::admit(&node.kubelet, &mut node.state, &Node::asked(&foreign), &Lowest).unwrap();
+    node.pods.push(foreign.clone());
+    node.report();
+    let first = pod(1, &[(ContainerKind::Init, 5, 64, 0), (ContainerKind::App, 2, 64, 0)]);
+    node.bind(&first);
+    node.pods.clear();
+    node.state.remove(&foreign.names.uid);
+    node.state.sweep();
+    node.admit(&first);
+    node.report();
+    let second = app(2, 8);
+    assert!(node.fits(&second), "zone 1 is free");
+    node.bind(&second);
+    node.admit(&second);
+    node.report();
+    assert!(!node.would_admit(&app(3, 3)) && !node.fits(&app(3, 3)), "{:#?}", node.ledger);
+}
