@@ -131,21 +131,25 @@ fn a_pod_that_more_room_keeps_out_waits_beside_unknown_containers() {
 #[test]
 fn a_guess_is_no_knowledge_of_what_init_containers_hold() {
     let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Name);
-    let foreign = app(7, 7);
-    kubelet::admit(&node.kubelet, &mut node.state, &Node::asked(&foreign), &Lowest).unwrap();
-    node.pods.push(foreign.clone());
-    node.report();
-    let first = pod(1, &[(ContainerKind::Init, 5, 64, 0), (ContainerKind::App, 2, 64, 0)]);
-    node.bind(&first);
+    let with_init = |id| pod(id, &[(ContainerKind::Init, 5, 64, 0), (ContainerKind::App, 2, 64, 0)]);
+    let (former, comes) = (with_init(1), with_init(2));
+    node.bind(&former);
+    node.admit(&former);
+    // From now on it is not known which CPUs its init container has.
+    node.restart_scheduler();
+    node.bind(&comes);
+    // It leaves before the next one is admitted, which so gets to zone 0 as well.
     node.pods.clear();
-    node.state.remove(&foreign.names.uid);
+    node.state.remove(&former.names.uid);
     node.state.sweep();
-    node.admit(&first);
+    node.admit(&comes);
     node.report();
-    let second = app(2, 8);
-    assert!(node.fits(&second), "zone 1 is free");
-    node.bind(&second);
-    node.admit(&second);
+    node.ledger.released(former.id, &mut node.scratch);
     node.report();
-    assert!(!node.would_admit(&app(3, 3)) && !node.fits(&app(3, 3)), "{:#?}", node.ledger);
+    let large = app(3, 8);
+    assert!(node.fits(&large), "zone 1 is free: {:#?}", node.ledger);
+    node.bind(&large);
+    node.admit(&large);
+    node.report();
+    assert!(!node.would_admit(&app(4, 3)) && !node.fits(&app(4, 3)), "{:#?}", node.ledger);
 }
