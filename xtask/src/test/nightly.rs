@@ -66,12 +66,7 @@ const LONG: &[Long] = &[
         "-p tholepin --test it -- attack::",
         "attack: ",
     ),
-    long(
-        "search",
-        &[("FROM", "0"), ("TO", "100000"), ("COUNT", "1"), ("DOMAIN", "any")],
-        SEARCH,
-        "search: ",
-    ),
+    long("search", &[("FROM", "0"), ("TO", "100000"), ("COUNT", "1"), ("DOMAIN", "any")], SEARCH, "search: "),
     long("packing", &[("PACKING_SEEDS", "100")], "-p sim --release --lib -- packing::", "packing: "),
     long(
         "starvation",

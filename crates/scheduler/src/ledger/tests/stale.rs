@@ -253,10 +253,13 @@ fn an_empty_node_is_known_to_be_empty() {
 /// to zone 0, and the other does not fit there.
 #[test]
 fn a_pod_that_more_room_keeps_out_waits_while_a_report_is_unexplained() {
-    let known = app(1, 5);
-    let mut ledger = restarted(&[known.clone()], report([(3, 7), (8, 8)], &[known.clone()], Method::All));
+    let known = [app(1, 5)];
+    let mut ledger = restarted(&known, report([(3, 7), (8, 8)], &known, Method::All));
     let rising = pod(5, &[(ContainerKind::Init, 1_000, 1), (ContainerKind::App, 8_000, 1)]);
-    ledger.report(report([(0, 6), (8, 8)], &[known, app(9, 3)], Method::All), &mut Scratch::default());
+    ledger.report(
+        report([(0, 6), (8, 8)], &[known[0].clone(), app(9, 3)], Method::All),
+        &mut Scratch::default(),
+    );
     assert!(ledger.summary().unexplained && fits(&ledger, 8));
     assert!(ledger.check((&rising.needs, u64::MAX), &mut Scratch::default()).is_err());
 }
