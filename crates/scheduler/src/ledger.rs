@@ -185,7 +185,7 @@ impl Ledger {
         let early = if is_non_monotonic { self.likely_releases() } else { Vec::new() };
         self.check_worlds((rules, needs), &early, scratch).map_err(Refusal::Misfit)?;
         // The kubelet may have more room than is known or counted on, which keeps such a pod out.
-        let may_have_more = |world: &World| self.is_in_doubt(world) || self.is_cautious(world);
+        let may_have_more = |world: &World| self.is_in_doubt(world) || self.counts_on_less(world);
         if is_non_monotonic && self.worlds.iter().any(may_have_more) {
             return Err(Refusal::Stale(Doubt::UnknownZones));
         }
@@ -551,7 +551,7 @@ impl Ledger {
         self.early_releases(|at| self.rows[at].finishes)
     }
 
-    /// Whether it is not known where a pod is that leaves, or that is charged wherever it might be, or who holds
+    /// Whether it is not known where a pod is that leaves, or that is charged wherever it might be, or which pods hold
     /// something: the kubelet may have more room than the world.
     fn is_in_doubt(&self, world: &World) -> bool {
         let is_unclear = |(row, location): (&Row, &Location)| match location {
@@ -560,7 +560,7 @@ impl Ledger {
                 row.stage.is_leaving() || row.stage == Stage::Released || self.hides_something(row)
             }
         };
-        world.amounts.has_residents() || self.rows.iter().zip(&world.locations).any(is_unclear)
+        world.amounts.has_unknown_pods() || self.rows.iter().zip(&world.locations).any(is_unclear)
     }
 
     /// Whether it is in doubt, or may be before the kubelet admits the next pod: one of unknown place may finish.

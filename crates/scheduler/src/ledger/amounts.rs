@@ -69,7 +69,7 @@ impl Default for Held {
 impl Amounts {
     /// A node without pods.
     pub(super) fn vacant(start: Arc<KubeletStart>) -> Self {
-        let vacant = Vacant::new(start, ContainerAllocation::default());
+        let vacant = Vacant::new(start, ContainerAllocation::default(), || true);
         Self::Ids(Arc::new(Ids::new(Arc::new(vacant))))
     }
 
@@ -94,11 +94,11 @@ impl Amounts {
         }
     }
 
-    /// Whether containers of no known pod hold something. Amounts do not tell.
-    pub(super) fn has_residents(&self) -> bool {
+    /// Whether pods that the ledger does not know may hold something. Amounts do not tell.
+    pub(super) fn has_unknown_pods(&self) -> bool {
         match self {
             Self::Counts(_) => false,
-            Self::Ids(ids) => ids.has_residents(),
+            Self::Ids(ids) => ids.has_unknown_pods(),
         }
     }
 

@@ -33,8 +33,8 @@ impl Ledger {
         }
         Cow::Owned(view)
     }
-    /// Whether a world has more than is counted on: either may be what the kubelet has.
-    pub(super) fn is_cautious(&self, world: &World) -> bool {
+    /// Whether less is counted on than a world has: either may be what the kubelet has.
+    pub(super) fn counts_on_less(&self, world: &World) -> bool {
         self.cautious(world).free().cells() != world.amounts.free().cells()
     }
 }

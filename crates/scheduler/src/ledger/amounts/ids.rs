@@ -47,6 +47,8 @@ pub(in crate::ledger) struct Vacant {
     pub(in crate::ledger) start: Arc<KubeletStart>,
     /// With what unknown containers hold. Equal nodes on which there are none share it.
     state: Arc<NodeState>,
+    /// Pods that the ledger does not know may hold something.
+    has_unknown_pods: bool,
 }
 
 /// The state of a kubelet's managers.
@@ -75,18 +77,18 @@ impl HeldIds {
 }
 
 impl Vacant {
-    /// The node of a report, on which unknown containers hold `residents`.
-    pub(in crate::ledger) fn new(start: Arc<KubeletStart>, residents: ContainerAllocation) -> Self {
+    /// The node of a report, on which unknown containers hold `residents`. `names_known_pods`: they have ended, and the
+    /// kubelet's managers have not noticed yet.
+    pub(in crate::ledger) fn new(
+        start: Arc<KubeletStart>,
+        residents: ContainerAllocation,
+        names_known_pods: impl FnOnce() -> bool,
+    ) -> Self {
         let is_empty = residents.cpus.is_empty()
             && residents.memory.iter().all(|block| block.bytes == 0 && block.zones.len() == 1)
             && residents.devices.values().all(DeviceIds::is_empty);
         let state = if is_empty { Arc::clone(&start.vacant) } else { Arc::new(start.state_with(residents)) };
-        Self { state, start }
-    }
-
-    /// Whether unknown containers hold something.
-    fn has_residents(&self) -> bool {
-        !Arc::ptr_eq(&self.state, &self.start.vacant)
+        Self { state, start, has_unknown_pods: !is_empty && !names_known_pods() }
     }
 
     /// What zones may give to pods.
@@ -122,9 +124,9 @@ impl Ids {
         ids
     }
 
-    /// Whether containers of no known pod hold something.
-    pub(super) fn has_residents(&self) -> bool {
-        self.vacant.has_residents()
+    /// Whether pods that the ledger does not know may hold something.
+    pub(super) fn has_unknown_pods(&self) -> bool {
+        self.vacant.has_unknown_pods
     }
 
     pub(super) fn charge(&mut self, held: &Arc<HeldIds>) {

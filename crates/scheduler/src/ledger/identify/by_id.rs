@@ -17,6 +17,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use topology::admit::Grant;
 use topology::cpuset::CpuSet;
+use topology::fingerprint::{Fingerprint, PodHash};
 use topology::kubelet::ContainerAllocation;
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::pod::Container;
@@ -103,7 +104,7 @@ impl Ledger {
         let members: Vec<bool> =
             reported.iter().map(|of| matches!(of, Reported::Holds(_) | Reported::Unclear)).collect();
         let key = holdings.key();
-        let vacant = Arc::new(Vacant::new(Arc::clone(&start), residents));
+        let vacant = Arc::new(Vacant::new(Arc::clone(&start), residents, || self.names_known_pods(report)));
         self.let_go_what_is_gone(&reported, key, &start, scratch);
         let agreeing: Vec<&World> =
             self.worlds.iter().filter(|world| self.agrees_by_ids(world, &reported, key, &start)).collect();
@@ -131,6 +132,18 @@ impl Ledger {
             bases,
             scratch,
         );
+    }
+
+    /// Whether the pods of the report's fingerprint are those that are known to run.
+    fn names_known_pods(&self, report: &NodeTopology) -> bool {
+        let Some((fingerprint, _)) = report.fingerprint else { return false };
+        let free = report.available();
+        let is_named = |row: &Row| {
+            matches!(row.stage, Stage::Admitted | Stage::Leaving { .. }) && self.counts(report, &free, row)
+        };
+        let mut hashes: Vec<PodHash> =
+            self.rows.iter().filter(|row| is_named(row)).map(|row| row.hash).collect();
+        Fingerprint::of(&mut hashes) == fingerprint
     }
 
     /// Whether a report shows a pod, which no world has so, without a part of what it gets: the kubelet was handing it
@@ -217,7 +230,7 @@ impl Ledger {
     /// pods on their way are charged beside.
     fn unknown_worlds(&self, start: Arc<KubeletStart>, report: &NodeTopology) -> Vec<World> {
         let residents = start.residents.clone();
-        let vacant = Arc::new(Vacant::new(start, residents));
+        let vacant = Arc::new(Vacant::new(start, residents, || false));
         let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
         let mut world = World { locations: vec![Location::nowhere(); self.rows.len()], amounts };
         for (at, row) in self.rows.iter().enumerate().filter(|(_, row)| row.stage == Stage::Pending) {
