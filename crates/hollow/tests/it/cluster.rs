@@ -5,10 +5,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::Parser as _;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{ListParams, PostParams};
-use kube::{Api, Client};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
 use runtime::log;
 use serde_json::json;
 use testkit::cluster::Cluster;
@@ -99,6 +100,11 @@ pub(crate) async fn control_plane(rig: &testkit::env::Rig) -> (Cluster, Client, 
     .unwrap();
     Api::all(client.clone()).create(&PostParams::default(), &binding).await.unwrap();
     let kubeconfig = cluster.control().kubeconfig_for(USER, "testers").unwrap();
+    // The API server learns of rights a moment after they are there.
+    let file = Kubeconfig::read_from(&kubeconfig).unwrap();
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+    let nodes = Api::<Node>::all(Client::try_from(config).unwrap());
+    eventually("rights of the user", async || nodes.list(&ListParams::default()).await.ok()).await;
     (cluster, client, kubeconfig)
 }
 

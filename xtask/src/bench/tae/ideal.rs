@@ -1,8 +1,8 @@
 //! The same arrivals under perfect knowledge and without latency, calculated by the simulator.
 //!
-//! Ties between nodes are broken by chance, so several runs are calculated, of which medians count. A real kubelet needs
-//! some tenths of a second to end a pod, in which its place is taken: with the records of a run each pod keeps its place
-//! as long as it did there, and what remains is due to the scheduler.
+//! Ties between nodes are broken by chance, so several runs are calculated, of which medians count. A real kubelet
+//! needs some tenths of a second to end a pod, in which its place is taken: with the records of a run each pod keeps
+//! its place as long as it did there, and what remains is due to the scheduler.
 
 use sim::machine::Shape;
 use sim::record::Summary;
