@@ -107,7 +107,7 @@ impl Ledger {
             self.select(counted, |row| matches!(row.stage, Stage::Admitted | Stage::Leaving { .. }));
         let Some((fingerprint, _)) = report.fingerprint else {
             if self.worlds.is_empty() && !self.is_all_in_use(report, free, &expected) {
-                // It may be old, and count pods that are gone. No known pod is among what is in use, as far as is known.
+                // It may be old, and count pods that are gone: what is in use need not be of a known pod.
                 return Some(vec![false; expected.len()]);
             }
             let is_believed = self.worlds.is_empty() || self.agrees_by_value(report, free, &expected);
