@@ -175,7 +175,15 @@ impl ControlPlane {
     /// # Errors
     /// When the kubeconfig cannot be read.
     pub async fn client(&self) -> anyhow::Result<Client> {
-        client_of(&self.url, &self.kubeconfig).await
+        self.client_with(&self.kubeconfig).await
+    }
+
+    /// A client of the user of a kubeconfig.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read.
+    pub async fn client_with(&self, kubeconfig: &Path) -> anyhow::Result<Client> {
+        client_of(&self.url, kubeconfig).await
     }
 
     /// What [`ControlPlane::client`] is made of, for changes before making one.

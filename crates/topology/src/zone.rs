@@ -107,6 +107,11 @@ pub struct Cells<'a> {
     pub amounts: &'a [i64],
 }
 
+#[inline]
+fn column_of(resources: &[ResourceName], name: ResourceName) -> Option<usize> {
+    resources.iter().position(|listed| *listed == name)
+}
+
 impl<'a> Cells<'a> {
     /// The amounts of a zone, by column.
     #[must_use]
@@ -120,7 +125,7 @@ impl<'a> Cells<'a> {
     #[must_use]
     #[inline]
     pub fn column(&self, name: ResourceName) -> Option<usize> {
-        self.resources.iter().position(|listed| *listed == name)
+        column_of(self.resources, name)
     }
 }
 
@@ -182,7 +187,7 @@ impl Layout {
     #[must_use]
     #[inline]
     pub fn column(&self, name: ResourceName) -> Option<usize> {
-        self.resources.iter().position(|r| *r == name)
+        column_of(&self.resources, name)
     }
 }
 

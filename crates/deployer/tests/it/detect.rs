@@ -46,9 +46,7 @@ async fn what_may_not_be_read_is_an_error_and_not_another_kind_of_cluster() {
     let control = ControlPlane::start(&rig.binaries, &ControlPlaneOptions::default()).await.unwrap();
     install(&control.client().await.unwrap(), Flavour::OpenShift, "4.18.7").await.unwrap();
     let file = control.kubeconfig_for("user", "users").unwrap();
-    let read = kube::config::Kubeconfig::read_from(&file).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(read, &Default::default()).await.unwrap();
-    let client = Client::try_from(config).unwrap();
+    let client = control.client_with(&file).await.unwrap();
 
     let found = detected(&client, "").await;
     let error = found.platform.get().unwrap_err().to_string();

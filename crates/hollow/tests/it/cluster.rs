@@ -8,8 +8,7 @@ use clap::Parser as _;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{ListParams, PostParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use runtime::log;
 use serde_json::json;
 use testkit::cluster::Cluster;
@@ -101,9 +100,7 @@ pub(crate) async fn control_plane(rig: &testkit::env::Rig) -> (Cluster, Client, 
     Api::all(client.clone()).create(&PostParams::default(), &binding).await.unwrap();
     let kubeconfig = cluster.control().kubeconfig_for(USER, "testers").unwrap();
     // The API server learns of rights a moment after they are there.
-    let file = Kubeconfig::read_from(&kubeconfig).unwrap();
-    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
-    let nodes = Api::<Node>::all(Client::try_from(config).unwrap());
+    let nodes = Api::<Node>::all(cluster.control().client_with(&kubeconfig).await.unwrap());
     eventually("rights of the user", async || nodes.list(&ListParams::default()).await.ok()).await;
     (cluster, client, kubeconfig)
 }

@@ -103,8 +103,7 @@ impl Ledger {
 
     /// The rows that the report counts, or `None` if no set of known pods explains the report.
     fn members(&mut self, report: &NodeTopology, free: &Free, counted: &[bool]) -> Option<Vec<bool>> {
-        let expected =
-            self.select(counted, |row| matches!(row.stage, Stage::Admitted | Stage::Leaving { .. }));
+        let expected = self.expected(counted);
         let Some((fingerprint, _)) = report.fingerprint else {
             if self.worlds.is_empty() && !self.is_all_in_use(report, free, &expected) {
                 // It may be old, and count pods that are gone: what is in use need not be of a known pod.
@@ -136,6 +135,19 @@ impl Ledger {
                 admit::is_exclusive(report.rules, free, &row.needs)
             }
         }
+    }
+
+    /// The counted rows that the kubelet has, as far as is known.
+    fn expected(&self, counted: &[bool]) -> Vec<bool> {
+        self.select(counted, |row| matches!(row.stage, Stage::Admitted | Stage::Leaving { .. }))
+    }
+
+    /// Whether the pods of a report's fingerprint are those that are known to run.
+    fn names_known_pods(&self, report: &NodeTopology) -> bool {
+        let Some((fingerprint, _)) = report.fingerprint else { return false };
+        let free = report.available();
+        let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(report, &free, row)).collect();
+        Trials::new(&self.rows, fingerprint).test(&self.expected(&counted))
     }
 
     /// The counted rows that are `present`.

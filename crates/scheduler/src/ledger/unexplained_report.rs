@@ -35,6 +35,6 @@ impl Ledger {
     }
     /// Whether less is counted on than a world has: either may be what the kubelet has.
     pub(super) fn counts_on_less(&self, world: &World) -> bool {
-        self.cautious(world).free().cells() != world.amounts.free().cells()
+        self.unexplained.is_some() && self.cautious(world).free().cells() != world.amounts.free().cells()
     }
 }

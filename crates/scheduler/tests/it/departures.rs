@@ -24,8 +24,7 @@ async fn cordon(client: &Client, node: &str, unschedulable: bool) {
     Api::<Node>::all(client.clone()).patch(node, &PatchParams::default(), &spec).await.unwrap();
 }
 
-/// Two pods fill the lower zone. Once one of them has left, an init container
-/// goes there, where its pod does not fit.
+/// Two pods fill the lower zone. Once one of them has left, an init container goes there, where its pod does not fit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_binding_is_not_sent_once_a_pod_has_left_on_which_it_relies() {
     let Ok(rig) = testkit::env::rig() else { return };

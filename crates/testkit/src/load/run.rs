@@ -189,16 +189,16 @@ impl State<'_> {
             record.node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
             record.scheduled_s = record.node.is_some().then_some(now_s);
         }
-        let status = pod.status.clone().unwrap_or_default();
-        if record.ended_s.is_none()
-            && (deleted || matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")))
-        {
+        let status = pod.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_deref());
+        if record.ended_s.is_none() && (deleted || matches!(phase, Some("Succeeded" | "Failed"))) {
             record.ended_s = Some(now_s);
         }
         if !record.is_settled() {
-            match status.phase.as_deref() {
+            match phase {
                 Some("Running") => record.running_s = Some(now_s),
                 Some("Failed") => {
+                    let status = status.cloned().unwrap_or_default();
                     let reason = status.reason.unwrap_or_default();
                     record.lost = Some(Loss { reason, message: status.message.unwrap_or_default() });
                 }

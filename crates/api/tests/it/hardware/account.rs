@@ -15,9 +15,8 @@ pub(super) async fn the_account_writes_its_own_only(plane: &ControlPlane, admin:
     let all = ["get", "create", "patch", "delete"];
     let rules = [rule("", &["configmaps"], &all), rule("", &["nodes"], &["patch"])];
     operator.allow(rules.to_vec(), Vec::new()).await.unwrap();
-    let kubeconfig = kube::config::Kubeconfig::read_from(operator.kubeconfig(None).await.unwrap()).unwrap();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await.unwrap();
-    let operator = Client::try_from(config).unwrap();
+    let kubeconfig = operator.kubeconfig(None).await.unwrap();
+    let operator = plane.client_with(&kubeconfig).await.unwrap();
     for policy in account::policies(NAMESPACE, NAME) {
         policies::put(admin, policy).await;
     }

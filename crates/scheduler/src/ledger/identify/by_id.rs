@@ -17,7 +17,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use topology::admit::Grant;
 use topology::cpuset::CpuSet;
-use topology::fingerprint::{Fingerprint, PodHash};
 use topology::kubelet::ContainerAllocation;
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::pod::Container;
@@ -132,18 +131,6 @@ impl Ledger {
             bases,
             scratch,
         );
-    }
-
-    /// Whether the pods of the report's fingerprint are those that are known to run.
-    fn names_known_pods(&self, report: &NodeTopology) -> bool {
-        let Some((fingerprint, _)) = report.fingerprint else { return false };
-        let free = report.available();
-        let is_named = |row: &Row| {
-            matches!(row.stage, Stage::Admitted | Stage::Leaving { .. }) && self.counts(report, &free, row)
-        };
-        let mut hashes: Vec<PodHash> =
-            self.rows.iter().filter(|row| is_named(row)).map(|row| row.hash).collect();
-        Fingerprint::of(&mut hashes) == fingerprint
     }
 
     /// Whether a report shows a pod, which no world has so, without a part of what it gets: the kubelet was handing it

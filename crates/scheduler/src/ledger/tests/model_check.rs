@@ -5,10 +5,10 @@
 //! invariants. A watch brings what concerns different nodes in any order, which is more than an API server does. Two
 //! states are one if they differ in nothing but their pasts, or in which node is which.
 //!
-//! Several nodes are as many parts. Nothing that happens on one node changes another, each step takes place on one node
-//! or is a restart, and invariants speak of one node. So a part of any cluster is a state of one node to which each pod
-//! may come or not, and all states of that are all there is to check. `--ignored` visits them, and then states of two
-//! nodes, whose parts must be among them: all, or as many as `MODEL_STATES` says.
+//! Nothing that happens on one node changes another, each step takes place on one node or is a restart, and invariants
+//! speak of one node. So each node of any cluster is in a state of one node alone to which each pod may come or not, and
+//! these are all there is to check. `--ignored` visits them, and then states of two nodes, each of which must be in one
+//! of them: all, or as many steps as `MODEL_STATES` says.
 //!
 //! `cargo test -p scheduler --lib -- --nocapture model_check` prints states and invariants.
 
@@ -146,11 +146,11 @@ struct Cluster {
     nodes: usize,
     /// Whether the last pod runs from the beginning on the first node, and all know it.
     has_resident: bool,
-    parts: Parts,
+    node_states: NodeStates,
 }
 
-/// States of one node, by [`State::part`].
-enum Parts {
+/// States of one node, by [`State::node_key`].
+enum NodeStates {
     /// Of no interest.
     Ignored,
     /// Those visited so far.
@@ -159,16 +159,16 @@ enum Parts {
     Known(HashSet<u64>),
 }
 
-impl Parts {
-    /// Whether a part may be; one that is visited may.
-    fn take(&self, part: u64) -> bool {
+impl NodeStates {
+    /// Whether a node may be in this state. While they are visited it may, and the state is one of them.
+    fn allow(&self, key: u64) -> bool {
         match self {
             Self::Ignored => true,
-            Self::Visited(parts) => {
-                parts.lock().unwrap().insert(part);
+            Self::Visited(states) => {
+                states.lock().unwrap().insert(key);
                 true
             }
-            Self::Known(parts) => parts.contains(&part),
+            Self::Known(states) => states.contains(&key),
         }
     }
 }
@@ -194,8 +194,8 @@ impl State {
         format!("{} {} {nodes:?}", self.is_deleted, self.has_restarted)
     }
 
-    /// What one node is by itself, in short.
-    fn part(&self, node: usize) -> u64 {
+    /// The state of one node by itself, in short.
+    fn node_key(&self, node: usize) -> u64 {
         let is_deleted = self.is_deleted && self.nodes[DELETED] == Some(node);
         let mut hasher = DefaultHasher::new();
         (self.digest_of(node), is_deleted, self.has_restarted).hash(&mut hasher);
@@ -530,7 +530,7 @@ impl Model for Cluster {
                     || empty.all(|node| state.schedulers.iter().all(|scheduler| is_whole(scheduler, node)))
             }),
             Property::always("each node is as it may be alone", |cluster: &Self, state: &State| {
-                (0..state.kubelets.len()).all(|node| cluster.parts.take(state.part(node)))
+                (0..state.kubelets.len()).all(|node| cluster.node_states.allow(state.node_key(node)))
             }),
             Property::sometimes("a pod waits", |_, state: &State| {
                 let waits = |pod: usize| {
@@ -575,14 +575,14 @@ fn is_true_possible(state: &State, scheduler: &Scheduler) -> bool {
 }
 
 /// Visits states, all or so many, prints their number, and fails with the steps to one that breaks an invariant.
-/// Returns the visited parts.
+/// Returns the visited states of one node.
 fn check(cluster: Cluster, limit: Option<usize>) -> HashSet<u64> {
     let checker = cluster.checker().threads(2);
     let checker = match limit {
         None => checker.spawn_dfs().join(),
         Some(limit) => checker.target_state_count(limit).spawn_dfs().join(),
     };
-    let Cluster { nodes, has_resident, parts } = checker.model();
+    let Cluster { nodes, has_resident, node_states } = checker.model();
     let properties = checker.model().properties();
     let always = properties.iter().filter(|it| it.expectation == Expectation::Always).count();
     let waiting = PODS.len() - usize::from(*has_resident);
@@ -601,22 +601,22 @@ fn check(cluster: Cluster, limit: Option<usize>) -> HashSet<u64> {
             _ => {}
         }
     }
-    match parts {
-        Parts::Visited(parts) => std::mem::take(&mut *parts.lock().unwrap()),
-        Parts::Ignored | Parts::Known(_) => HashSet::new(),
+    match node_states {
+        NodeStates::Visited(states) => std::mem::take(&mut *states.lock().unwrap()),
+        NodeStates::Ignored | NodeStates::Known(_) => HashSet::new(),
     }
 }
 
 #[test]
 fn one_node_with_a_resident() {
-    check(Cluster { nodes: 1, has_resident: true, parts: Parts::Ignored }, None);
+    check(Cluster { nodes: 1, has_resident: true, node_states: NodeStates::Ignored }, None);
 }
 
 #[test]
 #[ignore = "`cargo xtask nightly ledger-states` runs it"]
 fn three_pods_on_one_and_two_nodes() {
     let states = std::env::var("MODEL_STATES").ok().and_then(|text| text.parse().ok());
-    let parts = Parts::Visited(Mutex::default());
-    let parts = check(Cluster { nodes: 1, has_resident: false, parts }, None);
-    check(Cluster { nodes: 2, has_resident: false, parts: Parts::Known(parts) }, states);
+    let node_states = NodeStates::Visited(Mutex::default());
+    let alone = check(Cluster { nodes: 1, has_resident: false, node_states }, None);
+    check(Cluster { nodes: 2, has_resident: false, node_states: NodeStates::Known(alone) }, states);
 }
