@@ -5,10 +5,10 @@
 //! invariants. A watch brings what concerns different nodes in any order, which is more than an API server does. Two
 //! states are one if they differ in nothing but their pasts, or in which node is which.
 //!
-//! Nothing that happens on one node changes another, each step takes place on one node or is a restart, and invariants
-//! speak of one node. So each node of any cluster is in a state of one node alone to which each pod may come or not, and
-//! these are all there is to check. `--ignored` visits them, and then states of two nodes, each of which must be in one
-//! of them: all, or as many steps as `MODEL_STATES` says.
+//! Nothing that happens on one node changes another, each step takes place on one node or is a restart, and
+//! invariants speak of one node. So each node of any cluster is in a state of one node alone to which each pod may come
+//! or not, and these are all there is to check. `--ignored` visits them, and then states of two nodes, each of which
+//! must be in one of them: all, or as many steps as `MODEL_STATES` says.
 //!
 //! `cargo test -p scheduler --lib -- --nocapture model_check` prints states and invariants.
 
