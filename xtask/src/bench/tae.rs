@@ -1,7 +1,7 @@
 //! `cargo xtask bench tae`: open arrivals on real kubelets, one scheduler after the other on fresh clusters.
 //!
-//! A pod lost to `TopologyAffinityError` counts as lost, not as served. `ideal` is calculated ([`ideal`]). `--matrix`
-//! goes through policies, scopes and exporters, each with several seeds.
+//! A pod lost to `TopologyAffinityError` counts as lost, not as served. The `ideal` is calculated, see [`mod@ideal`].
+//! `--matrix` goes through policies, scopes and exporters, each with several seeds.
 
 mod ideal;
 
