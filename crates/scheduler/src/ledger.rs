@@ -122,6 +122,8 @@ pub struct Ledger {
     unexplained: Option<Arc<NodeTopology>>,
     /// The newest reports, while they are taken for torn.
     torn: Option<TornReports>,
+    /// Whether the last report believed has more in use than the pods it is known to count: others may have left since.
+    counts_unknown_pods: bool,
     /// Reports by ids, the newest ones, that were left out because they show a pod in part.
     partial_reports: u8,
     /// Pods in the order in which the kubelet sees them.
@@ -458,6 +460,7 @@ impl Ledger {
         if !is_modelled || !same_table || !same_rules {
             // Cells and predictions of the old table do not apply to the new one.
             self.worlds.clear();
+            self.counts_unknown_pods = false;
             self.torn = None;
             self.rows.iter_mut().for_each(|row| row.described = false);
         }
@@ -560,7 +563,9 @@ impl Ledger {
                 row.stage.is_leaving() || row.stage == Stage::Released || self.hides_something(row)
             }
         };
-        world.amounts.has_unknown_pods() || self.rows.iter().zip(&world.locations).any(is_unclear)
+        self.counts_unknown_pods
+            || world.amounts.has_unknown_pods()
+            || self.rows.iter().zip(&world.locations).any(is_unclear)
     }
 
     /// Whether it is in doubt, or may be before the kubelet admits the next pod: one of unknown place may finish.

@@ -202,7 +202,8 @@ impl Workload {
         Ok(workload)
     }
 
-    /// Checks that all numbers are in range and all devices are names of devices.
+    /// Checks that all numbers are in range, all devices are names of devices, and each resize keeps the QoS class of
+    /// its pod, as the API server demands.
     ///
     /// # Errors
     /// The first field that is wrong.
@@ -219,6 +220,12 @@ impl Workload {
             if let Some(resize) = arrival.resize {
                 within(&at("resize.after_ms"), resize.after_ms, 0, MAX_TIME_MS)?;
                 within(&at("resize.cpus"), u64::from(resize.cpus), 0, u64::from(MAX_CPUS))?;
+                let class = arrival.request().needs().qos;
+                if arrival.resized().is_some_and(|(request, _)| request.needs().qos != class) {
+                    let allowed = format!("those that leave the pod {class:?}");
+                    let (field, value) = (at("resize.cpus"), resize.cpus.to_string());
+                    return Err(WorkloadError::Range { field, value, allowed });
+                }
             }
             for (j, ask) in arrival.beside.iter().enumerate() {
                 check_container(&at(&format!("beside[{j}]")), ask)?;

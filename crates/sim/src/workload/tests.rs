@@ -70,6 +70,10 @@ fn bad_plans_name_file_field_and_what_is_allowed() {
             "arrivals:\n- {at_ms: 1, cpus: 2, resize: {after_ms: 1, cpus: 70000}}",
             "arrivals[0].resize.cpus is 70000",
         ),
+        (
+            "arrivals:\n- {at_ms: 1, cpus: 2, resize: {after_ms: 1, cpus: 0}}",
+            "arrivals[0].resize.cpus is 0: allowed are those that leave the pod Guaranteed",
+        ),
         ("{max_pending: 0, arrivals: []}", "max_pending is 0: allowed are 1 to"),
         (
             "arrivals:\n- {at_ms: 1, cpus: 1, devices: {gpu: 1}}",

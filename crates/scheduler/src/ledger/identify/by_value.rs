@@ -41,6 +41,11 @@ impl Ledger {
             && self.has_no_substitute(report, free, members)
     }
 
+    /// Whether a report that does not name its pods has more or less in use than `members` hold: it counts others.
+    pub(super) fn is_of_unknown_pods(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {
+        report.fingerprint.is_none() && !self.is_all_in_use(report, free, members)
+    }
+
     /// Whether members hold as much as is in use, so that the report counts each of them and no other pod, unless one
     /// stands for another. Memory of which none is in use is not accounted for: the kubelet has no memory manager.
     pub(super) fn is_all_in_use(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {

@@ -240,6 +240,23 @@ fn a_first_report_without_fingerprint_is_believed_if_it_counts_all_pods() {
     assert!(fits(&ledger, 2) && !fits(&ledger, 3));
 }
 
+/// What such a report has in use may be of pods that have left since. With that room the init container goes to zone 0,
+/// and the other does not fit there.
+#[test]
+fn a_pod_that_more_room_keeps_out_waits_beside_pods_of_no_name() {
+    let rising = pod(5, &[(ContainerKind::Init, 1_000, 1), (ContainerKind::App, 8_000, 1)]);
+    let admits = |ledger: &Ledger| {
+        let check = ledger.check((&rising.needs, u64::MAX), &mut Scratch::default());
+        check.is_ok()
+    };
+    assert!(admits(&restarted(&[app(1, 8)], unsigned([(0, 7), (8, 8)]))));
+    let mut ledger = restarted(&[app(1, 5)], unsigned([(0, 6), (8, 8)]));
+    ledger.released(PodId(1), &mut Scratch::default());
+    assert!(fits(&ledger, 8) && !admits(&ledger), "{ledger:#?}");
+    ledger.report(unsigned([(8, 8), (8, 8)]), &mut Scratch::default());
+    assert!(admits(&ledger), "{ledger:#?}");
+}
+
 /// The first report counts pods that were gone when the scheduler started.
 #[test]
 fn an_empty_node_is_known_to_be_empty() {

@@ -450,7 +450,8 @@ fn resize(random: &mut Random, workload: &mut Workload) {
             continue;
         }
         let life_ms = arrival.life_ms.unwrap_or(60_000);
-        let cpus = u32::try_from(random.below(12)).unwrap_or(0);
+        // The API server lets no resize change the QoS class, as one to none at all would.
+        let cpus = u32::try_from(random.below(12)).unwrap_or(0).max(1);
         arrival.resize = Some(Resize { after_ms: random.below(life_ms + 1), cpus });
         if random.below(2) == 0 {
             arrival.memory_mib = 0;
