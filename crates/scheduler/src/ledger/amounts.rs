@@ -326,7 +326,7 @@ impl Amounts {
     pub(super) fn bounded_by(&self, grants: SmallVec<[Grant; 2]>) -> Held {
         match self {
             Self::Counts(_) => Held::Cells(Placement { grants }),
-            Self::Ids(_) => Held::Ids(Arc::new(HeldIds { containers: Vec::new(), bounds: grants })),
+            Self::Ids(_) => Held::Ids(Arc::new(HeldIds { bounds: grants, ..HeldIds::default() })),
         }
     }
 }
@@ -349,7 +349,8 @@ impl Held {
                 let mut containers = one.containers.clone();
                 let new = other.containers.iter().filter(|container| !one.containers.contains(container));
                 containers.extend(new.cloned());
-                Self::Ids(Arc::new(HeldIds { containers, bounds: most(&one.bounds, &other.bounds) }))
+                let bounds = most(&one.bounds, &other.bounds);
+                Self::Ids(Arc::new(HeldIds { containers, is_union: true, bounds }))
             }
             (Self::Cells(placement), ids @ Self::Ids(_)) | (ids @ Self::Ids(_), Self::Cells(placement)) => {
                 debug_assert!(placement.grants.is_empty(), "amounts of two kinds of reports");

@@ -4,8 +4,8 @@
 //! whether something is held twice. Never: devices by name, which no report tells; those near the same zones are alike.
 //!
 //! A pod may hold what another one holds too, while it is not known which of them was first. So nothing is given back
-//! by itself: the state is made anew of all that is left. What a pod holds at most, wherever that is, comes last, and
-//! is taken of whatever is free then.
+//! by itself: the state is made anew of all that is left. What a pod holds in one case or another comes after what is
+//! known. What it holds at most, wherever that is, comes last, and is taken of whatever is free then.
 //!
 //! Cost of a change: the counts of zones. Where something is given back, or a bound is among what is held, all
 //! containers of the node besides.
@@ -35,8 +35,10 @@ const MAX_REGROUPED: usize = 3;
 /// What a pod holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::ledger) struct HeldIds {
-    /// Exactly known.
+    /// Exactly known; of a union, what each of its cases says.
     pub(in crate::ledger) containers: Vec<ContainerAllocation>,
+    /// Whether the containers hold this in one case or another.
+    pub(in crate::ledger) is_union: bool,
     /// At most so much of each cell, whichever it is.
     pub(in crate::ledger) bounds: SmallVec<[Grant; 2]>,
 }
@@ -72,7 +74,11 @@ fn uid(number: usize) -> PodUid {
 impl HeldIds {
     /// What containers hold, all of it known.
     pub(in crate::ledger) fn exactly(containers: Vec<ContainerAllocation>) -> Self {
-        Self { containers, bounds: SmallVec::new() }
+        Self { containers, ..Self::default() }
+    }
+
+    fn is_known(&self) -> bool {
+        !self.is_union && self.bounds.is_empty()
     }
 }
 
@@ -130,13 +136,12 @@ impl Ids {
     }
 
     pub(super) fn charge(&mut self, held: &Arc<HeldIds>) {
-        let is_bounded = self.held.iter().any(|known| !known.bounds.is_empty());
         self.held.push(Arc::clone(held));
-        if is_bounded || !held.bounds.is_empty() {
-            self.recount();
-        } else {
+        if self.held.iter().all(|held| held.is_known()) {
             self.hold(self.held.len() - 1, &held.containers);
             self.project();
+        } else {
+            self.recount();
         }
     }
 
@@ -198,10 +203,16 @@ impl Ids {
     fn recount(&mut self) {
         self.state.clone_from(&self.vacant.state);
         self.has_debt = false;
-        for (number, held) in self.held.clone().iter().enumerate() {
+        let all = self.held.clone();
+        let (unions, known): (Vec<_>, Vec<_>) = all.iter().enumerate().partition(|(_, held)| held.is_union);
+        for (number, held) in known {
             self.hold(number, &held.containers);
         }
-        for (number, held) in self.held.clone().iter().enumerate() {
+        for (number, held) in unions {
+            let containers = self.in_whole_groups(&held.containers);
+            self.hold(number, &containers);
+        }
+        for (number, held) in all.iter().enumerate() {
             for grant in &held.bounds {
                 self.take(number, *grant);
             }
@@ -228,6 +239,23 @@ impl Ids {
             let devices = devices.unwrap_or_else(|| container.devices.clone());
             self.state.hold(&uid(number), ContainerAllocation { devices, name, ..container.clone() });
         }
+    }
+
+    /// The same with memory in whole groups: a group stays one in each case, and keeps out pods of its zones alone.
+    fn in_whole_groups(&self, containers: &[ContainerAllocation]) -> Vec<ContainerAllocation> {
+        let zones = self.state.memory.counts.zones.iter();
+        let mut groups: BTreeMap<u32, ZoneMask> = zones.map(|zone| (zone.id, zone.group)).collect();
+        let whole = |groups: &BTreeMap<u32, ZoneMask>, block: &Block| {
+            let groups = block.zones.iter().filter_map(|zone| groups.get(&zone).copied());
+            groups.fold(block.zones, ZoneMask::union)
+        };
+        for block in containers.iter().flat_map(|container| &container.memory) {
+            let group = whole(&groups, block);
+            groups.extend(group.iter().map(|zone| (zone, group)));
+        }
+        let in_groups = |block: &Block| Block { zones: whole(&groups, block), ..*block };
+        let memory = |of: &ContainerAllocation| of.memory.iter().map(in_groups).collect();
+        containers.iter().map(|of| ContainerAllocation { memory: memory(of), ..of.clone() }).collect()
     }
 
     /// Takes an amount of a cell, of what is free there.

@@ -1,6 +1,10 @@
 //! Pods that leave while others are admitted, at whatever moment.
 
+use topology::kubelet::ContainerAllocation;
+use topology::kubelet::memory_manager::Block;
+
 use super::*;
+use crate::ledger::amounts::HeldIds;
 
 /// Managers take back what an ended pod held whenever they are asked, also between two containers.
 #[test]
@@ -152,4 +156,26 @@ fn a_guess_is_no_knowledge_of_what_init_containers_hold() {
     node.admit(&large);
     node.report();
     assert!(!node.would_admit(&app(4, 3)) && !node.fits(&app(4, 3)), "{:#?}", node.ledger);
+}
+
+/// A pod over both zones has made them a group. A pod that may be in the one or the other was there before, or holds
+/// memory of both.
+#[test]
+fn a_pod_in_one_of_two_zones_splits_no_group() {
+    let mut node = node(Policy::Restricted, Scope::Pod, &[], HashKey::Uid);
+    let wide = pod(1, &[(ContainerKind::App, 9, 1_500, 0)]);
+    node.bind(&wide);
+    node.admit(&wide);
+    let small = app(2, 1);
+    assert!(!node.would_admit(&small) && !node.fits(&small));
+    let alone = |zone| {
+        let block = Block { zones: ZoneMask::of(zone), name: ResourceName::MEMORY, bytes: 64 << 20 };
+        let memory = vec![block];
+        let container = ContainerAllocation { name: "c0".into(), memory, ..ContainerAllocation::default() };
+        Held::Ids(Arc::new(HeldIds::exactly(vec![container])))
+    };
+    let rules = node.ledger.topology().unwrap().rules;
+    let mut amounts = node.ledger.worlds[0].amounts.clone();
+    amounts.charge(&alone(0).union(&alone(1)));
+    assert!(amounts.admit(rules, &small.needs, &mut node.scratch).is_err(), "{amounts:#?}");
 }
