@@ -317,7 +317,9 @@ impl Ledger {
             missed: 0,
             initialized: false,
             released_at: u64::MAX,
+            alike: None,
         });
+        self.note_alike();
         let Some(rules) = self.topology.as_ref().map(|t| t.rules) else { return };
         let mut next = Vec::with_capacity(self.worlds.len());
         for world in &self.worlds {
@@ -382,6 +384,7 @@ impl Ledger {
         self.changes();
         let stage = self.rows[index].stage;
         if matches!(stage, Stage::Pending | Stage::Admitted) {
+            self.tell_apart(index);
             self.rows[index].stage = Stage::Leaving { admitted: stage == Stage::Admitted };
             self.fork(index, scratch, |world| charge(&mut world.amounts, &world.locations[index]));
         }
@@ -396,6 +399,7 @@ impl Ledger {
         }
         self.changes();
         self.releases += 1;
+        self.tell_apart(index);
         self.rows[index].stage = Stage::Released;
         self.rows[index].released_at = self.releases;
         self.fork(index, scratch, |_| {});
@@ -403,9 +407,15 @@ impl Ledger {
     }
 
     /// The kubelet has released all of these pods. Returns whether that has one result whatever the order: there is one
-    /// world, no pod is on its way, and no report is to be explained. If not, nothing has changed.
+    /// world, no pod is on its way, each is told apart from those alike, and no report is to be explained. If not,
+    /// nothing has changed.
     fn all_released(&mut self, pods: &[PodId]) -> bool {
-        if self.unexplained.is_some() || self.worlds.len() != 1 || !self.unsettled().is_empty() {
+        let is_told_apart = |pod: &PodId| self.index(*pod).is_none_or(|at| self.rows[at].alike.is_none());
+        if self.unexplained.is_some()
+            || self.worlds.len() != 1
+            || !self.unsettled().is_empty()
+            || !pods.iter().all(is_told_apart)
+        {
             return false;
         }
         self.changes();
@@ -551,7 +561,7 @@ impl Ledger {
 
     /// The same where pods end by themselves.
     fn likely_releases(&self) -> Vec<Vec<usize>> {
-        self.early_releases(|at| self.rows[at].finishes)
+        self.early_releases(|at| self.may_end(at))
     }
 
     /// Whether it is not known where a pod is that leaves, or that is charged wherever it might be, or which pods hold

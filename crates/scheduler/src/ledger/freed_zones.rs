@@ -44,6 +44,9 @@ impl Ledger {
             let rows = 0..free.layout().zones().len();
             rows.flat_map(|row| columns.iter().map(move |(column, _)| amount(row, *column))).collect()
         };
+        if pods.iter().filter_map(|id| self.index(*id)).any(|at| self.rows[at].alike.is_some()) {
+            return None;
+        }
         let location = |id: &PodId| Some(&world.locations[self.index(*id)?]);
         let held = |id: &PodId| match location(id) {
             Some(Location::Charged { held, .. }) => {

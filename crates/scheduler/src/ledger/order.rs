@@ -2,7 +2,7 @@
 //!
 //! In: pods that it may not have seen yet, in the order of their binding. Out: the worlds that follow from other
 //! orders, whether a pod can be added without a rejection in any, which pods may be rejected. Never: two orders that
-//! differ only in pods alike side by side, which take the same amounts from the same zones.
+//! differ only in pods alike, which take the same amounts from the same zones. These are told apart once one leaves.
 //!
 //! A watch delivers pods in the order of their binding. After a restart of the kubelet or a broken watch a list does:
 //! of its pods the unknown ones are admitted by age (1.36 `HandlePodAdditions`), those of one second in any order. No
@@ -82,9 +82,13 @@ impl Ledger {
             later.into_iter().all(|later| !may_precede(later, &self.rows[rows[at]]))
         });
         let orders = (rows.len() <= MAX_OVERTAKEN && is_complete).then(|| {
-            let all = self.orders(&rows);
+            let all = self.all_orders(&rows);
             let after_pod = |order: &Vec<usize>| {
-                let places = self.places(pod, order).into_iter().filter(|place| *place < order.len());
+                let is_other = |place: &usize| {
+                    order.get(*place).is_some_and(|at| !are_alike(pod.0, &self.rows[*at].needs))
+                };
+                let places = self.places(pod, order).into_iter().filter(is_other);
+                let order = self.with_alike_in_order(order);
                 places.map(|place| order[place..].to_vec()).collect::<Vec<_>>()
             };
             let mut orders: Vec<Vec<usize>> = all.iter().flat_map(after_pod).collect();
@@ -97,8 +101,37 @@ impl Ledger {
     }
 
     /// All orders in which the kubelet may admit these rows, given in the order of their binding: that one, and those
-    /// in which some of the last precede others. Rows that take nothing from zones are in none.
+    /// in which some of the last precede others. Rows that take nothing from zones are in none. Of orders that differ in
+    /// rows alike, one.
     pub(super) fn orders(&self, rows: &[usize]) -> Vec<Vec<usize>> {
+        let mut orders: Vec<Vec<usize>> = Vec::new();
+        for order in self.all_orders(rows) {
+            let order = self.with_alike_in_order(&order);
+            if !orders.contains(&order) {
+                orders.push(order);
+            }
+        }
+        orders
+    }
+
+    /// The same order with other names: of rows alike, those that were bound first come first.
+    fn with_alike_in_order(&self, order: &[usize]) -> Vec<usize> {
+        let mut named = order.to_vec();
+        for at in 0..named.len() {
+            let needs = &self.rows[named[at]].needs;
+            let alike =
+                (at + 1..named.len()).filter(|later| are_alike(needs, &self.rows[named[*later]].needs));
+            if let Some(first) =
+                alike.min_by_key(|later| named[*later]).filter(|first| named[*first] < named[at])
+            {
+                named.swap(at, first);
+            }
+        }
+        named
+    }
+
+    /// Orders of rows, of which some may differ in rows alike alone.
+    fn all_orders(&self, rows: &[usize]) -> Vec<Vec<usize>> {
         let rows: Vec<usize> = rows.iter().copied().filter(|at| self.takes_zones(*at)).collect();
         let (fixed, moved) = rows.split_at(rows.len().saturating_sub(MAX_MOVED));
         let mut orders = vec![fixed.to_vec()];
@@ -125,13 +158,49 @@ impl Ledger {
         self.rows[at].needs.may_align()
     }
 
-    /// The places in an order of rows that a pod may take which is bound after them, the last place first. The one
-    /// before a pod alike is left out: it is as the one after it.
+    /// The places in an order of rows that a pod may take which is bound after them, the last place first.
     fn places(&self, pod: Candidate<'_>, order: &[usize]) -> Vec<usize> {
         let passed = order.iter().rev().take_while(|at| may_pass(pod, &self.rows[**at])).count();
-        let is_other =
-            |place: &usize| order.get(*place).is_none_or(|at| !are_alike(pod.0, &self.rows[*at].needs));
-        (order.len() - passed..=order.len()).rev().filter(is_other).collect()
+        (order.len() - passed..=order.len()).rev().collect()
+    }
+
+    /// Notes which earlier rows the last one, bound just now, may change places with.
+    pub(super) fn note_alike(&mut self) {
+        let Some((last, earlier)) = self.rows.split_last_mut() else { return };
+        let class = Some(last.id);
+        for at in 0..earlier.len() {
+            let row = &mut earlier[at];
+            if may_pass(last.candidate(), row) && are_alike(&last.needs, &row.needs) {
+                last.alike = class;
+                if let known @ Some(_) = std::mem::replace(&mut row.alike, class) {
+                    earlier.iter_mut().filter(|row| row.alike == known).for_each(|row| row.alike = class);
+                }
+            }
+        }
+    }
+
+    /// Adds the worlds in which a row is where one alike is said to be. From now on it is told apart.
+    pub(super) fn tell_apart(&mut self, at: usize) {
+        let Some(class) = self.rows[at].alike.take() else { return };
+        let is_alike = |other: &usize| {
+            self.rows[*other].alike == Some(class) && self.rows[*other].stage != Stage::Released
+        };
+        let alike: Vec<usize> = (0..self.rows.len()).filter(is_alike).collect();
+        for world in 0..self.worlds.len() {
+            for other in &alike {
+                let mut swapped = self.worlds[world].clone();
+                swapped.locations.swap(at, *other);
+                if !self.worlds.contains(&swapped) {
+                    self.worlds.push(swapped);
+                }
+            }
+        }
+    }
+
+    /// Whether the kubelet may have a pod at the place of this row that ends by itself.
+    pub(super) fn may_end(&self, at: usize) -> bool {
+        let Row { finishes, alike, .. } = self.rows[at];
+        finishes || alike.is_some() && self.rows.iter().any(|row| row.alike == alike && row.finishes)
     }
 
     /// Whether the kubelet would admit the pod and those that it may precede in every order, if `free` are the amounts
@@ -262,7 +331,7 @@ impl Ledger {
     fn most_room(&self, (world, amounts): (&World, &Amounts), rows: &[usize]) -> Amounts {
         let mut most = amounts.clone();
         for (at, (row, location)) in self.rows.iter().zip(&world.locations).enumerate() {
-            let may_be_gone = row.stage.is_leaving() || (row.finishes && row.stage == Stage::Admitted);
+            let may_be_gone = row.stage.is_leaving() || (row.stage == Stage::Admitted && self.may_end(at));
             if may_be_gone || rows.contains(&at) {
                 release(&mut most, location);
             }

@@ -119,6 +119,8 @@ pub(super) struct Row {
     pub(super) released_at: u64,
     /// Whether its init containers have ended.
     pub(super) initialized: bool,
+    /// Pods alike whose order of admission is not known have one number: each may be where another one is said to be.
+    pub(super) alike: Option<PodId>,
 }
 
 impl Row {

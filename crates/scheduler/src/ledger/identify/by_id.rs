@@ -125,6 +125,8 @@ impl Ledger {
         };
         self.predictions = predictions;
         let released_unannounced = self.describe(&counted, &members);
+        let shown = self.rows.iter_mut().zip(&reported).filter(|(_, of)| matches!(of, Reported::Holds(_)));
+        shown.for_each(|(row, _)| row.alike = None);
         let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
         self.adopt(
             &Understood { rules: report.rules, amounts, members: &members, released_unannounced },

@@ -116,3 +116,35 @@ fn an_older_pod_may_precede_those_before_one_without_zones() {
     rig.apply(&bind(2, 9));
     assert_eq!(rig.own.len(), 3);
 }
+
+/// Of two pods alike the one bound later is the elder, and a third is admitted between them.
+#[test]
+fn a_pod_may_come_between_two_alike() {
+    let wide = |created_s| Op::Bind { cpu: 1, memory: 2, containers: 2, finishes: false, created_s };
+    let mut rig = Rig::new(Scope::Container, true);
+    for op in [wide(2), wide(0), bind(1, 1), Op::Relist { messages: 3, backwards: false }] {
+        rig.apply(&op);
+    }
+    rig.drain();
+    assert_eq!((rig.own.len(), rig.ledger.take_drift()), (3, None), "{:#?}", rig.ledger);
+}
+
+/// Two pods alike are in zones 0 and 1. Once one leaves, it matters which: the one bound later may be in zone 0.
+#[test]
+fn pods_alike_are_told_apart_once_one_leaves() {
+    for leaving in 0..2 {
+        let mut rig = Rig::new(Scope::Container, true);
+        for op in [bind(6, 3), bind(6, 0), Op::Relist { messages: 2, backwards: false }] {
+            rig.apply(&op);
+        }
+        rig.drain();
+        assert_eq!(rig.ledger.summary().worlds, 1);
+        for op in [Op::Delete(leaving), Op::Kubelet, Op::Release(0), Op::PodEvent] {
+            rig.apply(&op);
+        }
+        assert_eq!(rig.ledger.summary().worlds, 2, "{:#?}", rig.ledger);
+        rig.drain();
+        assert_eq!((rig.ledger.summary().worlds, rig.ledger.free()), (1, Some(&rig.truth)));
+        assert_eq!(rig.ledger.take_drift(), None, "{:#?}", rig.ledger);
+    }
+}
