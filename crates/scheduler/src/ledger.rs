@@ -122,7 +122,7 @@ pub struct Ledger {
     unexplained: Option<Arc<NodeTopology>>,
     /// The newest reports, while they are taken for torn.
     torn: Option<TornReports>,
-    /// Whether the last report believed has more in use than the pods it is known to count: others may have left since.
+    /// Whether the last report believed has in use what pods known by then need not hold: they may leave it behind.
     counts_unknown_pods: bool,
     /// Reports by ids, the newest ones, that were left out because they show a pod in part.
     partial_reports: u8,

@@ -83,7 +83,8 @@ impl Ledger {
         } else {
             agreeing
         };
-        self.counts_unknown_pods = self.is_of_unknown_pods(&report, &free, &members);
+        self.counts_unknown_pods =
+            counted.contains(&true) && self.is_of_unknown_pods(&report, &free, &members);
         let released_unannounced = self.describe(&counted, &members);
         let (rules, amounts, members) = (report.rules, Amounts::Counts(free), members.as_slice());
         self.adopt(&Understood { rules, amounts, members, released_unannounced }, bases, scratch);

@@ -275,7 +275,14 @@ impl Rig {
     }
 
     /// The kubelet takes the next messages as one list: removals, additions by age, then the others.
+    ///
+    /// A list in which a removal overtakes pods of several containers, bound before it, is beyond the ledger: nothing
+    /// had announced the removal, and each order of the pods would have to be tried without each other pod.
     fn relist(&mut self, messages: usize, backwards: bool) {
+        let first = self.inbox.iter().take(messages);
+        let has_removal = first.clone().any(|message| matches!(message, ToKubelet::Remove(_)));
+        let is_composed = |message: &ToKubelet| matches!(message, ToKubelet::Add(id) if self.pods[id].needs.containers.len() > 1);
+        let messages = if has_removal && first.clone().any(is_composed) { 1 } else { messages };
         let mut list: Vec<ToKubelet> = self.inbox.drain(..messages.min(self.inbox.len())).collect();
         if backwards {
             list.reverse();

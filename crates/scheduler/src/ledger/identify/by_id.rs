@@ -104,6 +104,7 @@ impl Ledger {
             reported.iter().map(|of| matches!(of, Reported::Holds(_) | Reported::Unclear)).collect();
         let key = holdings.key();
         let vacant = Arc::new(Vacant::new(Arc::clone(&start), residents, || self.names_known_pods(report)));
+        self.tell_apart_as_shown(&reported, key, &start);
         self.let_go_what_is_gone(&reported, key, &start, scratch);
         let agreeing: Vec<&World> =
             self.worlds.iter().filter(|world| self.agrees_by_ids(world, &reported, key, &start)).collect();
@@ -125,8 +126,6 @@ impl Ledger {
         };
         self.predictions = predictions;
         let released_unannounced = self.describe(&counted, &members);
-        let shown = self.rows.iter_mut().zip(&reported).filter(|(_, of)| matches!(of, Reported::Holds(_)));
-        shown.for_each(|(row, _)| row.alike = None);
         let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
         self.adopt(
             &Understood { rules: report.rules, amounts, members: &members, released_unannounced },
@@ -261,6 +260,23 @@ impl Ledger {
         new.iter().for_each(|at| other.rows[*at].stage = Stage::Admitted);
         if agrees(&other) {
             *self = Self { unexplained: self.unexplained.take(), ..other };
+        }
+    }
+
+    /// Tells pods alike apart: each that the report shows is where it shows it, and another one alike in its place.
+    fn tell_apart_as_shown(&mut self, reported: &[Reported], key: HashKey, start: &KubeletStart) {
+        let Self { rows, worlds, .. } = self;
+        for (at, shown) in reported.iter().enumerate() {
+            let (class @ Some(_), Reported::Holds(shown)) = (rows[at].alike, shown) else { continue };
+            rows[at].alike = None;
+            let is_here = |location: &Location| is_as_shown(&rows[at], location, shown, key, start);
+            for world in worlds.iter_mut().filter(|world| !is_here(&world.locations[at])) {
+                let is_there =
+                    |other: &usize| rows[*other].alike == class && is_here(&world.locations[*other]);
+                if let Some(other) = (0..rows.len()).find(is_there) {
+                    world.locations.swap(at, other);
+                }
+            }
         }
     }
 

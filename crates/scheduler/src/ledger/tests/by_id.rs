@@ -526,6 +526,25 @@ fn reports_judge_predictions() {
     assert_eq!(told(&node), (0, 0, 0), "nothing was predicted of pods that were there before");
 }
 
+/// Of two pods alike the kubelet has admitted the second first. Its report tells which is where, and is no surprise.
+#[test]
+fn a_report_tells_pods_alike_apart() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Pod, &[], HashKey::Uid);
+    let pods = [1, 2].map(|id| BoundPod { created_s: 0, ..app(id, 5) });
+    pods.iter().for_each(|pod| node.bind(pod));
+    pods.iter().rev().for_each(|pod| node.admit(pod));
+    node.report();
+    assert_eq!(
+        (node.ledger.summary().corrections, node.ledger.take_drift()),
+        (0, None),
+        "{:#?}",
+        node.ledger
+    );
+    node.release(0);
+    let next = app(3, 6);
+    assert_eq!((node.ledger.summary().worlds, node.fits(&next)), (1, node.would_admit(&next)));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Pod(Vec<(ContainerKind, u32, u32, u32)>),
