@@ -59,6 +59,7 @@ const LONG: &[Long] = &[
         "-p scheduler --release --lib -- ledger::tests::model_check --include-ignored",
         "model_check: ",
     ),
+    long("ledger", &[("PROPTEST_CASES", "100000")], "-p scheduler --release --lib -- ledger::tests", ""),
     long("model", &[("CASES", "20000")], "-p topology --lib -- kubelet::tests", "fits: "),
     long(
         "attack",
