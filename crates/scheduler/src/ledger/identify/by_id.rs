@@ -316,11 +316,10 @@ impl Ledger {
                     // Another pod may have contradicted the worlds.
                     let agreed = self.agreed_location(at);
                     let agreed = Some(&agreed).filter(|it| is_as_shown(row, it, shown, key, &vacant.start));
-                    let known = before.or(agreed);
-                    let is_part = |known: &&Location| is_part_shown(row, known, shown, key, &vacant.start);
-                    match known.filter(is_part) {
-                        Some(whole) => whole.clone(),
-                        None => with_hidden(row, shown, key, vacant, known),
+                    match before.or(agreed).filter(|known| known.is_exact()) {
+                        // It has more: what the report hides, and which devices are used twice.
+                        Some(known) => known.clone(),
+                        None => with_hidden(row, shown, key, vacant),
                     }
                 }
             }
@@ -375,22 +374,6 @@ fn is_as_shown(row: &Row, location: &Location, shown: &HeldIds, key: HashKey, st
         }
         Location::Charged { exact, .. } => !exact,
         Location::Unknown => true,
-    }
-}
-
-/// Whether the report shows less than a pod certainly holds by this location, which agrees with the report in the rest.
-fn is_part_shown(
-    row: &Row,
-    location: &Location,
-    shown: &HeldIds,
-    key: HashKey,
-    start: &KubeletStart,
-) -> bool {
-    match location {
-        Location::Charged { held: Held::Ids(predicted), exact: true } => {
-            compared(row, predicted, shown, key, start).any(|(shown, predicted)| shown != predicted)
-        }
-        Location::Charged { .. } | Location::Unknown => false,
     }
 }
 
@@ -459,14 +442,8 @@ fn shows_all(row: &Row, shown: &HeldIds, key: HashKey, start: &KubeletStart) -> 
     })
 }
 
-/// Where a pod is by the report, with what finished init containers hold beside: known from the world, or a bound.
-fn with_hidden(
-    row: &Row,
-    shown: &Arc<HeldIds>,
-    key: HashKey,
-    vacant: &Vacant,
-    world: Option<&Location>,
-) -> Location {
+/// Where a pod is by the report alone, with a bound of what finished init containers hold beside.
+fn with_hidden(row: &Row, shown: &Arc<HeldIds>, key: HashKey, vacant: &Vacant) -> Location {
     let (pod, start) = (&row.needs.pod, &vacant.start);
     let hidden = pod.containers.iter().filter(|container| {
         let holds_memory = !row.initialized && start.pins_memory(pod, container);
@@ -477,21 +454,8 @@ fn with_hidden(
     if hidden.is_empty() {
         return Location::Charged { held: Held::Ids(Arc::clone(shown)), exact: true };
     }
-    let mut all = HeldIds::clone(shown);
-    // One that is charged wherever it might be names the CPUs of one of these places.
-    let known = match world {
-        Some(Location::Charged { held: Held::Ids(known), exact: true }) => &*known.containers,
-        _ => &[],
-    };
-    for container in &hidden {
-        all.containers.extend(known.iter().find(|held| held.name == container.name).cloned());
-    }
-    let exact = all.containers.len() == shown.containers.len() + hidden.len();
-    // Of a pod that was found in a report only, nothing is known but what it asks for.
-    if !exact {
-        all.bounds = hidden_bound(row, &hidden, shown, vacant);
-    }
-    Location::Charged { held: Held::Ids(Arc::new(all)), exact }
+    let bounds = hidden_bound(row, &hidden, shown, vacant);
+    Location::Charged { held: Held::Ids(Arc::new(HeldIds { bounds, ..HeldIds::clone(shown) })), exact: false }
 }
 
 /// What init containers may hold: all of theirs in the zones of the pod's other containers, or in each. Memory only

@@ -179,3 +179,26 @@ fn a_pod_in_one_of_two_zones_splits_no_group() {
     amounts.charge(&alone(0).union(&alone(1)));
     assert!(amounts.admit(rules, &small.needs, &mut node.scratch).is_err(), "{amounts:#?}");
 }
+
+/// Podresources shows the device with the second container only, which uses that of the first.
+#[test]
+fn a_device_of_an_init_container_is_held_once() {
+    let mut node = node(Policy::None, Scope::Container, &[], HashKey::Name);
+    let [init, app] = [ContainerKind::Init, ContainerKind::App];
+    let pods = [pod(1, &[(init, 1, 64, 1), (app, 1, 64, 0)]), pod(2, &[(init, 1, 64, 1), (app, 1, 64, 1)])];
+    let run = |node: &mut Node, pod: &BoundPod| {
+        node.bind(pod);
+        node.admit(pod);
+    };
+    pods.iter().for_each(|pod| run(&mut node, pod));
+    node.release(0);
+    node.report();
+    run(&mut node, &pod(3, &[(app, 1, 64, 1)]));
+    node.report();
+    assert_eq!(
+        (node.ledger.summary().corrections, node.ledger.take_drift()),
+        (0, None),
+        "{:#?}",
+        node.ledger
+    );
+}
