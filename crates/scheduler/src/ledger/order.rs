@@ -101,8 +101,8 @@ impl Ledger {
     }
 
     /// All orders in which the kubelet may admit these rows, given in the order of their binding: that one, and those
-    /// in which some of the last precede others. Rows that take nothing from zones are in none. Of orders that differ in
-    /// rows alike, one.
+    /// in which some of the last precede others. Rows that take nothing from zones are in none. Of orders that differ
+    /// in rows alike, one.
     pub(super) fn orders(&self, rows: &[usize]) -> Vec<Vec<usize>> {
         let mut orders: Vec<Vec<usize>> = Vec::new();
         for order in self.all_orders(rows) {

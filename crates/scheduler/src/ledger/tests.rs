@@ -281,7 +281,10 @@ impl Rig {
     fn relist(&mut self, messages: usize, backwards: bool) {
         let first = self.inbox.iter().take(messages);
         let has_removal = first.clone().any(|message| matches!(message, ToKubelet::Remove(_)));
-        let is_composed = |message: &ToKubelet| matches!(message, ToKubelet::Add(id) if self.pods[id].needs.containers.len() > 1);
+        let is_composed = |message: &ToKubelet| match message {
+            ToKubelet::Add(id) => self.pods[id].needs.containers.len() > 1,
+            _ => false,
+        };
         let messages = if has_removal && first.clone().any(is_composed) { 1 } else { messages };
         let mut list: Vec<ToKubelet> = self.inbox.drain(..messages.min(self.inbox.len())).collect();
         if backwards {
