@@ -70,6 +70,8 @@ use verdict_basis::VerdictBasis;
 
 /// Most possible worlds; more are merged into one that is worse than each of them.
 const MAX_WORLDS: usize = 64;
+/// Most worlds in the middle of an event, among them equal and impossible ones.
+const MAX_FOUND: usize = 8 * MAX_WORLDS;
 /// Most released pods kept to understand reports that still describe them.
 const MAX_RELEASED_ROWS: usize = 64;
 /// Most leaving pods whose early release is tried in every combination; more are tried one by one and all together.
@@ -334,7 +336,7 @@ impl Ledger {
             }
         }
         if let Some(overtaking) = &overtaking {
-            next.extend(self.overtaken_worlds(overtaking, scratch));
+            self.add_worlds(&mut next, self.overtaken_worlds(overtaking, scratch));
         }
         self.settle(next, scratch);
     }
@@ -517,9 +519,15 @@ impl Ledger {
         self.indices(|stage| matches!(stage, Stage::Pending | Stage::Leaving { admitted: false })).collect()
     }
 
-    /// Ends an event: adopts the new worlds without duplicates, without impossible ones and within bounds, then tries
-    /// once more to explain a report that was not understood so far.
-    fn settle(&mut self, mut worlds: Vec<World>, scratch: &mut Scratch) {
+    /// Ends an event: adopts the new worlds within bounds, then tries once more to explain a report that was not
+    /// understood so far.
+    fn settle(&mut self, worlds: Vec<World>, scratch: &mut Scratch) {
+        self.worlds = self.bounded(worlds);
+        self.explain_report(scratch);
+    }
+
+    /// The worlds without duplicates and without impossible ones, at most [`MAX_WORLDS`].
+    fn bounded(&self, mut worlds: Vec<World>) -> Vec<World> {
         let mut unique: Vec<World> = Vec::with_capacity(worlds.len());
         for world in worlds.drain(..) {
             if !unique.contains(&world) {
@@ -542,8 +550,18 @@ impl Ledger {
                 unique = vec![merge_worst(&unique, &live)];
             }
         }
-        self.worlds = unique;
-        self.explain_report(scratch);
+        unique
+    }
+
+    /// Adds worlds to those found so far. Each further pod or release multiplies them: beyond [`MAX_FOUND`] they are
+    /// bounded at once.
+    fn add_worlds(&self, found: &mut Vec<World>, more: impl IntoIterator<Item = World>) {
+        for world in more {
+            found.push(world);
+            if found.len() > MAX_FOUND {
+                *found = self.bounded(std::mem::take(found));
+            }
+        }
     }
 
     /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of

@@ -247,8 +247,11 @@ impl Ledger {
     /// Starts from the report's numbers: members are where each of `bases` has them (one world each), the other pods
     /// are replayed on top.
     fn adopt(&mut self, understood: &Understood<'_>, bases: Vec<Vec<Location>>, scratch: &mut Scratch) {
-        let rebuilt = bases.into_iter().flat_map(|base| self.rebuild(understood, base, scratch));
-        self.worlds = rebuilt.collect();
+        let mut rebuilt = Vec::new();
+        for base in bases {
+            self.add_worlds(&mut rebuilt, self.rebuild(understood, base, scratch));
+        }
+        self.worlds = rebuilt;
         for at in (0..self.rows.len()).rev() {
             // Later reports cannot count a released pod again once one does not.
             if self.rows[at].stage == Stage::Released && !understood.members[at] {
@@ -281,19 +284,19 @@ impl Ledger {
         let is_settled = replayed.iter().all(|at| kept[*at]);
         let orders = if is_settled { vec![replayed] } else { self.orders(&replayed) };
         let start = World { amounts, locations };
-        let follow = |order: Vec<usize>| {
+        let mut rebuilt = Vec::new();
+        for order in orders {
             let mut worlds = vec![start.clone()];
             for at in order {
                 if kept[at] {
                     worlds.iter_mut().for_each(|world| charge(&mut world.amounts, &world.locations[at]));
                 } else {
-                    let replay = |world: &World| self.replay(understood.rules, world, &early, at, scratch);
-                    worlds = worlds.iter().flat_map(replay).collect();
+                    worlds = self.replay_each((understood.rules, &worlds), &early, at, scratch);
                 }
             }
-            worlds
-        };
-        orders.into_iter().flat_map(follow).collect()
+            self.add_worlds(&mut rebuilt, worlds);
+        }
+        rebuilt
     }
 
     /// The kubelet's amounts behind the report's: podresources does not show what finished init containers keep, and
@@ -355,9 +358,24 @@ impl Ledger {
         matches!(location, Location::Charged { exact: true, .. }) && !invalidated
     }
 
+    /// The worlds that follow when the row's pod is admitted in one of `worlds`.
+    pub(super) fn replay_each(
+        &self,
+        (rules, worlds): (Rules, &[World]),
+        early: &[Vec<usize>],
+        at: usize,
+        scratch: &mut Scratch,
+    ) -> Vec<World> {
+        let mut next = Vec::with_capacity(worlds.len());
+        for world in worlds {
+            self.add_worlds(&mut next, self.replay(rules, world, early, at, scratch));
+        }
+        next
+    }
+
     /// The worlds that follow when the row's pod is admitted in `world`. A pod that is not pending was admitted some
     /// time ago, in an order that is not known: it may be anywhere.
-    pub(super) fn replay(
+    fn replay(
         &self,
         rules: Rules,
         world: &World,

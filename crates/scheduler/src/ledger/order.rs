@@ -179,22 +179,28 @@ impl Ledger {
         }
     }
 
-    /// Adds the worlds in which a row is where one alike is said to be. From now on it is told apart.
+    /// Adds the worlds in which a row is where one alike is said to be. From now on it is told apart; of the others,
+    /// which are not, it makes no difference who of those at one place changes with it.
     pub(super) fn tell_apart(&mut self, at: usize) {
         let Some(class) = self.rows[at].alike.take() else { return };
         let is_alike = |other: &usize| {
             self.rows[*other].alike == Some(class) && self.rows[*other].stage != Stage::Released
         };
         let alike: Vec<usize> = (0..self.rows.len()).filter(is_alike).collect();
-        for world in 0..self.worlds.len() {
+        let mut next = self.worlds.clone();
+        for world in &self.worlds {
+            let mut places = vec![&world.locations[at]];
             for other in &alike {
-                let mut swapped = self.worlds[world].clone();
-                swapped.locations.swap(at, *other);
-                if !self.worlds.contains(&swapped) {
-                    self.worlds.push(swapped);
+                if places.contains(&&world.locations[*other]) {
+                    continue;
                 }
+                places.push(&world.locations[*other]);
+                let mut swapped = world.clone();
+                swapped.locations.swap(at, *other);
+                self.add_worlds(&mut next, [swapped]);
             }
         }
+        self.worlds = self.bounded(next);
     }
 
     /// Whether the kubelet may have a pod at the place of this row that ends by itself.
@@ -287,10 +293,9 @@ impl Ledger {
                 start.locations.push(Location::nowhere());
                 let mut worlds = vec![start];
                 for at in std::iter::once(at).chain(order.iter().copied()) {
-                    let admit = |world: &World| self.replay(rules, world, &overtaking.early, at, scratch);
-                    worlds = worlds.iter().flat_map(admit).collect();
+                    worlds = self.replay_each((rules, &worlds), &overtaking.early, at, scratch);
                 }
-                found.extend(worlds);
+                self.add_worlds(&mut found, worlds);
             }
         }
         found

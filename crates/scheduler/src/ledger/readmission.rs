@@ -71,9 +71,7 @@ impl Ledger {
                     before.into_iter().chain(self.released_within(world, later, index, rules, scratch))
                 {
                     then(&mut forked);
-                    if !next.contains(&forked) {
-                        next.push(forked);
-                    }
+                    self.add_worlds(&mut next, [forked]);
                 }
             }
         }

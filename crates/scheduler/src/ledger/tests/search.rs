@@ -1,6 +1,6 @@
 //! The search for the pods of a report: what it may cost.
 
-use super::restart::{pod, report, restarted};
+use super::restart::{fits, pod, report, restarted};
 use super::*;
 use crate::ledger::identify::{MAX_HASHES, PAUSE, Trials};
 
@@ -52,4 +52,33 @@ fn a_search_without_result_pauses_until_there_is_a_new_report() {
     ledger.explain_report(&mut scratch);
     ledger.report(unknown, &mut scratch);
     assert_eq!(ledger.search_pause, PAUSE, "a new report is searched at once");
+}
+
+/// Zones with 64 CPUs. A pod that has those of the first may have left before any of 24 others comes.
+#[test]
+fn pods_on_their_way_multiply_worlds_within_bounds() {
+    let (mut ledger, mut scratch) = (Ledger::default(), Scratch::default());
+    let leaving = pod(0, &[(ContainerKind::App, 64_000, 1)]);
+    let others: Vec<BoundPod> = (1..=24).map(|id| pod(id, &[(ContainerKind::App, 1_000, 1)])).collect();
+    let shown = |pods: &[BoundPod], available: [i64; 2]| {
+        let mut report = (*report([(8, 8), (8, 8)], pods, Method::All)).clone();
+        for (zone, available) in report.zones.iter_mut().zip(available) {
+            for resource in &mut zone.resources {
+                (resource.capacity, resource.allocatable) = (64_000, 64_000);
+                resource.available = available * 1_000;
+            }
+        }
+        Arc::new(report)
+    };
+    ledger.bound(&leaving, &mut scratch);
+    ledger.admitted(leaving.id, &mut scratch);
+    others.iter().for_each(|pod| ledger.bound(pod, &mut scratch));
+    ledger.leaving(leaving.id, &mut scratch);
+    ledger.report(shown(std::slice::from_ref(&leaving), [0, 64]), &mut scratch);
+    assert!((1..=MAX_WORLDS).contains(&ledger.summary().worlds));
+    assert!(fits(&ledger, 40) && !fits(&ledger, 41), "{ledger:#?}");
+    others.iter().for_each(|pod| ledger.admitted(pod.id, &mut scratch));
+    ledger.released(leaving.id, &mut scratch);
+    ledger.report(shown(&others, [40, 64]), &mut scratch);
+    assert!(fits(&ledger, 64), "{ledger:#?}");
 }
