@@ -70,8 +70,6 @@ use verdict_basis::VerdictBasis;
 
 /// Most possible worlds; more are merged into one that is worse than each of them.
 const MAX_WORLDS: usize = 64;
-/// Most worlds in the middle of an event, among them equal and impossible ones.
-const MAX_FOUND: usize = 8 * MAX_WORLDS;
 /// Most released pods kept to understand reports that still describe them.
 const MAX_RELEASED_ROWS: usize = 64;
 /// Most leaving pods whose early release is tried in every combination; more are tried one by one and all together.
@@ -553,12 +551,12 @@ impl Ledger {
         unique
     }
 
-    /// Adds worlds to those found so far. Each further pod or release multiplies them: beyond [`MAX_FOUND`] they are
-    /// bounded at once.
+    /// Adds worlds to those found so far. Each further pod or release multiplies them, so they are kept within bounds
+    /// meanwhile.
     fn add_worlds(&self, found: &mut Vec<World>, more: impl IntoIterator<Item = World>) {
         for world in more {
             found.push(world);
-            if found.len() > MAX_FOUND {
+            if found.len() > MAX_WORLDS {
                 *found = self.bounded(std::mem::take(found));
             }
         }
