@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Its KubeSchedulerConfiguration; client and leader election are replaced
     #[arg(long, value_name = "FILE", requires = "peer")]
     peer_config: Option<PathBuf>,
-    /// How often to measure each scheduler, by turns; the row is the one with the median rate
+    /// How often to measure each scheduler, by turns; the row has the median rate, and the median ratio to the first
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// Which schedulers
@@ -109,6 +109,8 @@ struct Row {
     nodes: usize,
     pods: u64,
     pods_per_s: f64,
+    /// The median over rounds of the rate beside that of the first scheduler in the same round.
+    rate_ratio: Option<f64>,
     p50_ms: Option<u64>,
     p99_ms: Option<u64>,
     rss_mib: u64,
@@ -146,12 +148,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if !args.json {
         println!(
-            "{:<15} {:<5} {:>6} {:>6} {:>9} {:>8} {:>8} {:>8} {:>12} {:>10} {:>9}",
+            "{:<15} {:<5} {:>6} {:>6} {:>9} {:>6} {:>8} {:>8} {:>8} {:>12} {:>10} {:>9}",
             "SCHEDULER",
             "ZONES",
             "NODES",
             "PODS",
             "PODS/S",
+            "RATIO",
             "P50",
             "P99",
             "RSS",
@@ -161,14 +164,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     let mut rows: Vec<Vec<Row>> = contenders.iter().map(|_| Vec::new()).collect();
-    for round in 1..=args.rounds {
-        for (contender, rows) in contenders.iter().zip(&mut rows) {
-            rows.push(runtime.block_on(measure(args, contender, &binary))?);
-            if round == args.rounds {
-                rows.sort_by(|left, right| left.pods_per_s.total_cmp(&right.pods_per_s));
-                print(&rows[rows.len() / 2], args.json)?;
-            }
+    for round in 0..args.rounds {
+        // What a round leaves behind must not always meet the same one.
+        let mut turns: Vec<usize> = (0..contenders.len()).collect();
+        turns.rotate_left(round as usize % contenders.len());
+        for at in turns {
+            rows[at].push(runtime.block_on(measure(args, &contenders[at], &binary))?);
         }
+    }
+    let rates: Vec<Vec<f64>> =
+        rows.iter().map(|rows| rows.iter().map(|row| row.pods_per_s).collect()).collect();
+    for (mut rows, own) in rows.into_iter().zip(&rates) {
+        let ratios = own.iter().zip(&rates[0]).map(|(rate, first)| rate / first).collect();
+        let rate_ratio = scheduler_perf::median(ratios).map(round);
+        rows.sort_by(|left, right| left.pods_per_s.total_cmp(&right.pods_per_s));
+        let row = rows.swap_remove(rows.len() / 2);
+        print(&Row { rate_ratio, ..row }, args.json)?;
     }
     Ok(())
 }
@@ -180,12 +191,13 @@ fn print(row: &Row, as_json: bool) -> anyhow::Result<()> {
     }
     let ms = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
     println!(
-        "{:<15} {:<5} {:>6} {:>6} {:>9.0} {:>8} {:>8} {:>4} MiB {:>10.2} s {:>10.0} {:>9}",
+        "{:<15} {:<5} {:>6} {:>6} {:>9.0} {:>6} {:>8} {:>8} {:>4} MiB {:>10.2} s {:>10.0} {:>9}",
         row.scheduler,
         if row.numa { row.zones.to_string() } else { "-".to_owned() },
         row.nodes,
         row.pods,
         row.pods_per_s,
+        row.rate_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
         ms(row.p50_ms),
         ms(row.p99_ms),
         row.rss_mib,
@@ -227,6 +239,7 @@ async fn measure(args: &Args, contender: &Contender, binary: &Path) -> anyhow::R
         nodes: args.nodes,
         pods: args.pods,
         pods_per_s: round(pods / took.as_secs_f64()),
+        rate_ratio: None,
         p50_ms: percentile_ms(50),
         p99_ms: percentile_ms(99),
         rss_mib: process.memory()?.peak_kib / 1024,

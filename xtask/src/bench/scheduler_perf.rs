@@ -300,7 +300,7 @@ fn ratios_of(rows: &[Row]) -> Vec<Ratio> {
     by_measurement.into_iter().filter_map(ratio).collect()
 }
 
-fn median(mut figures: Vec<f64>) -> Option<f64> {
+pub(super) fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let half = figures.len() / 2;
     let upper = figures.get(half)?;
