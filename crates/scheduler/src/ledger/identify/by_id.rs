@@ -30,7 +30,7 @@ use topology::zone::NodeTopology;
 use super::Understood;
 use crate::ledger::amounts::{Amounts, Held, HeldIds, Ids, Scratch, Vacant};
 use crate::ledger::drift::MAX_NAMED;
-use crate::ledger::{Ledger, Location, PodId, Predictions, Row, Stage, World};
+use crate::ledger::{Ledger, Location, Predictions, Row, Stage, World};
 
 /// Reports after its admission that show nothing of a pod, until it is taken to hold nothing: the kubelet may have
 /// admitted it under other settings.
@@ -246,8 +246,8 @@ impl Ledger {
         let is_gone = |(row, of): &(&Row, &Reported)| {
             matches!(of, Reported::Absent) && row.described && row.stage == Stage::Admitted
         };
-        let gone: Vec<PodId> =
-            self.rows.iter().zip(reported).filter(is_gone).map(|(row, _)| row.id).collect();
+        let gone: Vec<usize> =
+            (0..self.rows.len()).filter(|at| is_gone(&(&self.rows[*at], &reported[*at]))).collect();
         if gone.is_empty() || key != HashKey::Uid || agrees(self) {
             return;
         }
@@ -256,7 +256,7 @@ impl Ledger {
         let is_new = |row: &Row| !row.described && row.stage == Stage::Admitted;
         let new: Vec<usize> = (0..self.rows.len()).filter(|at| is_new(&self.rows[*at])).collect();
         new.iter().for_each(|at| other.rows[*at].stage = Stage::Pending);
-        gone.into_iter().for_each(|id| other.released(id, scratch));
+        gone.into_iter().for_each(|at| other.release_row(at, scratch));
         new.iter().for_each(|at| other.rows[*at].stage = Stage::Admitted);
         if agrees(&other) {
             *self = Self { unexplained: self.unexplained.take(), ..other };

@@ -202,3 +202,27 @@ fn a_device_of_an_init_container_is_held_once() {
         node.ledger
     );
 }
+
+/// As many pods have left as are remembered, and one more of which only the report knows.
+#[test]
+fn pods_keep_their_rows_while_a_report_is_explained() {
+    let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
+    let run = |node: &mut Node, pod: &BoundPod| {
+        node.bind(pod);
+        node.admit(pod);
+    };
+    run(&mut node, &app(1, 4));
+    node.report();
+    for id in (2..).take(MAX_RELEASED_ROWS) {
+        run(&mut node, &app(id, 1));
+        node.release(1);
+    }
+    let gone = node.pods.remove(0);
+    node.state.remove(&gone.names.uid);
+    node.state.sweep();
+    run(&mut node, &app(99, 4));
+    node.report();
+    let summary = node.ledger.summary();
+    assert_eq!((summary.corrections, summary.worlds), (0, 1), "{:#?}", node.ledger);
+    assert!(node.fits(&app(100, 8)) && node.would_admit(&app(100, 8)));
+}
