@@ -382,21 +382,22 @@ impl Ledger {
         early: &[Vec<usize>],
         at: usize,
         scratch: &mut Scratch,
-    ) -> impl Iterator<Item = World> {
+    ) -> Vec<World> {
         let row = &self.rows[at];
         let found = match row.stage {
             Stage::Pending => possible_locations(rules, world, early, &row.needs, scratch),
             _ => vec![charge_all_zones(rules, &world.amounts, &row.needs)],
         };
         let doubtful = self.may_be_in_doubt(world);
-        found.into_iter().map(move |location| {
+        let admitted = found.into_iter().map(|location| {
             let location =
                 if doubtful { widen(rules, &world.amounts, &row.needs, location) } else { location };
             let mut world = world.clone();
             charge(&mut world.amounts, &location);
             world.locations[at] = location;
             world
-        })
+        });
+        admitted.collect()
     }
 }
 

@@ -222,9 +222,13 @@ impl State {
             let ledger = &scheduler.ledgers()[node];
             let _ = write!(text, " S {:?} {:?}", &log[scheduler.next[node]..], scheduler.reports[node]);
             let _ = write!(text, " {:?} {}", cells(&ledger.unexplained), ledger.search_pause);
+            let _ = write!(text, " {}", ledger.counts_unknown_pods);
             for row in &ledger.rows {
+                let alike =
+                    row.alike.and_then(|_| ledger.rows.iter().position(|other| other.alike == row.alike));
                 let later = ledger.rows.iter().filter(|other| other.released_at > row.released_at).count();
                 let _ = write!(text, " {}{:?}{}{}{later}", row.id.0, row.stage, row.described, row.missed);
+                let _ = write!(text, "{alike:?}");
             }
             let worlds = ledger.worlds.iter().map(|world| (world.amounts.free().cells(), &world.locations));
             let mut worlds: Vec<String> = worlds.map(|world| format!("{world:?}")).collect();
