@@ -402,7 +402,7 @@ impl Ledger {
         self.trim_released();
     }
 
-    /// Rows keep their places.
+    /// The same for a row that is not released yet. All rows keep their places.
     fn release_row(&mut self, index: usize, scratch: &mut Scratch) {
         self.releases += 1;
         self.tell_apart(index);
@@ -530,9 +530,9 @@ impl Ledger {
     }
 
     /// The worlds without duplicates and without impossible ones, at most [`MAX_WORLDS`].
-    fn bounded(&self, mut worlds: Vec<World>) -> Vec<World> {
+    fn bounded(&self, worlds: Vec<World>) -> Vec<World> {
         let mut unique: Vec<World> = Vec::with_capacity(worlds.len());
-        for world in worlds.drain(..) {
+        for world in worlds {
             if !unique.contains(&world) {
                 unique.push(world);
             }

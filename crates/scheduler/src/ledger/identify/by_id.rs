@@ -243,11 +243,11 @@ impl Ledger {
         let agrees = |ledger: &Self| {
             ledger.worlds.iter().any(|world| ledger.agrees_by_ids(world, reported, key, start))
         };
-        let is_gone = |(row, of): &(&Row, &Reported)| {
-            matches!(of, Reported::Absent) && row.described && row.stage == Stage::Admitted
+        let is_gone = |at: &usize| {
+            let row = &self.rows[*at];
+            matches!(reported[*at], Reported::Absent) && row.described && row.stage == Stage::Admitted
         };
-        let gone: Vec<usize> =
-            (0..self.rows.len()).filter(|at| is_gone(&(&self.rows[*at], &reported[*at]))).collect();
+        let gone: Vec<usize> = (0..self.rows.len()).filter(is_gone).collect();
         if gone.is_empty() || key != HashKey::Uid || agrees(self) {
             return;
         }

@@ -123,6 +123,11 @@ impl Node {
         self.pods.push(pod.clone());
     }
 
+    fn run(&mut self, pod: &BoundPod) {
+        self.bind(pod);
+        self.admit(pod);
+    }
+
     fn release(&mut self, at: usize) {
         let pod = self.pods.remove(at);
         self.state.remove(&pod.names.uid);
@@ -200,6 +205,12 @@ impl Node {
         is_news
     }
 
+    /// Fails if a report has contradicted the ledger.
+    fn expect_no_surprise(&mut self) {
+        let surprises = (self.ledger.summary().corrections, self.ledger.take_drift());
+        assert_eq!(surprises, (0, None), "{:#?}", self.ledger);
+    }
+
     /// Which pods of one and of two containers fit.
     fn verdicts(&mut self) -> Vec<bool> {
         let sizes = (1..=8).flat_map(|cpus| (0..=2).map(move |nics| (ContainerKind::App, cpus, 64, nics)));
@@ -240,8 +251,7 @@ fn an_expected_report_is_no_news() {
     for key in [HashKey::Uid, HashKey::Name] {
         let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], key);
         let (own, foreign) = (app(1, 3), app(2, 4));
-        node.bind(&own);
-        node.admit(&own);
+        node.run(&own);
         assert_eq!((node.report(), node.report()), (false, false), "{key:?}");
         kubelet::admit(&node.kubelet, &mut node.state, &Node::asked(&foreign), &Lowest).unwrap();
         node.pods.push(foreign.clone());
@@ -263,8 +273,7 @@ fn whole_cores_are_counted_as_the_kubelet_does() {
         let pod = app(id, 6);
         assert_eq!((node.fits(&pod), node.would_admit(&pod)), (fits, fits), "pod {id}");
         if fits {
-            node.bind(&pod);
-            node.admit(&pod);
+            node.run(&pod);
         }
     }
 }
@@ -275,14 +284,12 @@ fn a_restarted_scheduler_knows_what_finished_init_containers_hold() {
     for key in [HashKey::Uid, HashKey::Name] {
         let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], key);
         let first = pod(1, &containers);
-        node.bind(&first);
-        node.admit(&first);
+        node.run(&first);
         node.restart_scheduler();
         let fitting = |node: &mut Node| (1..=8).filter(|cpus| node.fits(&app(2, *cpus))).max();
         assert_eq!(fitting(&mut node), Some(8), "{key:?}: zone 1 is free");
         let second = app(2, 8);
-        node.bind(&second);
-        node.admit(&second);
+        node.run(&second);
         node.report();
         let kubelet_has = (1..=8).filter(|cpus| node.would_admit(&app(3, *cpus))).max();
         let held = fitting(&mut node);
@@ -300,16 +307,14 @@ fn a_late_report_of_the_former_pod_does_not_move_its_namesake() {
     let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Name);
     let (former, filler) = (app(1, 6), app(2, 7));
     for pod in [&former, &filler] {
-        node.bind(pod);
-        node.admit(pod);
+        node.run(pod);
     }
     node.report();
     let late = node.published();
     node.release(0);
     // Zone 0 is too small for the next one now.
     let small = app(3, 4);
-    node.bind(&small);
-    node.admit(&small);
+    node.run(&small);
     let mut anew = app(4, 1);
     (anew.names.name, anew.hash) = (former.names.name.clone(), former.hash);
     node.bind(&anew);
@@ -379,8 +384,7 @@ fn a_report_in_the_middle_of_a_release_is_no_contradiction() {
     let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
     let (ends, stays) = (pod(1, &[(ContainerKind::App, 4, 64, 1)]), app(2, 2));
     for pod in [&ends, &stays] {
-        node.bind(pod);
-        node.admit(pod);
+        node.run(pod);
     }
     node.report();
     node.ledger.leaving(ends.id, &mut node.scratch);
@@ -404,8 +408,7 @@ fn a_report_in_the_middle_of_a_release_is_no_contradiction() {
 fn a_pod_on_its_way_may_be_rejected_once_another_leaves() {
     let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
     let leaves = app(1, 4);
-    node.bind(&leaves);
-    node.admit(&leaves);
+    node.run(&leaves);
     node.report();
     let (first, second) =
         (app(2, 5), pod(3, &[(ContainerKind::Init, 2, 64, 0), (ContainerKind::App, 3, 64, 0)]));
@@ -505,15 +508,13 @@ fn reports_judge_predictions() {
         (summary.predictions.right, summary.predictions.wrong, summary.in_doubt)
     };
     let (first, foreign, second) = (app(1, 3), app(2, 4), app(3, 4));
-    node.bind(&first);
-    node.admit(&first);
+    node.run(&first);
     assert_eq!(told(&node), (0, 0, 0), "no report has told it");
     node.report();
     node.report();
     assert_eq!(told(&node), (1, 0, 0), "each pod counts once");
     node.admit(&foreign);
-    node.bind(&second);
-    node.admit(&second);
+    node.run(&second);
     assert_eq!(node.ledger.take_drift(), None);
     node.report();
     assert_eq!(told(&node), (1, 1, 0));
@@ -534,12 +535,7 @@ fn a_report_tells_pods_alike_apart() {
     pods.iter().for_each(|pod| node.bind(pod));
     pods.iter().rev().for_each(|pod| node.admit(pod));
     node.report();
-    assert_eq!(
-        (node.ledger.summary().corrections, node.ledger.take_drift()),
-        (0, None),
-        "{:#?}",
-        node.ledger
-    );
+    node.expect_no_surprise();
     node.release(0);
     let next = app(3, 6);
     assert_eq!((node.ledger.summary().worlds, node.fits(&next)), (1, node.would_admit(&next)));
@@ -597,8 +593,7 @@ proptest! {
                         prop_assert_eq!(fits, admitted, "{:?}", containers);
                     }
                     if fits {
-                        node.bind(&pod);
-                        node.admit(&pod);
+                        node.run(&pod);
                     }
                 }
                 Step::End(at) if at < node.pods.len() => node.release(at),

@@ -13,8 +13,7 @@ fn a_pod_may_leave_between_two_containers_of_another() {
         for is_bound_first in [true, false] {
             let mut node = node(Policy::SingleNumaNode, scope, &[], HashKey::Uid);
             let leaves = app(1, 4);
-            node.bind(&leaves);
-            node.admit(&leaves);
+            node.run(&leaves);
             node.report();
             let comes = pod(2, &[(ContainerKind::Init, 2, 64, 0), (ContainerKind::App, 2, 64, 0)]);
             assert!(node.fits(&comes));
@@ -44,8 +43,7 @@ fn pods_that_have_ended_by_themselves_make_room_before_it_is_told() {
     let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
     let finishing = |id| BoundPod { finishes: true, ..app(id, 2) };
     for pod in [finishing(1), finishing(2), app(3, 2)] {
-        node.bind(&pod);
-        node.admit(&pod);
+        node.run(&pod);
     }
     node.report();
     node.release(2);
@@ -69,14 +67,12 @@ fn a_pod_that_is_rejected_if_another_leaves_between_its_containers_does_not_fit(
     let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
     let nics = |id| pod(id, &[(ContainerKind::App, 1, 64, 2)]);
     for one in [nics(1), nics(2)] {
-        node.bind(&one);
-        node.admit(&one);
+        node.run(&one);
     }
     node.release(0);
     let (stays, leaves) = (app(3, 2), app(4, 3));
     for one in [&stays, &leaves] {
-        node.bind(one);
-        node.admit(one);
+        node.run(one);
     }
     node.report();
     let kinds = [(3, 0), (4, 0), (2, 1)].map(|(cpus, nics)| (ContainerKind::App, cpus, 64, nics));
@@ -101,8 +97,7 @@ fn a_pod_that_more_room_keeps_out_relies_on_those_that_hold_it() {
         let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
         for (cpus, id) in residents.iter().zip(1..) {
             let resident = app(id, *cpus);
-            node.bind(&resident);
-            node.admit(&resident);
+            node.run(&resident);
         }
         node.report();
         let comes = pod(9, &[(ContainerKind::Init, 2, 64, 0), (ContainerKind::App, 6, 64, 0)]);
@@ -137,8 +132,7 @@ fn a_guess_is_no_knowledge_of_what_init_containers_hold() {
     let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Name);
     let with_init = |id| pod(id, &[(ContainerKind::Init, 5, 64, 0), (ContainerKind::App, 2, 64, 0)]);
     let (former, comes) = (with_init(1), with_init(2));
-    node.bind(&former);
-    node.admit(&former);
+    node.run(&former);
     // From now on it is not known which CPUs its init container has.
     node.restart_scheduler();
     node.bind(&comes);
@@ -152,8 +146,7 @@ fn a_guess_is_no_knowledge_of_what_init_containers_hold() {
     node.report();
     let large = app(3, 8);
     assert!(node.fits(&large), "zone 1 is free: {:#?}", node.ledger);
-    node.bind(&large);
-    node.admit(&large);
+    node.run(&large);
     node.report();
     assert!(!node.would_admit(&app(4, 3)) && !node.fits(&app(4, 3)), "{:#?}", node.ledger);
 }
@@ -164,8 +157,7 @@ fn a_guess_is_no_knowledge_of_what_init_containers_hold() {
 fn a_pod_in_one_of_two_zones_splits_no_group() {
     let mut node = node(Policy::Restricted, Scope::Pod, &[], HashKey::Uid);
     let wide = pod(1, &[(ContainerKind::App, 9, 1_500, 0)]);
-    node.bind(&wide);
-    node.admit(&wide);
+    node.run(&wide);
     let small = app(2, 1);
     assert!(!node.would_admit(&small) && !node.fits(&small));
     let alone = |zone| {
@@ -186,41 +178,28 @@ fn a_device_of_an_init_container_is_held_once() {
     let mut node = node(Policy::None, Scope::Container, &[], HashKey::Name);
     let [init, app] = [ContainerKind::Init, ContainerKind::App];
     let pods = [pod(1, &[(init, 1, 64, 1), (app, 1, 64, 0)]), pod(2, &[(init, 1, 64, 1), (app, 1, 64, 1)])];
-    let run = |node: &mut Node, pod: &BoundPod| {
-        node.bind(pod);
-        node.admit(pod);
-    };
-    pods.iter().for_each(|pod| run(&mut node, pod));
+    pods.iter().for_each(|pod| node.run(pod));
     node.release(0);
     node.report();
-    run(&mut node, &pod(3, &[(app, 1, 64, 1)]));
+    node.run(&pod(3, &[(app, 1, 64, 1)]));
     node.report();
-    assert_eq!(
-        (node.ledger.summary().corrections, node.ledger.take_drift()),
-        (0, None),
-        "{:#?}",
-        node.ledger
-    );
+    node.expect_no_surprise();
 }
 
 /// As many pods have left as are remembered, and one more of which only the report knows.
 #[test]
 fn pods_keep_their_rows_while_a_report_is_explained() {
     let mut node = node(Policy::SingleNumaNode, Scope::Container, &[], HashKey::Uid);
-    let run = |node: &mut Node, pod: &BoundPod| {
-        node.bind(pod);
-        node.admit(pod);
-    };
-    run(&mut node, &app(1, 4));
+    node.run(&app(1, 4));
     node.report();
     for id in (2..).take(MAX_RELEASED_ROWS) {
-        run(&mut node, &app(id, 1));
+        node.run(&app(id, 1));
         node.release(1);
     }
     let gone = node.pods.remove(0);
     node.state.remove(&gone.names.uid);
     node.state.sweep();
-    run(&mut node, &app(99, 4));
+    node.run(&app(99, 4));
     node.report();
     let summary = node.ledger.summary();
     assert_eq!((summary.corrections, summary.worlds), (0, 1), "{:#?}", node.ledger);
