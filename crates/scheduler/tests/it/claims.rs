@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 
-use crate::cluster::{Running, create, eventually, fake_node, node_of, refusal};
+use crate::cluster::{Running, create, eventually, fake_node, node_of, refusal, report, zone};
 
 async fn create_in<K: Clone + Debug + DeserializeOwned + Serialize>(api: Api<K>, object: Value) {
     api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
@@ -128,6 +128,8 @@ async fn devices_serve_extended_resources_that_classes_name() {
     let client = control.client().await.unwrap();
     testkit::cluster::install_crds(&client, api::crd::NRT_CRD_YAML).await.unwrap();
     fake_node(&client, "a").await;
+    // A young node is given time for its first report.
+    report(&client, "a", json!([zone("node-0", "8")])).await;
     slice(&client, "a", 3).await;
     let class = json!({"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "vendor.example/gpu"}});
     create_in::<DeviceClass>(Api::all(client.clone()), class).await;
