@@ -60,9 +60,9 @@ pub use drift::Drift;
 use drift::Drifts;
 pub use explain::{LedgerSummary, Predictions};
 use identify::TornReports;
-use location::{charge, merge_alike, merge_worst, possible_locations, release, release_rows, widen};
+use location::{charge, merge_alike, merge_worst, possible_locations, release, widen};
 pub use pod_location::{PodHoldings, PodLocation};
-use readmission::{check_release_points, take_out};
+use readmission::check_release_points;
 pub use refusal::{Doubt, Refusal};
 use row::Row;
 pub use row::{BoundPod, PodId, PodNames, Stage};
@@ -72,6 +72,8 @@ use verdict_basis::VerdictBasis;
 const MAX_WORLDS: usize = 64;
 /// Most released pods kept to understand reports that still describe them.
 const MAX_RELEASED_ROWS: usize = 64;
+/// Most leaving pods whose early release is tried in every combination; more are tried one by one and all together.
+const MAX_COMBINED: usize = 3;
 
 /// The zones of a pod in one world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,8 +110,6 @@ struct World {
     amounts: Amounts,
     /// Parallel to [`Ledger::rows`].
     locations: Vec<Location>,
-    /// Whether it stands for several, for want of room, and is inexact where they differed.
-    is_merged: bool,
 }
 
 /// The ledger of one node. A copy tells what other events would bring.
@@ -213,7 +213,7 @@ impl Ledger {
             }
             for early in early {
                 let mut amounts = amounts.clone();
-                release_rows(&mut amounts, &world.locations, early);
+                early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
                 amounts.check(rules, needs, scratch)?;
             }
             check_release_points((world, amounts), (rules, needs), early, scratch)?;
@@ -330,7 +330,7 @@ impl Ledger {
                 let mut world = world.clone();
                 charge(&mut world.amounts, &location);
                 world.locations.push(location);
-                self.add_worlds(&mut next, [world]);
+                next.push(world);
             }
         }
         if let Some(overtaking) = &overtaking {
@@ -365,10 +365,6 @@ impl Ledger {
     pub fn initialized(&mut self, id: PodId) {
         let Some(index) = self.index(id).filter(|index| !self.rows[*index].initialized) else { return };
         self.changes();
-        let frees = |world: &World| self.rows[index].without_init_memory(&world.locations[index]).is_some();
-        if self.worlds.iter().any(frees) {
-            self.tell_apart(index);
-        }
         self.rows[index].initialized = true;
         for world in &mut self.worlds {
             if let Some(location) = self.rows[index].without_init_memory(&world.locations[index]) {
@@ -387,7 +383,7 @@ impl Ledger {
         let Some(index) = self.index(id) else { return };
         self.changes();
         let stage = self.rows[index].stage;
-        if stage.stays() {
+        if matches!(stage, Stage::Pending | Stage::Admitted) {
             self.tell_apart(index);
             self.rows[index].stage = Stage::Leaving { admitted: stage == Stage::Admitted };
             self.fork(index, scratch, |world| charge(&mut world.amounts, &world.locations[index]));
@@ -448,19 +444,13 @@ impl Ledger {
         self.changes();
         let rules = self.topology.as_ref().map(|t| t.rules).unwrap_or_default();
         let later: Vec<_> = self.unsettled().into_iter().filter(|at| *at > index).collect();
-        let mut early = self.likely_releases();
-        early.retain(|set| !set.contains(&index));
-        let mut next = Vec::with_capacity(self.worlds.len());
-        for world in &self.worlds {
-            let mut start = world.clone();
-            take_out(&mut start, &[&[index], &*later].concat());
-            let mut worlds = vec![start];
-            for at in &later {
-                worlds = self.replay_each((rules, &worlds), &early, *at, scratch);
-            }
-            self.add_worlds(&mut next, worlds);
+        let mut worlds = std::mem::take(&mut self.worlds);
+        for world in &mut worlds {
+            self.readmit(world, &later, rules, scratch, |world| {
+                release(&mut world.amounts, &world.locations[index])
+            });
         }
-        self.worlds = next;
+        self.worlds = worlds;
         self.drop_row(index);
         let worlds = std::mem::take(&mut self.worlds);
         self.settle(worlds, scratch);
@@ -547,8 +537,10 @@ impl Ledger {
                 unique.push(world);
             }
         }
-        let may_be_early =
-            self.rows.iter().any(|row| row.stage.is_leaving() || (row.finishes && row.stage.stays()));
+        let may_be_early = self
+            .rows
+            .iter()
+            .any(|row| row.stage.is_leaving() || (row.finishes && row.stage == Stage::Admitted));
         // A pod charged wherever it might be causes debts that are no contradiction.
         let impossible = |world: &World| world.amounts.has_debt() && !self.may_be_in_doubt(world);
         if !may_be_early && !unique.iter().all(impossible) {
@@ -568,14 +560,29 @@ impl Ledger {
     /// meanwhile.
     fn add_worlds(&self, found: &mut Vec<World>, more: impl IntoIterator<Item = World>) {
         for world in more {
-            if found.contains(&world) {
-                continue;
-            }
             found.push(world);
             if found.len() > MAX_WORLDS {
                 *found = self.bounded(std::mem::take(found));
             }
         }
+    }
+
+    /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of
+    /// many, each alone and all together), each with at most one admitted pod, by its row, that `may_end`.
+    fn early_releases(&self, may_end: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+        let sets = subsets(&self.indices(Stage::is_leaving).collect::<Vec<_>>());
+        let ending: Vec<_> =
+            self.indices(|stage| stage == Stage::Admitted).filter(|at| may_end(*at)).collect();
+        let with_one_more = sets
+            .iter()
+            .flat_map(|set| ending.iter().map(|at| set.iter().copied().chain([*at]).collect::<Vec<usize>>()));
+        let all = sets.iter().cloned().chain(with_one_more);
+        all.filter(|set| !set.is_empty()).collect()
+    }
+
+    /// The same where pods end by themselves.
+    fn likely_releases(&self) -> Vec<Vec<usize>> {
+        self.early_releases(|at| self.may_end(at))
     }
 
     /// Whether it is not known where a pod is that leaves, or that is charged wherever it might be, or which pods hold
@@ -613,6 +620,16 @@ impl Ledger {
             self.drop_row(oldest);
         }
     }
+}
+
+/// The sets of rows that are tried: all of a few; of many the empty set, all, and each alone.
+fn subsets(rows: &[usize]) -> Vec<Vec<usize>> {
+    if rows.len() > MAX_COMBINED {
+        let alone = rows.iter().map(|at| vec![*at]);
+        return [vec![], rows.to_vec()].into_iter().chain(alone).collect();
+    }
+    let chosen = |mask: usize| (0..rows.len()).filter(move |bit| mask >> bit & 1 == 1);
+    (0..1_usize << rows.len()).map(|mask| chosen(mask).map(|bit| rows[bit]).collect()).collect()
 }
 
 #[cfg(test)]

@@ -61,13 +61,13 @@ impl Ledger {
         let Some(members) = known.or_else(|| self.members(&report, &free, &counted)) else { return };
         let expected: Vec<Option<Free>> =
             self.worlds.iter().map(|world| self.predicted(world, &members)).collect();
-        let agreeing = self.agreeing(&expected, &free);
-        let is_contradicted = agreeing.as_ref().is_some_and(Vec::is_empty);
-        if is_contradicted && self.is_torn(&report, (&expected, &free), &members) {
+        let agreeing = self.worlds.iter().zip(&expected).filter(|(_, table)| table.as_ref() == Some(&free));
+        let agreeing: Vec<Vec<Location>> = agreeing.map(|(world, _)| world.locations.clone()).collect();
+        if agreeing.is_empty() && self.is_torn(&report, (&expected, &free), &members) {
             return;
         }
         (self.unexplained, self.torn) = (None, None);
-        let bases = agreeing.filter(|_| !is_contradicted).unwrap_or_else(|| {
+        let bases = if agreeing.is_empty() {
             let bases = self.solve_locations(&report, &free, &members);
             let is_elsewhere = |(at, _): (usize, &Row), said: &Location| {
                 let differs = |base: &Vec<Location>| ![said, &Location::Unknown].contains(&&base[at]);
@@ -80,23 +80,14 @@ impl Ledger {
                 self.drifts.explain_amounts(&expected, &free);
             }
             bases
-        });
+        } else {
+            agreeing
+        };
         self.counts_unknown_pods =
             counted.contains(&true) && self.is_of_unknown_pods(&report, &free, &members);
         let released_unannounced = self.describe(&counted, &members);
         let (rules, amounts, members) = (report.rules, Amounts::Counts(free), members.as_slice());
         self.adopt(&Understood { rules, amounts, members, released_unannounced }, bases, scratch);
-    }
-
-    /// The locations in each of the worlds that expect these amounts. `None`: a merged world expects nothing, and one
-    /// of those for which it stands may agree too.
-    fn agreeing(&self, expected: &[Option<Free>], free: &Free) -> Option<Vec<Vec<Location>>> {
-        let worlds = self.worlds.iter().zip(expected);
-        if worlds.clone().any(|(world, expected)| world.is_merged && expected.is_none()) {
-            return None;
-        }
-        let agreeing = worlds.filter(|(_, expected)| expected.as_ref() == Some(free));
-        Some(agreeing.map(|(world, _)| world.locations.clone()).collect())
     }
 
     /// Notes that a report has contradicted every world, if there was any. `contradicts`: whether the report says of a
@@ -244,7 +235,7 @@ impl Ledger {
         for ((row, member), _) in rows.filter(|(_, counted)| **counted) {
             let left = !*member && row.described;
             if left {
-                released_unannounced |= row.stage.stays();
+                released_unannounced |= matches!(row.stage, Stage::Pending | Stage::Admitted);
                 row.stage = Stage::Released;
                 row.released_at = row.released_at.min(self.releases);
             }
@@ -292,7 +283,7 @@ impl Ledger {
             (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)).collect();
         let is_settled = replayed.iter().all(|at| kept[*at]);
         let orders = if is_settled { vec![replayed] } else { self.orders(&replayed) };
-        let start = World { amounts, locations, is_merged: false };
+        let start = World { amounts, locations };
         let mut rebuilt = Vec::new();
         for order in orders {
             let mut worlds = vec![start.clone()];
@@ -391,21 +382,22 @@ impl Ledger {
         early: &[Vec<usize>],
         at: usize,
         scratch: &mut Scratch,
-    ) -> impl Iterator<Item = World> {
+    ) -> Vec<World> {
         let row = &self.rows[at];
         let found = match row.stage {
             Stage::Pending => possible_locations(rules, world, early, &row.needs, scratch),
             _ => vec![charge_all_zones(rules, &world.amounts, &row.needs)],
         };
         let doubtful = self.may_be_in_doubt(world);
-        found.into_iter().map(move |location| {
+        let admitted = found.into_iter().map(|location| {
             let location =
                 if doubtful { widen(rules, &world.amounts, &row.needs, location) } else { location };
             let mut world = world.clone();
             charge(&mut world.amounts, &location);
             world.locations[at] = location;
             world
-        })
+        });
+        admitted.collect()
     }
 }
 

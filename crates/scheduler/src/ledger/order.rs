@@ -15,8 +15,8 @@
 use topology::policy::Rules;
 use topology::request::PodNeeds;
 
-use super::location::{release, release_rows};
-use super::readmission::{check_release_points, take_out};
+use super::location::release;
+use super::readmission::check_release_points;
 use super::{Amounts, Doubt, Ledger, Location, MAX_WORLDS, PodId, Refusal, Row, Scratch, Stage, World};
 
 /// Most different pods on their way whose orders are all tried.
@@ -58,7 +58,7 @@ impl Ledger {
             let needs = &self.rows[unsettled[place]].needs;
             self.worlds.iter().any(|world| {
                 let mut before = world.amounts.clone();
-                release_rows(&mut before, &world.locations, &unsettled[place..]);
+                unsettled[place..].iter().for_each(|at| release(&mut before, &world.locations[*at]));
                 before.needs_alignment(rules, needs)
                     && (before.check(rules, needs, scratch).is_err()
                         || before.is_non_monotonic(rules, needs)
@@ -154,7 +154,7 @@ impl Ledger {
         orders
     }
 
-    pub(super) fn takes_zones(&self, at: usize) -> bool {
+    fn takes_zones(&self, at: usize) -> bool {
         self.rows[at].needs.may_align()
     }
 
@@ -180,7 +180,7 @@ impl Ledger {
     }
 
     /// Adds the worlds in which a row is where one alike is said to be. From now on it is told apart; of the others,
-    /// which are not, it makes no difference which one at a place changes with it, if the same is known of them.
+    /// which are not, it makes no difference who of those at one place changes with it.
     pub(super) fn tell_apart(&mut self, at: usize) {
         let Some(class) = self.rows[at].alike.take() else { return };
         let is_alike = |other: &usize| {
@@ -189,13 +189,12 @@ impl Ledger {
         let alike: Vec<usize> = (0..self.rows.len()).filter(is_alike).collect();
         let mut next = self.worlds.clone();
         for world in &self.worlds {
-            let mut places = Vec::new();
+            let mut places = vec![&world.locations[at]];
             for other in &alike {
-                let place = (self.rows[*other].stage, &world.locations[*other]);
-                if places.contains(&place) || *place.1 == world.locations[at] {
+                if places.contains(&&world.locations[*other]) {
                     continue;
                 }
-                places.push(place);
+                places.push(&world.locations[*other]);
                 let mut swapped = world.clone();
                 swapped.locations.swap(at, *other);
                 self.add_worlds(&mut next, [swapped]);
@@ -229,7 +228,7 @@ impl Ledger {
         for order in orders {
             let vacated = vacate(world, order);
             let mut start = amounts.clone();
-            release_rows(&mut start, &world.locations, order);
+            order.iter().for_each(|at| release(&mut start, &world.locations[*at]));
             let mut states = vec![start];
             for needs in std::iter::once(pod).chain(order.iter().map(|at| &*self.rows[*at].needs)) {
                 states = self.admit_each(rules, (&states, &vacated), needs, &overtaking.early, scratch)?;
@@ -252,7 +251,7 @@ impl Ledger {
             let released = early.iter().map(Vec::as_slice);
             for released in std::iter::once(&[][..]).chain(released) {
                 let mut room = amounts.clone();
-                release_rows(&mut room, &world.locations, released);
+                released.iter().for_each(|at| release(&mut room, &world.locations[*at]));
                 let held = room.admit(rules, needs, scratch).map_err(Refusal::Misfit)?;
                 let mut all = vec![held];
                 for before in amounts.release_points(needs).filter(|_| !released.is_empty()) {
@@ -267,12 +266,9 @@ impl Ledger {
                         next.push(amounts);
                     }
                 }
-                if next.len() > MAX_WORLDS {
-                    return Err(Refusal::Stale(Doubt::UnknownOrder));
-                }
             }
         }
-        Ok(next)
+        if next.len() > MAX_WORLDS { Err(Refusal::Stale(Doubt::UnknownOrder)) } else { Ok(next) }
     }
 
     /// The worlds in which the last row, bound just now, is admitted before others.
@@ -338,13 +334,13 @@ impl Ledger {
 
     /// The amounts without these rows and without all that may leave.
     fn most_room(&self, (world, amounts): (&World, &Amounts), rows: &[usize]) -> Amounts {
-        let may_be_gone = |at: &usize| {
-            let stage = self.rows[*at].stage;
-            rows.contains(at) || stage.is_leaving() || stage.stays() && self.may_end(*at)
-        };
-        let gone: Vec<usize> = (0..world.locations.len()).filter(may_be_gone).collect();
         let mut most = amounts.clone();
-        release_rows(&mut most, &world.locations, &gone);
+        for (at, (row, location)) in self.rows.iter().zip(&world.locations).enumerate() {
+            let may_be_gone = row.stage.is_leaving() || (row.stage == Stage::Admitted && self.may_end(at));
+            if may_be_gone || rows.contains(&at) {
+                release(&mut most, location);
+            }
+        }
         most
     }
 
@@ -395,6 +391,9 @@ fn are_alike(one: &PodNeeds, other: &PodNeeds) -> bool {
 /// The world before these rows were admitted.
 fn vacate(world: &World, rows: &[usize]) -> World {
     let mut world = world.clone();
-    take_out(&mut world, rows);
+    for at in rows {
+        let location = std::mem::replace(&mut world.locations[*at], Location::nowhere());
+        release(&mut world.amounts, &location);
+    }
     world
 }

@@ -37,11 +37,6 @@ impl Stage {
     pub(super) fn is_leaving(self) -> bool {
         matches!(self, Self::Leaving { .. })
     }
-
-    /// Whether nothing says that the pod leaves.
-    pub(super) fn stays(self) -> bool {
-        matches!(self, Self::Pending | Self::Admitted)
-    }
 }
 
 /// A pod at its binding.
