@@ -462,8 +462,9 @@ impl Core {
                 self.unplace(id);
                 self.place(id, &node);
             }
-            (Some(_), Some(_)) => {
+            (Some(slot), Some(_)) => {
                 self.queue.forget(id);
+                self.nodes[slot].ledger.shown(id);
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = entry.lifecycle.confirmed();
                 }

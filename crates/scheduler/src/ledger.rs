@@ -60,9 +60,10 @@ pub use drift::Drift;
 use drift::Drifts;
 pub use explain::{LedgerSummary, Predictions};
 use identify::TornReports;
-use location::{charge, merge_alike, merge_worst, possible_locations, release, widen};
+use location::{charge, merge_alike, merge_worst, possible_locations, release, release_rows, widen};
+use order::Candidate;
 pub use pod_location::{PodHoldings, PodLocation};
-use readmission::check_release_points;
+use readmission::{check_release_points, take_out};
 pub use refusal::{Doubt, Refusal};
 use row::Row;
 pub use row::{BoundPod, PodId, PodNames, Stage};
@@ -72,8 +73,6 @@ use verdict_basis::VerdictBasis;
 const MAX_WORLDS: usize = 64;
 /// Most released pods kept to understand reports that still describe them.
 const MAX_RELEASED_ROWS: usize = 64;
-/// Most leaving pods whose early release is tried in every combination; more are tried one by one and all together.
-const MAX_COMBINED: usize = 3;
 
 /// The zones of a pod in one world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +109,8 @@ struct World {
     amounts: Amounts,
     /// Parallel to [`Ledger::rows`].
     locations: Vec<Location>,
+    /// Whether it stands for several, for want of room, and is inexact where they differed.
+    is_merged: bool,
 }
 
 /// The ledger of one node. A copy tells what other events would bring.
@@ -136,6 +137,8 @@ pub struct Ledger {
     report_due_ms: u64,
     /// Number of releases so far; orders them.
     releases: u64,
+    /// Number of bindings so far that the API server has shown; orders them.
+    shown: u64,
     /// Reports that contradicted every world.
     drifts: Drifts,
     predictions: Predictions,
@@ -162,7 +165,8 @@ impl Ledger {
         if !needs.may_align() {
             return Ok(());
         }
-        let overtaking = || self.has_unseen().then(|| self.overtaking((needs, created_s))).flatten();
+        let candidate = Candidate { needs, created_s, shown_at: u64::MAX };
+        let overtaking = || self.has_unseen().then(|| self.overtaking(candidate)).flatten();
         if self.has_certain_room(needs) && overtaking().is_none() {
             return Ok(());
         }
@@ -213,7 +217,7 @@ impl Ledger {
             }
             for early in early {
                 let mut amounts = amounts.clone();
-                early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
+                release_rows(&mut amounts, &world.locations, early);
                 amounts.check(rules, needs, scratch)?;
             }
             check_release_points((world, amounts), (rules, needs), early, scratch)?;
@@ -296,14 +300,34 @@ impl Ledger {
 // === events ===
 
 impl Ledger {
-    /// Adds a pod that is bound to the node, or about to be. A known pod changes nothing.
+    /// The API server shows that a pod is bound to the node. Pods that are only assumed so far come after it.
     pub fn bound(&mut self, pod: &BoundPod, scratch: &mut Scratch) {
         if self.index(pod.id).is_some() {
-            return;
+            return self.shown(pod.id);
         }
+        self.shown += 1;
+        self.enter(pod, self.shown, scratch);
+    }
+
+    /// Adds a pod that is about to be bound to the node. A known pod changes nothing.
+    pub fn assumed(&mut self, pod: &BoundPod, scratch: &mut Scratch) {
+        if self.index(pod.id).is_none() {
+            self.enter(pod, u64::MAX, scratch);
+        }
+    }
+
+    /// The API server shows that an assumed pod is bound.
+    pub fn shown(&mut self, id: PodId) {
+        if let Some(row) = self.rows.iter_mut().find(|row| row.id == id && row.shown_at == u64::MAX) {
+            self.shown += 1;
+            row.shown_at = self.shown;
+        }
+    }
+
+    fn enter(&mut self, pod: &BoundPod, shown_at: u64, scratch: &mut Scratch) {
         self.changes();
         let early = self.likely_releases();
-        let overtaking = self.overtaking((&pod.needs, pod.created_s));
+        let overtaking = self.overtaking(Candidate { needs: &pod.needs, created_s: pod.created_s, shown_at });
         let BoundPod { id, names, hash, needs, finishes, created_s } = pod.clone();
         self.rows.push(Row {
             id,
@@ -312,6 +336,7 @@ impl Ledger {
             needs,
             finishes,
             created_s,
+            shown_at,
             stage: Stage::Pending,
             described: false,
             missed: 0,
@@ -330,7 +355,7 @@ impl Ledger {
                 let mut world = world.clone();
                 charge(&mut world.amounts, &location);
                 world.locations.push(location);
-                next.push(world);
+                self.add_worlds(&mut next, [world]);
             }
         }
         if let Some(overtaking) = &overtaking {
@@ -365,6 +390,10 @@ impl Ledger {
     pub fn initialized(&mut self, id: PodId) {
         let Some(index) = self.index(id).filter(|index| !self.rows[*index].initialized) else { return };
         self.changes();
+        let frees = |world: &World| self.rows[index].without_init_memory(&world.locations[index]).is_some();
+        if self.worlds.iter().any(frees) {
+            self.tell_apart(index);
+        }
         self.rows[index].initialized = true;
         for world in &mut self.worlds {
             if let Some(location) = self.rows[index].without_init_memory(&world.locations[index]) {
@@ -383,7 +412,7 @@ impl Ledger {
         let Some(index) = self.index(id) else { return };
         self.changes();
         let stage = self.rows[index].stage;
-        if matches!(stage, Stage::Pending | Stage::Admitted) {
+        if stage.stays() {
             self.tell_apart(index);
             self.rows[index].stage = Stage::Leaving { admitted: stage == Stage::Admitted };
             self.fork(index, scratch, |world| charge(&mut world.amounts, &world.locations[index]));
@@ -444,13 +473,19 @@ impl Ledger {
         self.changes();
         let rules = self.topology.as_ref().map(|t| t.rules).unwrap_or_default();
         let later: Vec<_> = self.unsettled().into_iter().filter(|at| *at > index).collect();
-        let mut worlds = std::mem::take(&mut self.worlds);
-        for world in &mut worlds {
-            self.readmit(world, &later, rules, scratch, |world| {
-                release(&mut world.amounts, &world.locations[index])
-            });
+        let mut early = self.likely_releases();
+        early.retain(|set| !set.contains(&index));
+        let mut next = Vec::with_capacity(self.worlds.len());
+        for world in &self.worlds {
+            let mut start = world.clone();
+            take_out(&mut start, &[&[index], &*later].concat());
+            let mut worlds = vec![start];
+            for at in &later {
+                worlds = self.replay_each((rules, &worlds), &early, *at, scratch);
+            }
+            self.add_worlds(&mut next, worlds);
         }
-        self.worlds = worlds;
+        self.worlds = next;
         self.drop_row(index);
         let worlds = std::mem::take(&mut self.worlds);
         self.settle(worlds, scratch);
@@ -537,10 +572,8 @@ impl Ledger {
                 unique.push(world);
             }
         }
-        let may_be_early = self
-            .rows
-            .iter()
-            .any(|row| row.stage.is_leaving() || (row.finishes && row.stage == Stage::Admitted));
+        let may_be_early =
+            self.rows.iter().any(|row| row.stage.is_leaving() || (row.finishes && row.stage.stays()));
         // A pod charged wherever it might be causes debts that are no contradiction.
         let impossible = |world: &World| world.amounts.has_debt() && !self.may_be_in_doubt(world);
         if !may_be_early && !unique.iter().all(impossible) {
@@ -560,29 +593,14 @@ impl Ledger {
     /// meanwhile.
     fn add_worlds(&self, found: &mut Vec<World>, more: impl IntoIterator<Item = World>) {
         for world in more {
+            if found.contains(&world) {
+                continue;
+            }
             found.push(world);
             if found.len() > MAX_WORLDS {
                 *found = self.bounded(std::mem::take(found));
             }
         }
-    }
-
-    /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of
-    /// many, each alone and all together), each with at most one admitted pod, by its row, that `may_end`.
-    fn early_releases(&self, may_end: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
-        let sets = subsets(&self.indices(Stage::is_leaving).collect::<Vec<_>>());
-        let ending: Vec<_> =
-            self.indices(|stage| stage == Stage::Admitted).filter(|at| may_end(*at)).collect();
-        let with_one_more = sets
-            .iter()
-            .flat_map(|set| ending.iter().map(|at| set.iter().copied().chain([*at]).collect::<Vec<usize>>()));
-        let all = sets.iter().cloned().chain(with_one_more);
-        all.filter(|set| !set.is_empty()).collect()
-    }
-
-    /// The same where pods end by themselves.
-    fn likely_releases(&self) -> Vec<Vec<usize>> {
-        self.early_releases(|at| self.may_end(at))
     }
 
     /// Whether it is not known where a pod is that leaves, or that is charged wherever it might be, or which pods hold
@@ -620,16 +638,6 @@ impl Ledger {
             self.drop_row(oldest);
         }
     }
-}
-
-/// The sets of rows that are tried: all of a few; of many the empty set, all, and each alone.
-fn subsets(rows: &[usize]) -> Vec<Vec<usize>> {
-    if rows.len() > MAX_COMBINED {
-        let alone = rows.iter().map(|at| vec![*at]);
-        return [vec![], rows.to_vec()].into_iter().chain(alone).collect();
-    }
-    let chosen = |mask: usize| (0..rows.len()).filter(move |bit| mask >> bit & 1 == 1);
-    (0..1_usize << rows.len()).map(|mask| chosen(mask).map(|bit| rows[bit]).collect()).collect()
 }
 
 #[cfg(test)]

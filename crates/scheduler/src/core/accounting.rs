@@ -68,7 +68,11 @@ impl Core {
     pub(super) fn enter_ledger(&mut self, id: PodId) {
         let Some(entry) = self.pods.get(&id) else { return };
         let Some(slot) = entry.lifecycle.slot() else { return };
-        self.nodes[slot].ledger.bound(&BoundPod::of(id, &entry.view), &mut self.scratch);
+        let (ledger, pod) = (&mut self.nodes[slot].ledger, BoundPod::of(id, &entry.view));
+        match entry.lifecycle {
+            Lifecycle::Assumed { .. } => ledger.assumed(&pod, &mut self.scratch),
+            _ => ledger.bound(&pod, &mut self.scratch),
+        }
     }
 
     /// Charges a pod to the totals of a node.

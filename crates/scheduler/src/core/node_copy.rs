@@ -64,7 +64,7 @@ impl<'c> NodeCopy<'c> {
         self.totals.occupy(&pod.spec);
         if pod.spec.needs.may_align() {
             let ledger = self.ledger.to_mut();
-            ledger.bound(&BoundPod::of(id, pod), scratch);
+            ledger.assumed(&BoundPod::of(id, pod), scratch);
             ledger.admitted(id, scratch);
             ledger.initialized(id);
         }

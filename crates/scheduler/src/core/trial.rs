@@ -110,7 +110,7 @@ impl<'c> Trial<'c> {
             self.totals.occupy(&view.spec);
             spanning.shift(pod, self.view, view, 1);
             if view.spec.needs.may_align() {
-                ledger.to_mut().bound(&BoundPod::of(*id, view), scratch);
+                ledger.to_mut().assumed(&BoundPod::of(*id, view), scratch);
             }
         }
         if let Cow::Owned(ledger) = ledger {
@@ -233,7 +233,7 @@ impl<'c> Trial<'c> {
             return Ok(());
         }
         let mut with = ledger.clone();
-        with.bound(&BoundPod::of(incoming.id, incoming.pod), scratch);
+        with.assumed(&BoundPod::of(incoming.id, incoming.pod), scratch);
         let mut free = ledger.clone();
         keep(&mut with, &mut free, &waiting, scratch)?;
         if aligned.is_empty() {
@@ -260,8 +260,8 @@ fn keep(
             break;
         }
         with.check(needs, scratch)?;
-        free.bound(&BoundPod::of(*id, view), scratch);
-        with.bound(&BoundPod::of(*id, view), scratch);
+        free.assumed(&BoundPod::of(*id, view), scratch);
+        with.assumed(&BoundPod::of(*id, view), scratch);
     }
     Ok(())
 }

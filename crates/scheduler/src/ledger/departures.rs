@@ -1,14 +1,20 @@
 //! Departures that nothing announces: a pod may leave between the binding of another one and its admission.
 //!
-//! In: a pod that fits. Out: the pods on which that relies. Never: a refusal; such a departure is unlikely, and a pod
-//! that waited for a node where none matters might wait for ever.
+//! In: the rows, and a pod that fits. Out: the sets of pods that may leave first, and those on which the pod relies.
+//! Never: a refusal; such a departure is unlikely, and a pod that waited for a node where none matters might wait for
+//! ever.
 //!
-//! Cost: worlds x sets of leaving pods x pods that may leave x one admission; nothing for pods that more room never
-//! keeps out, which is most.
+//! Cost of what a pod relies on: worlds x sets of leaving pods x pods that may leave x one admission; nothing for pods
+//! that more room never keeps out, which is most.
 
 use topology::request::PodNeeds;
 
 use super::{Held, Ledger, PodId, Scratch, Stage};
+
+/// Most leaving pods whose early release is tried in every combination; more are tried one by one and all together.
+const MAX_COMBINED: usize = 3;
+/// Most sets of leaving pods and one that ends by itself.
+const MAX_EARLY: usize = 256;
 
 impl Ledger {
     /// The admitted pods on which a pod that fits relies: once one of them leaves before the kubelet admits it, it may
@@ -32,4 +38,36 @@ impl Ledger {
         let held = self.worlds.iter().filter_map(|world| world.locations[at].held());
         held.into_iter().any(|held| held != Held::default())
     }
+
+    /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of
+    /// many, each alone and all together), each with at most one other pod, by its row, that `may_end`; of very many
+    /// sets with one, those with none and all of the leaving pods. A pod may end before its admission is known.
+    pub(super) fn early_releases(&self, may_end: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
+        let aligned = |has: fn(Stage) -> bool| self.indices(has).filter(|at| self.takes_zones(*at));
+        let leaving: Vec<_> = aligned(Stage::is_leaving).collect();
+        let sets = subsets(&leaving);
+        let ending: Vec<_> = aligned(Stage::stays).filter(|at| may_end(*at)).collect();
+        let extremes = [vec![], leaving];
+        let beside = if sets.len() * ending.len() > MAX_EARLY { &extremes[..] } else { &sets };
+        let with_one_more = beside
+            .iter()
+            .flat_map(|set| ending.iter().map(|at| set.iter().copied().chain([*at]).collect::<Vec<usize>>()));
+        let all = sets.iter().cloned().chain(with_one_more);
+        all.filter(|set| !set.is_empty()).collect()
+    }
+
+    /// The same where pods end by themselves.
+    pub(super) fn likely_releases(&self) -> Vec<Vec<usize>> {
+        self.early_releases(|at| self.may_end(at))
+    }
+}
+
+/// The sets of rows that are tried: all of a few; of many the empty set, all, and each alone.
+pub(super) fn subsets(rows: &[usize]) -> Vec<Vec<usize>> {
+    if rows.len() > MAX_COMBINED {
+        let alone = rows.iter().map(|at| vec![*at]);
+        return [vec![], rows.to_vec()].into_iter().chain(alone).collect();
+    }
+    let chosen = |mask: usize| (0..rows.len()).filter(move |bit| mask >> bit & 1 == 1);
+    (0..1_usize << rows.len()).map(|mask| chosen(mask).map(|bit| rows[bit]).collect()).collect()
 }

@@ -61,13 +61,13 @@ impl Ledger {
         let Some(members) = known.or_else(|| self.members(&report, &free, &counted)) else { return };
         let expected: Vec<Option<Free>> =
             self.worlds.iter().map(|world| self.predicted(world, &members)).collect();
-        let agreeing = self.worlds.iter().zip(&expected).filter(|(_, table)| table.as_ref() == Some(&free));
-        let agreeing: Vec<Vec<Location>> = agreeing.map(|(world, _)| world.locations.clone()).collect();
-        if agreeing.is_empty() && self.is_torn(&report, (&expected, &free), &members) {
+        let agreeing = self.agreeing(&expected, &free);
+        let is_contradicted = agreeing.as_ref().is_some_and(Vec::is_empty);
+        if is_contradicted && self.is_torn(&report, (&expected, &free), &members) {
             return;
         }
         (self.unexplained, self.torn) = (None, None);
-        let bases = if agreeing.is_empty() {
+        let bases = agreeing.filter(|_| !is_contradicted).unwrap_or_else(|| {
             let bases = self.solve_locations(&report, &free, &members);
             let is_elsewhere = |(at, _): (usize, &Row), said: &Location| {
                 let differs = |base: &Vec<Location>| ![said, &Location::Unknown].contains(&&base[at]);
@@ -80,14 +80,23 @@ impl Ledger {
                 self.drifts.explain_amounts(&expected, &free);
             }
             bases
-        } else {
-            agreeing
-        };
+        });
         self.counts_unknown_pods =
             counted.contains(&true) && self.is_of_unknown_pods(&report, &free, &members);
         let released_unannounced = self.describe(&counted, &members);
         let (rules, amounts, members) = (report.rules, Amounts::Counts(free), members.as_slice());
         self.adopt(&Understood { rules, amounts, members, released_unannounced }, bases, scratch);
+    }
+
+    /// The locations in each of the worlds that expect these amounts. `None`: a merged world expects nothing, and one
+    /// of those for which it stands may agree too.
+    pub(super) fn agreeing(&self, expected: &[Option<Free>], free: &Free) -> Option<Vec<Vec<Location>>> {
+        let worlds = self.worlds.iter().zip(expected);
+        if worlds.clone().any(|(world, expected)| world.is_merged && expected.is_none()) {
+            return None;
+        }
+        let agreeing = worlds.filter(|(_, expected)| expected.as_ref() == Some(free));
+        Some(agreeing.map(|(world, _)| world.locations.clone()).collect())
     }
 
     /// Notes that a report has contradicted every world, if there was any. `contradicts`: whether the report says of a
@@ -235,7 +244,7 @@ impl Ledger {
         for ((row, member), _) in rows.filter(|(_, counted)| **counted) {
             let left = !*member && row.described;
             if left {
-                released_unannounced |= matches!(row.stage, Stage::Pending | Stage::Admitted);
+                released_unannounced |= row.stage.stays();
                 row.stage = Stage::Released;
                 row.released_at = row.released_at.min(self.releases);
             }
@@ -270,29 +279,27 @@ impl Ledger {
         scratch: &mut Scratch,
     ) -> Vec<World> {
         let amounts = self.true_amounts(understood, &locations);
-        let mut kept = vec![false; self.rows.len()];
-        for at in (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)) {
-            kept[at] = self.keeps_prediction(understood, &locations[at], at);
-            if !kept[at] {
-                // Holds nothing until its turn, so that earlier rows see the room that the kubelet saw.
-                locations[at] = Location::nowhere();
-            }
-        }
-        let early = self.likely_releases();
         let replayed: Vec<usize> =
             (0..self.rows.len()).filter(|at| self.is_replayed(understood, *at)).collect();
-        let is_settled = replayed.iter().all(|at| kept[*at]);
+        let mut kept: Vec<Option<Location>> = vec![None; self.rows.len()];
+        for at in replayed.iter().copied() {
+            // Holds nothing until its turn, so that earlier rows see the room that the kubelet saw.
+            let predicted = std::mem::replace(&mut locations[at], Location::nowhere());
+            kept[at] = self.keeps_prediction(understood, &predicted, at).then_some(predicted);
+        }
+        let early = self.likely_releases();
+        let is_settled = replayed.iter().all(|at| kept[*at].is_some());
         let orders = if is_settled { vec![replayed] } else { self.orders(&replayed) };
-        let start = World { amounts, locations };
+        let start = World { amounts, locations, is_merged: false };
         let mut rebuilt = Vec::new();
         for order in orders {
             let mut worlds = vec![start.clone()];
             for at in order {
-                if kept[at] {
-                    worlds.iter_mut().for_each(|world| charge(&mut world.amounts, &world.locations[at]));
-                } else {
-                    worlds = self.replay_each((understood.rules, &worlds), &early, at, scratch);
-                }
+                let from = (understood.rules, &*worlds);
+                worlds = match &kept[at] {
+                    Some(location) => self.keep_each(from, &early, (at, location), scratch),
+                    None => self.replay_each(from, &early, at, scratch),
+                };
             }
             self.add_worlds(&mut rebuilt, worlds);
         }
@@ -358,6 +365,30 @@ impl Ledger {
         matches!(location, Location::Charged { exact: true, .. }) && !invalidated
     }
 
+    /// The worlds that follow from each of `worlds` when the row's pod is where it was predicted. A debt says that
+    /// another pod was gone by then, or that this one comes later than was thought: a scheduler sees the bindings of
+    /// another one late. So it may also be where it is admitted now.
+    fn keep_each(
+        &self,
+        (rules, worlds): (Rules, &[World]),
+        early: &[Vec<usize>],
+        (at, predicted): (usize, &Location),
+        scratch: &mut Scratch,
+    ) -> Vec<World> {
+        let mut next = Vec::with_capacity(worlds.len());
+        for world in worlds {
+            let mut kept = world.clone();
+            charge(&mut kept.amounts, predicted);
+            kept.locations[at] = predicted.clone();
+            let is_in_debt = kept.amounts.has_debt();
+            self.add_worlds(&mut next, [kept]);
+            if is_in_debt {
+                self.add_worlds(&mut next, self.replay(rules, world, early, at, scratch));
+            }
+        }
+        next
+    }
+
     /// The worlds that follow when the row's pod is admitted in one of `worlds`.
     pub(super) fn replay_each(
         &self,
@@ -382,22 +413,21 @@ impl Ledger {
         early: &[Vec<usize>],
         at: usize,
         scratch: &mut Scratch,
-    ) -> Vec<World> {
+    ) -> impl Iterator<Item = World> {
         let row = &self.rows[at];
         let found = match row.stage {
             Stage::Pending => possible_locations(rules, world, early, &row.needs, scratch),
             _ => vec![charge_all_zones(rules, &world.amounts, &row.needs)],
         };
         let doubtful = self.may_be_in_doubt(world);
-        let admitted = found.into_iter().map(|location| {
+        found.into_iter().map(move |location| {
             let location =
                 if doubtful { widen(rules, &world.amounts, &row.needs, location) } else { location };
             let mut world = world.clone();
             charge(&mut world.amounts, &location);
             world.locations[at] = location;
             world
-        });
-        admitted.collect()
+        })
     }
 }
 

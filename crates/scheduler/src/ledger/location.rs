@@ -25,7 +25,7 @@ pub(super) fn possible_locations(
     let mut locations = vec![predict(rules, &world.amounts, needs, scratch)];
     let after = |early: &Vec<usize>| {
         let mut amounts = world.amounts.clone();
-        early.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
+        release_rows(&mut amounts, &world.locations, early);
         amounts
     };
     let mut add = |held| {
@@ -95,6 +95,12 @@ pub(super) fn release(amounts: &mut Amounts, location: &Location) {
     }
 }
 
+/// Gives back what these rows hold, with one count for all of them.
+pub(super) fn release_rows(amounts: &mut Amounts, locations: &[Location], rows: &[usize]) {
+    let held: Vec<Held> = rows.iter().filter_map(|at| locations[*at].held()).collect();
+    amounts.release_all(&held);
+}
+
 /// Merges worlds that differ in nothing but the former locations of released pods. `live` marks the other rows.
 ///
 /// A report made before the release tells such worlds apart, and with them the locations of the pods that came later.
@@ -119,6 +125,7 @@ fn blur_released(world: &mut World, other: &World, live: &[bool]) {
     for ((location, other), live) in world.locations.iter_mut().zip(&other.locations).zip(live) {
         if !live && location != other {
             *location = Location::Charged { held: Held::default(), exact: false };
+            world.is_merged = true;
         }
     }
 }
@@ -128,7 +135,7 @@ fn blur_released(world: &mut World, other: &World, live: &[bool]) {
 /// The minimum of the free amounts alone would also be worse, but would never recover: the amounts must stay attached
 /// to pods, so that they are given back when the pods leave. `live` marks the rows that still hold resources.
 pub(super) fn merge_worst(worlds: &[World], live: &[bool]) -> World {
-    let mut merged = worlds[0].clone();
+    let mut merged = World { is_merged: true, ..worlds[0].clone() };
     worlds[1..].iter().for_each(|other| blur_released(&mut merged, other, live));
     let mut moved = Vec::new();
     for (at, live) in live.iter().enumerate() {
@@ -160,12 +167,13 @@ fn either(one: Option<Held>, other: Option<Held>) -> Option<Held> {
 fn without(worlds: &[World], rows: &[usize]) -> Amounts {
     let base = |world: &World| {
         let mut amounts = world.amounts.clone();
-        rows.iter().for_each(|at| release(&mut amounts, &world.locations[*at]));
+        release_rows(&mut amounts, &world.locations, rows);
         amounts
     };
     let mut least = base(&worlds[0]);
-    for other in worlds[1..].iter().map(base) {
-        // By ids the others hold the same in each world.
+    // By ids the others hold the same in each world.
+    let by_amounts = worlds[1..].iter().filter(|world| !world.amounts.is_by_ids());
+    for other in by_amounts.map(base) {
         if let (Amounts::Counts(least), Amounts::Counts(other)) = (&mut least, &other) {
             least.meet(other);
         }

@@ -8,6 +8,9 @@
 //! of its pods the unknown ones are admitted by age (1.36 `HandlePodAdditions`), those of one second in any order. No
 //! object tells which pods were in a list. A pod may therefore precede those bound before it that are not older.
 //!
+//! A pod enters the ledger before it is bound. One of another scheduler may have been bound by then, and be seen only
+//! after it; the order in which the API server shows bindings is that of the bindings.
+//!
 //! Cost of a check: nothing while no pod is on its way, a look at each row while none is younger, and one admission for
 //! each that is on its way while the order decides nothing. Else worlds x orders, at most [`MAX_MOVED`]! of them; with
 //! more such pods the next one waits.
@@ -15,8 +18,8 @@
 use topology::policy::Rules;
 use topology::request::PodNeeds;
 
-use super::location::release;
-use super::readmission::check_release_points;
+use super::location::{release, release_rows};
+use super::readmission::{check_release_points, take_out};
 use super::{Amounts, Doubt, Ledger, Location, MAX_WORLDS, PodId, Refusal, Row, Scratch, Stage, World};
 
 /// Most different pods on their way whose orders are all tried.
@@ -26,8 +29,15 @@ const MAX_TRIED: usize = 128;
 /// Most pods on their way that another one may precede; beside more it waits.
 const MAX_OVERTAKEN: usize = 16;
 
-/// The requests of a pod, and the second of its creation.
-pub(super) type Candidate<'a> = (&'a PodNeeds, u64);
+/// What decides when the kubelet admits a pod, and with which result.
+#[derive(Clone, Copy)]
+pub(super) struct Candidate<'a> {
+    pub(super) needs: &'a PodNeeds,
+    /// The second of its creation.
+    pub(super) created_s: u64,
+    /// See [`Row::shown_at`].
+    pub(super) shown_at: u64,
+}
 
 /// A pod that may be admitted before others, bound earlier.
 pub(super) struct Overtaking {
@@ -58,7 +68,7 @@ impl Ledger {
             let needs = &self.rows[unsettled[place]].needs;
             self.worlds.iter().any(|world| {
                 let mut before = world.amounts.clone();
-                unsettled[place..].iter().for_each(|at| release(&mut before, &world.locations[*at]));
+                release_rows(&mut before, &world.locations, &unsettled[place..]);
                 before.needs_alignment(rules, needs)
                     && (before.check(rules, needs, scratch).is_err()
                         || before.is_non_monotonic(rules, needs)
@@ -85,7 +95,7 @@ impl Ledger {
             let all = self.all_orders(&rows);
             let after_pod = |order: &Vec<usize>| {
                 let is_other = |place: &usize| {
-                    order.get(*place).is_some_and(|at| !are_alike(pod.0, &self.rows[*at].needs))
+                    order.get(*place).is_some_and(|at| !are_alike(pod.needs, &self.rows[*at].needs))
                 };
                 let places = self.places(pod, order).into_iter().filter(is_other);
                 let order = self.with_alike_in_order(order);
@@ -154,7 +164,7 @@ impl Ledger {
         orders
     }
 
-    fn takes_zones(&self, at: usize) -> bool {
+    pub(super) fn takes_zones(&self, at: usize) -> bool {
         self.rows[at].needs.may_align()
     }
 
@@ -180,21 +190,25 @@ impl Ledger {
     }
 
     /// Adds the worlds in which a row is where one alike is said to be. From now on it is told apart; of the others,
-    /// which are not, it makes no difference who of those at one place changes with it.
+    /// which are not, it makes no difference which one at a place changes with it, if the same is known of them. A
+    /// report that counts one of two has told them apart.
     pub(super) fn tell_apart(&mut self, at: usize) {
         let Some(class) = self.rows[at].alike.take() else { return };
+        let described = self.rows[at].described;
         let is_alike = |other: &usize| {
-            self.rows[*other].alike == Some(class) && self.rows[*other].stage != Stage::Released
+            let row = &self.rows[*other];
+            row.alike == Some(class) && row.stage != Stage::Released && row.described == described
         };
         let alike: Vec<usize> = (0..self.rows.len()).filter(is_alike).collect();
         let mut next = self.worlds.clone();
         for world in &self.worlds {
-            let mut places = vec![&world.locations[at]];
+            let mut places = Vec::new();
             for other in &alike {
-                if places.contains(&&world.locations[*other]) {
+                let place = (self.rows[*other].stage, &world.locations[*other]);
+                if places.contains(&place) || *place.1 == world.locations[at] {
                     continue;
                 }
-                places.push(&world.locations[*other]);
+                places.push(place);
                 let mut swapped = world.clone();
                 swapped.locations.swap(at, *other);
                 self.add_worlds(&mut next, [swapped]);
@@ -228,7 +242,7 @@ impl Ledger {
         for order in orders {
             let vacated = vacate(world, order);
             let mut start = amounts.clone();
-            order.iter().for_each(|at| release(&mut start, &world.locations[*at]));
+            release_rows(&mut start, &world.locations, order);
             let mut states = vec![start];
             for needs in std::iter::once(pod).chain(order.iter().map(|at| &*self.rows[*at].needs)) {
                 states = self.admit_each(rules, (&states, &vacated), needs, &overtaking.early, scratch)?;
@@ -251,7 +265,7 @@ impl Ledger {
             let released = early.iter().map(Vec::as_slice);
             for released in std::iter::once(&[][..]).chain(released) {
                 let mut room = amounts.clone();
-                released.iter().for_each(|at| release(&mut room, &world.locations[*at]));
+                release_rows(&mut room, &world.locations, released);
                 let held = room.admit(rules, needs, scratch).map_err(Refusal::Misfit)?;
                 let mut all = vec![held];
                 for before in amounts.release_points(needs).filter(|_| !released.is_empty()) {
@@ -266,9 +280,12 @@ impl Ledger {
                         next.push(amounts);
                     }
                 }
+                if next.len() > MAX_WORLDS {
+                    return Err(Refusal::Stale(Doubt::UnknownOrder));
+                }
             }
         }
-        if next.len() > MAX_WORLDS { Err(Refusal::Stale(Doubt::UnknownOrder)) } else { Ok(next) }
+        Ok(next)
     }
 
     /// The worlds in which the last row, bound just now, is admitted before others.
@@ -334,13 +351,13 @@ impl Ledger {
 
     /// The amounts without these rows and without all that may leave.
     fn most_room(&self, (world, amounts): (&World, &Amounts), rows: &[usize]) -> Amounts {
+        let may_be_gone = |at: &usize| {
+            let stage = self.rows[*at].stage;
+            rows.contains(at) || stage.is_leaving() || stage.stays() && self.may_end(*at)
+        };
+        let gone: Vec<usize> = (0..world.locations.len()).filter(may_be_gone).collect();
         let mut most = amounts.clone();
-        for (at, (row, location)) in self.rows.iter().zip(&world.locations).enumerate() {
-            let may_be_gone = row.stage.is_leaving() || (row.stage == Stage::Admitted && self.may_end(at));
-            if may_be_gone || rows.contains(&at) {
-                release(&mut most, location);
-            }
-        }
+        release_rows(&mut most, &world.locations, &gone);
         most
     }
 
@@ -367,18 +384,23 @@ impl Row {
     }
 
     fn candidate(&self) -> Candidate<'_> {
-        (&self.needs, self.created_s)
+        Candidate { needs: &self.needs, created_s: self.created_s, shown_at: self.shown_at }
     }
 }
 
-/// Whether the kubelet may admit a pod before one that was bound earlier, with another result.
+/// Whether the kubelet may admit a pod before one that the ledger knew earlier, with another result.
 fn may_precede(pod: Candidate<'_>, earlier: &Row) -> bool {
-    may_pass(pod, earlier) && !are_alike(pod.0, &earlier.needs)
+    may_pass(pod, earlier) && !are_alike(pod.needs, &earlier.needs)
 }
 
-/// Whether the kubelet may admit a pod before one that was bound earlier.
-fn may_pass((needs, created_s): Candidate<'_>, earlier: &Row) -> bool {
-    earlier.is_unseen() && created_s <= earlier.created_s && needs.may_align() && earlier.needs.may_align()
+/// Whether the kubelet may admit a pod before one that the ledger knew earlier.
+fn may_pass(pod: Candidate<'_>, earlier: &Row) -> bool {
+    let is_bound_earlier = pod.shown_at < earlier.shown_at;
+    let may_be_listed_earlier = pod.created_s <= earlier.created_s;
+    earlier.is_unseen()
+        && (is_bound_earlier || may_be_listed_earlier)
+        && pod.needs.may_align()
+        && earlier.needs.may_align()
 }
 
 /// Whether the kubelet treats two pods alike.
@@ -391,9 +413,6 @@ fn are_alike(one: &PodNeeds, other: &PodNeeds) -> bool {
 /// The world before these rows were admitted.
 fn vacate(world: &World, rows: &[usize]) -> World {
     let mut world = world.clone();
-    for at in rows {
-        let location = std::mem::replace(&mut world.locations[*at], Location::nowhere());
-        release(&mut world.amounts, &location);
-    }
+    take_out(&mut world, rows);
     world
 }

@@ -11,8 +11,9 @@ use topology::policy::Rules;
 use topology::reason::Misfit;
 use topology::request::PodNeeds;
 
-use super::location::{charge, predict, release, widen};
-use super::{Amounts, Ledger, Location, Scratch, Stage, World, subsets};
+use super::departures::subsets;
+use super::location::{charge, predict, release, release_rows, widen};
+use super::{Amounts, Ledger, Location, Scratch, Stage, World};
 
 /// Most leaving pods of which sets between none and all are tried, each with an admission of all later pods.
 const MAX_LEAVING: usize = 8;
@@ -35,11 +36,9 @@ pub(super) fn check_release_points(
 }
 
 /// Takes rows out of a world, to admit them again.
-fn take_out(world: &mut World, rows: &[usize]) {
-    for at in rows {
-        release(&mut world.amounts, &world.locations[*at]);
-        world.locations[*at] = Location::nowhere();
-    }
+pub(super) fn take_out(world: &mut World, rows: &[usize]) {
+    release_rows(&mut world.amounts, &world.locations, rows);
+    rows.iter().for_each(|at| world.locations[*at] = Location::nowhere());
 }
 
 impl Ledger {
@@ -55,7 +54,7 @@ impl Ledger {
                 next.push(world.clone());
                 continue;
             }
-            if orders.len() > 1 && self.is_unmoved(world, &unsettled, index, scratch) {
+            if !unsettled.is_empty() && self.is_unmoved(world, &unsettled, index, scratch) {
                 let mut world = world.clone();
                 release(&mut world.amounts, &world.locations[index]);
                 then(&mut world);
@@ -96,7 +95,7 @@ impl Ledger {
             let mut forked = world.clone();
             self.readmit(&mut forked, later, rules, scratch, |world| {
                 release(&mut world.amounts, &world.locations[index]);
-                gone.iter().for_each(|at| release(&mut world.amounts, &world.locations[*at]));
+                release_rows(&mut world.amounts, &world.locations, gone);
             });
             gone.iter().for_each(|at| charge(&mut forked.amounts, &forked.locations[*at]));
             forked

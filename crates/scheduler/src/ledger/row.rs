@@ -37,6 +37,11 @@ impl Stage {
     pub(super) fn is_leaving(self) -> bool {
         matches!(self, Self::Leaving { .. })
     }
+
+    /// Whether nothing says that the pod leaves.
+    pub(super) fn stays(self) -> bool {
+        matches!(self, Self::Pending | Self::Admitted)
+    }
 }
 
 /// A pod at its binding.
@@ -111,6 +116,8 @@ pub(super) struct Row {
     pub(super) finishes: bool,
     /// The second of its creation.
     pub(super) created_s: u64,
+    /// Number of its binding among those that the API server has shown, in [`Ledger::shown`]; `u64::MAX` before.
+    pub(super) shown_at: u64,
     /// Whether the last understood report counts this pod.
     pub(super) described: bool,
     /// Reports by ids since its admission that show nothing of the pod.

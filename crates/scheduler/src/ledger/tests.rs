@@ -12,6 +12,7 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
 
+mod bound_out_of_turn;
 mod by_id;
 mod found;
 mod model_check;
@@ -208,9 +209,9 @@ impl Rig {
                 }
             }
             Op::Finish(at) => {
-                // One at a time, and not before the ledger knows that the pod runs. Two pods that finish unannounced
-                // within one watch delay, while a third is pending, are beyond the ledger.
-                let quiet = self.pod_events.is_empty();
+                // One at a time. Two pods that finish unannounced within one watch delay, while a third is pending, are
+                // beyond the ledger.
+                let quiet = !self.pod_events.iter().any(|event| matches!(event, ToScheduler::Released(_)));
                 if let Some(id) = self.pick(*at).filter(|id| quiet && self.pods[id].finishes) {
                     self.free(id);
                     self.pod_events.push_back(ToScheduler::Released(id));

@@ -220,7 +220,8 @@ impl Ledger {
         let residents = start.residents.clone();
         let vacant = Arc::new(Vacant::new(start, residents, || false));
         let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
-        let mut world = World { locations: vec![Location::nowhere(); self.rows.len()], amounts };
+        let locations = vec![Location::nowhere(); self.rows.len()];
+        let mut world = World { amounts, locations, is_merged: false };
         for (at, row) in self.rows.iter().enumerate().filter(|(_, row)| row.stage == Stage::Pending) {
             let location = super::charge_all_zones(report.rules, &world.amounts, &row.needs);
             super::charge(&mut world.amounts, &location);

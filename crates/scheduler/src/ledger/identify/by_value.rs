@@ -103,10 +103,11 @@ impl Ledger {
     }
 
     fn is_evident(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {
-        let mut tables = self.worlds.iter().filter_map(|world| self.predicted(world, members)).peekable();
-        match tables.peek() {
-            Some(_) => tables.any(|table| table == *free),
-            None => self.counts_all(report, free, members),
+        let expected: Vec<Option<Free>> =
+            self.worlds.iter().map(|world| self.predicted(world, members)).collect();
+        match self.agreeing(&expected, free) {
+            Some(agreeing) if expected.iter().any(Option::is_some) => !agreeing.is_empty(),
+            _ => self.counts_all(report, free, members),
         }
     }
 

@@ -111,3 +111,11 @@ fn several_pods_that_leave_may_be_gone_before_one_on_its_way() {
     }
     assert_eq!(rig.ledger.take_drift(), None, "{:#?}", rig.ledger);
 }
+
+/// A pod may end by itself before the API server shows that the kubelet has admitted it.
+#[test]
+fn a_pod_may_be_gone_before_its_admission_is_known() {
+    let finishing = Op::Bind { cpu: 1, memory: 1, containers: 1, finishes: true, created_s: 0 };
+    let younger = Op::Bind { cpu: 1, memory: 4, containers: 2, finishes: false, created_s: 1 };
+    admits_all(true, &[finishing, Op::Kubelet, younger, Op::Finish(0), bind(5, 1, 2)]);
+}

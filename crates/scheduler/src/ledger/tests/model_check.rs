@@ -228,7 +228,9 @@ impl State {
                     row.alike.and_then(|_| ledger.rows.iter().position(|other| other.alike == row.alike));
                 let later = ledger.rows.iter().filter(|other| other.released_at > row.released_at).count();
                 let _ = write!(text, " {}{:?}{}{}{later}", row.id.0, row.stage, row.described, row.missed);
-                let _ = write!(text, "{alike:?}");
+                let shown_earlier = |other: &&Row| other.is_unseen() && other.shown_at < row.shown_at;
+                let order = row.is_unseen().then(|| ledger.rows.iter().filter(shown_earlier).count());
+                let _ = write!(text, "{alike:?}{order:?}{}", order.is_some() && row.shown_at == u64::MAX);
             }
             let worlds = ledger.worlds.iter().map(|world| (world.amounts.free().cells(), &world.locations));
             let mut worlds: Vec<String> = worlds.map(|world| format!("{world:?}")).collect();
@@ -418,7 +420,7 @@ impl Model for Cluster {
                 steps.push(Step::Export(node));
             }
         }
-        // As in the random tests: not before all schedulers know that it runs.
+        // Not before all schedulers know that it runs.
         let all_know = state.schedulers.iter().all(|scheduler| state.is_known_to(scheduler));
         if state.stages[FINISHES] == Stage::Runs && all_know {
             steps.push(Step::Finish);
@@ -451,7 +453,8 @@ impl Model for Cluster {
                     |entry: &Entry| matches!(entry, Entry::Bound(other) if OWNERS[*other] != owner);
                 state.raced[pod] = unseen.iter().any(is_of_other);
                 state.nodes[pod] = Some(node);
-                State::tell(&mut state.schedulers[owner].ledgers_mut()[node], Entry::Bound(pod));
+                let ledger = &mut state.schedulers[owner].ledgers_mut()[node];
+                ledger.assumed(&bound_pod(pod), &mut Scratch::default());
                 state.logs[node].push(Entry::Bound(pod));
             }
             Step::Kubelet(node) => {

@@ -82,3 +82,23 @@ fn pods_on_their_way_multiply_worlds_within_bounds() {
     ledger.report(shown(&others, [40, 64]), &mut scratch);
     assert!(fits(&ledger, 64), "{ledger:#?}");
 }
+
+/// Either of two pods alike in size may be in the lower zone. Worlds of both kinds were merged, and another of one kind
+/// came after them.
+#[test]
+fn agreement_beside_a_merged_world_decides_nothing() {
+    let mut scratch = Scratch::default();
+    let five = |id| pod(id, &[(ContainerKind::App, 5_000, 1)]);
+    let (pods, small) = ([five(1), five(2)], pod(3, &[(ContainerKind::App, 3_000, 1)]));
+    let mut ledger = restarted(&[], report([(8, 8), (8, 8)], &[], Method::All));
+    pods.iter().for_each(|pod| ledger.bound(pod, &mut scratch));
+    pods.iter().for_each(|pod| ledger.admitted(pod.id, &mut scratch));
+    let as_bound = ledger.worlds[0].clone();
+    let mut changed = as_bound.clone();
+    changed.locations.swap(0, 1);
+    ledger.worlds = vec![merge_worst(&[as_bound, changed.clone()], &[true, true]), changed];
+    ledger.report(report([(3, 7), (3, 7)], &pods, Method::All), &mut scratch);
+    ledger.released(pods[0].id, &mut scratch);
+    ledger.bound(&small, &mut scratch);
+    assert!(fits(&ledger, 3) && !fits(&ledger, 6), "{ledger:#?}");
+}
