@@ -34,6 +34,7 @@ use crate::gotool::{NFD, RTE};
     cargo xtask bench tae --mixed --schedulers kube-scheduler,tholepin --kill-scheduler-at 15\n  \
     cargo xtask bench tae --schedulers tholepin --kill-scheduler-at 15\n  \
     cargo xtask bench tae --policy restricted --scope pod --exporter rte --stock-third\n  \
+    cargo xtask bench tae --mixed --policy restricted --stop-delay 50\n  \
     cargo xtask bench tae --mixed --matrix --seeds 5 --pods 240 --schedulers kube-scheduler,tholepin\n  \
     cargo xtask bench tae --schedulers tholepin --pods 300 --stop-exporters-at 20 --stop-exporters-for 60"
 )]
@@ -108,6 +109,9 @@ pub(crate) struct Args {
     /// One JSON object per scheduler and line instead of a table
     #[arg(long)]
     json: bool,
+    /// How long containers take to end once they are asked to, in milliseconds; at most their second of grace
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1000))]
+    stop_delay: u64,
     /// Show every pod that waited longer than this many seconds
     #[arg(long)]
     slow: Option<f64>,
@@ -292,6 +296,7 @@ async fn measure(
                 name: format!("wave-{number}"),
                 schedulers: schedulers.iter().map(|name| (*name).to_owned()).collect(),
                 max_pending: args.max_pending,
+                stop_delay: Duration::from_millis(args.stop_delay),
                 ..Run::default()
             };
             records.extend(load::run(&client, &real(plan, args), &options).await?);

@@ -18,7 +18,8 @@ use super::api::ContainerConfig;
 
 const RUN: &str = "testkit/run";
 const START_DELAY: &str = "testkit/start-delay";
-const STOP_DELAY: &str = "testkit/stop-delay";
+/// The annotation of [`Behaviour::stop_delay`].
+pub(crate) const STOP_DELAY: &str = "testkit/stop-delay";
 
 /// One container's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -14,6 +14,7 @@ use kube::{Client, ResourceExt as _};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Arrival, Loss, Record};
+use crate::cri::behaviour::STOP_DELAY;
 
 /// The label all pods of a run carry; its value is the name of the run.
 const LABEL: &str = "testkit/load";
@@ -34,6 +35,8 @@ pub struct Run {
     pub max_pending: Option<usize>,
     /// The run gives up when pods are pending and none has come, moved on or gone for so long.
     pub stalled_after: Duration,
+    /// How long a container takes to end once it is asked to.
+    pub stop_delay: Duration,
 }
 
 impl Default for Run {
@@ -44,6 +47,7 @@ impl Default for Run {
             schedulers: Vec::new(),
             max_pending: None,
             stalled_after: Duration::from_secs(60),
+            stop_delay: Duration::ZERO,
         }
     }
 }
@@ -136,6 +140,10 @@ impl State<'_> {
         let scheduler = self.options.scheduler_of(number);
         let mut pod = self.arrivals[number].pod(&name, scheduler, MEMORY);
         pod.labels_mut().insert(LABEL.to_owned(), self.options.name.clone());
+        if !self.options.stop_delay.is_zero() {
+            let stop_delay = format!("{}ms", self.options.stop_delay.as_millis());
+            pod.annotations_mut().insert(STOP_DELAY.to_owned(), stop_delay);
+        }
         self.moved = Instant::now();
         self.numbers.insert(name.clone(), number);
         self.records.push(Record {
