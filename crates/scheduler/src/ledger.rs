@@ -63,7 +63,7 @@ use identify::TornReports;
 use location::{charge, merge_alike, merge_worst, possible_locations, release, release_rows, widen};
 use order::Candidate;
 pub use pod_location::{PodHoldings, PodLocation};
-use readmission::{check_release_points, take_out};
+use readmission::check_release_points;
 pub use refusal::{Doubt, Refusal};
 use row::Row;
 pub use row::{BoundPod, PodId, PodNames, Stage};
@@ -127,7 +127,8 @@ pub struct Ledger {
     counts_unknown_pods: bool,
     /// Reports by ids, the newest ones, that were left out because they show a pod in part.
     partial_reports: u8,
-    /// Pods in the order in which the kubelet sees them.
+    /// Pods in the order in which they came to be known, which is the order in which the kubelet sees them but for
+    /// those of [`order`].
     rows: Vec<Row>,
     /// The possible worlds; none: no report was understood yet.
     worlds: Vec<World>,
@@ -364,8 +365,8 @@ impl Ledger {
         self.settle(next, scratch);
     }
 
-    /// The kubelet has admitted the pod. From now on a pod that finishes by itself may be gone before the kubelet
-    /// admits those that are pending now.
+    /// The kubelet has admitted the pod. A pod that finishes by itself may be gone before the kubelet admits those that
+    /// are pending now.
     pub fn admitted(&mut self, id: PodId, scratch: &mut Scratch) {
         self.changes();
         let Some(index) = self.index(id) else { return };
@@ -471,21 +472,7 @@ impl Ledger {
     pub fn forget(&mut self, id: PodId, scratch: &mut Scratch) {
         let Some(index) = self.index(id) else { return };
         self.changes();
-        let rules = self.topology.as_ref().map(|t| t.rules).unwrap_or_default();
-        let later: Vec<_> = self.unsettled().into_iter().filter(|at| *at > index).collect();
-        let mut early = self.likely_releases();
-        early.retain(|set| !set.contains(&index));
-        let mut next = Vec::with_capacity(self.worlds.len());
-        for world in &self.worlds {
-            let mut start = world.clone();
-            take_out(&mut start, &[&[index], &*later].concat());
-            let mut worlds = vec![start];
-            for at in &later {
-                worlds = self.replay_each((rules, &worlds), &early, *at, scratch);
-            }
-            self.add_worlds(&mut next, worlds);
-        }
-        self.worlds = next;
+        self.worlds = self.without_row(index, scratch);
         self.drop_row(index);
         let worlds = std::mem::take(&mut self.worlds);
         self.settle(worlds, scratch);

@@ -64,7 +64,7 @@ impl Core {
         self.enter_ledger(id);
     }
 
-    /// Counts that the kubelet sees a pod of its node after all that the ledger knows.
+    /// Lets the ledger of its node know a pod: as assumed, or as bound for all to see.
     pub(super) fn enter_ledger(&mut self, id: PodId) {
         let Some(entry) = self.pods.get(&id) else { return };
         let Some(slot) = entry.lifecycle.slot() else { return };

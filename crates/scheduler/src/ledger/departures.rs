@@ -1,8 +1,8 @@
 //! Departures that nothing announces: a pod may leave between the binding of another one and its admission.
 //!
 //! In: the rows, and a pod that fits. Out: the sets of pods that may leave first, and those on which the pod relies.
-//! Never: a refusal; such a departure is unlikely, and a pod that waited for a node where none matters might wait for
-//! ever.
+//! Never: a refusal for what it relies on; such a departure is unlikely, and a pod that waited for a node where none
+//! matters might wait for ever.
 //!
 //! Cost of what a pod relies on: worlds x sets of leaving pods x pods that may leave x one admission; nothing for pods
 //! that more room never keeps out, which is most.
@@ -13,7 +13,7 @@ use super::{Held, Ledger, PodId, Scratch, Stage};
 
 /// Most leaving pods whose early release is tried in every combination; more are tried one by one and all together.
 const MAX_COMBINED: usize = 3;
-/// Most sets of leaving pods and one that ends by itself.
+/// Most sets of several leaving pods and one that ends by itself; beyond, it ends with none or all of them.
 const MAX_EARLY: usize = 256;
 
 impl Ledger {
@@ -40,15 +40,16 @@ impl Ledger {
     }
 
     /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of
-    /// many, each alone and all together), each with at most one other pod, by its row, that `may_end`; of very many
-    /// sets with one, those with none and all of the leaving pods. A pod may end before its admission is known.
+    /// many, each alone and all together), each with at most one other pod, by its row, that `may_end`. A pod may end
+    /// before its admission is known.
     pub(super) fn early_releases(&self, may_end: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
         let aligned = |has: fn(Stage) -> bool| self.indices(has).filter(|at| self.takes_zones(*at));
         let leaving: Vec<_> = aligned(Stage::is_leaving).collect();
         let sets = subsets(&leaving);
         let ending: Vec<_> = aligned(Stage::stays).filter(|at| may_end(*at)).collect();
         let extremes = [vec![], leaving];
-        let beside = if sets.len() * ending.len() > MAX_EARLY { &extremes[..] } else { &sets };
+        let is_bounded = sets.len() <= extremes.len() || sets.len() * ending.len() <= MAX_EARLY;
+        let beside = if is_bounded { &sets } else { &extremes[..] };
         let with_one_more = beside
             .iter()
             .flat_map(|set| ending.iter().map(|at| set.iter().copied().chain([*at]).collect::<Vec<usize>>()));

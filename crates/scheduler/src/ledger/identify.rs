@@ -61,13 +61,13 @@ impl Ledger {
         let Some(members) = known.or_else(|| self.members(&report, &free, &counted)) else { return };
         let expected: Vec<Option<Free>> =
             self.worlds.iter().map(|world| self.predicted(world, &members)).collect();
-        let agreeing = self.agreeing(&expected, &free);
-        let is_contradicted = agreeing.as_ref().is_some_and(Vec::is_empty);
-        if is_contradicted && self.is_torn(&report, (&expected, &free), &members) {
+        let is_expected = expected.iter().any(|table| table.as_ref() == Some(&free));
+        if !is_expected && self.is_torn(&report, (&expected, &free), &members) {
             return;
         }
         (self.unexplained, self.torn) = (None, None);
-        let bases = agreeing.filter(|_| !is_contradicted).unwrap_or_else(|| {
+        let agreeing = self.agreeing(&expected, &free).filter(|_| is_expected);
+        let bases = agreeing.unwrap_or_else(|| {
             let bases = self.solve_locations(&report, &free, &members);
             let is_elsewhere = |(at, _): (usize, &Row), said: &Location| {
                 let differs = |base: &Vec<Location>| ![said, &Location::Unknown].contains(&&base[at]);

@@ -18,9 +18,9 @@
 use topology::policy::Rules;
 use topology::request::PodNeeds;
 
-use super::location::{release, release_rows};
+use super::location::{charge, charge_all_zones, release, release_rows};
 use super::readmission::{check_release_points, take_out};
-use super::{Amounts, Doubt, Ledger, Location, MAX_WORLDS, PodId, Refusal, Row, Scratch, Stage, World};
+use super::{Amounts, Doubt, Held, Ledger, Location, MAX_WORLDS, PodId, Refusal, Row, Scratch, Stage, World};
 
 /// Most different pods on their way whose orders are all tried.
 const MAX_MOVED: usize = 3;
@@ -240,44 +240,49 @@ impl Ledger {
             return Err(Refusal::Stale(Doubt::UnknownOrder));
         };
         for order in orders {
-            let vacated = vacate(world, order);
-            let mut start = amounts.clone();
-            release_rows(&mut start, &world.locations, order);
-            let mut states = vec![start];
-            for needs in std::iter::once(pod).chain(order.iter().map(|at| &*self.rows[*at].needs)) {
-                states = self.admit_each(rules, (&states, &vacated), needs, &overtaking.early, scratch)?;
+            let start = vacate(&World { amounts: amounts.clone(), ..world.clone() }, order);
+            let mut states = self.admit_each(rules, &[start], (pod, None), &overtaking.early, scratch)?;
+            for at in order {
+                let row = (&*self.rows[*at].needs, Some(*at));
+                states = self.admit_each(rules, &states, row, &overtaking.early, scratch)?;
             }
         }
         Ok(())
     }
 
-    /// The amounts after one more admission, in each of these states, with and without early releases.
+    /// The states after one more admission, of a row or of a pod that has none, in each of these, with and without early
+    /// releases.
     fn admit_each(
         &self,
         rules: Rules,
-        (states, world): (&[Amounts], &World),
-        needs: &PodNeeds,
+        states: &[World],
+        (needs, at): (&PodNeeds, Option<usize>),
         early: &[Vec<usize>],
         scratch: &mut Scratch,
-    ) -> Result<Vec<Amounts>, Refusal> {
-        let mut next: Vec<Amounts> = Vec::new();
-        for amounts in states {
-            let released = early.iter().map(Vec::as_slice);
+    ) -> Result<Vec<World>, Refusal> {
+        let mut next: Vec<World> = Vec::new();
+        for state in states {
+            let (amounts, locations) = (&state.amounts, &state.locations);
+            let holds = |at: &usize| locations[*at].held().is_some_and(|held| held != Held::default());
+            let released = early.iter().map(Vec::as_slice).filter(|set| set.iter().any(holds));
             for released in std::iter::once(&[][..]).chain(released) {
                 let mut room = amounts.clone();
-                release_rows(&mut room, &world.locations, released);
+                release_rows(&mut room, locations, released);
                 let held = room.admit(rules, needs, scratch).map_err(Refusal::Misfit)?;
                 let mut all = vec![held];
                 for before in amounts.release_points(needs).filter(|_| !released.is_empty()) {
-                    let ended = released.iter().map(|at| &world.locations[*at]);
+                    let ended = released.iter().map(|at| &locations[*at]);
                     let held = amounts.admit_with_release(rules, needs, before, ended, scratch);
                     all.push(held.map_err(Refusal::Misfit)?);
                 }
                 for held in all {
-                    let mut amounts = amounts.clone();
-                    amounts.charge(&held);
-                    if !next.contains(&amounts) {
-                        next.push(amounts);
+                    let mut after = state.clone();
+                    after.amounts.charge(&held);
+                    if let Some(at) = at {
+                        after.locations[at] = Location::Charged { held, exact: true };
+                    }
+                    if !next.contains(&after) {
+                        next.push(after);
                     }
                 }
                 if next.len() > MAX_WORLDS {
@@ -305,7 +310,11 @@ impl Ledger {
             ) {
                 continue;
             }
-            for order in overtaking.orders.iter().flatten() {
+            let Some(orders) = &overtaking.orders else {
+                found.push(self.in_any_order(world, &overtaking.rows, at));
+                continue;
+            };
+            for order in orders {
                 let mut start = vacate(world, order);
                 start.locations.push(Location::nowhere());
                 let mut worlds = vec![start];
@@ -316,6 +325,19 @@ impl Ledger {
             }
         }
         found
+    }
+
+    /// A world that is worse than each in which the last row, bound just now, and `rows` are admitted in some order.
+    fn in_any_order(&self, world: &World, rows: &[usize], last: usize) -> World {
+        let rules = self.topology.as_ref().map(|topology| topology.rules).unwrap_or_default();
+        let mut world = World { is_merged: true, ..vacate(world, rows) };
+        world.locations.push(Location::nowhere());
+        for at in rows.iter().copied().chain([last]) {
+            let location = charge_all_zones(rules, &world.amounts, &self.rows[at].needs);
+            charge(&mut world.amounts, &location);
+            world.locations[at] = location;
+        }
+        world
     }
 
     /// Whether the pod, and those that it may precede, go to the same zones in every order.

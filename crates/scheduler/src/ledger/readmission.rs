@@ -77,6 +77,30 @@ impl Ledger {
         self.settle(next, scratch);
     }
 
+    /// The worlds in which row `index` never was: the other unsettled rows are where they are, or are admitted anew, in
+    /// each order. Cost: worlds x orders x an admission of each.
+    pub(super) fn without_row(&self, index: usize, scratch: &mut Scratch) -> Vec<World> {
+        let rules = self.topology.as_ref().map(|t| t.rules).unwrap_or_default();
+        let others: Vec<_> = self.unsettled().into_iter().filter(|at| *at != index).collect();
+        let (orders, early) = (self.orders(&others), self.likely_releases());
+        let mut next = Vec::with_capacity(self.worlds.len());
+        for world in &self.worlds {
+            let mut without = world.clone();
+            take_out(&mut without, &[index]);
+            for order in &orders {
+                let mut start = without.clone();
+                take_out(&mut start, order);
+                let mut worlds = vec![start];
+                for at in order {
+                    worlds = self.replay_each((rules, &worlds), &early, *at, scratch);
+                }
+                self.add_worlds(&mut next, worlds);
+            }
+            self.add_worlds(&mut next, [without]);
+        }
+        next
+    }
+
     /// The worlds in which row `index` is released before the rows `later` are admitted, which come after all others
     /// of the world: with no other leaving pod gone by then, with all, and with some. Each pod has brought worlds
     /// without itself when it began to leave, none without those that began after it.

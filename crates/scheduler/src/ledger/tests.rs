@@ -186,7 +186,12 @@ impl Rig {
                 let needs = needs(*cpu, *memory, *containers);
                 if self.ledger.check((&needs, *created_s), &mut self.scratch).is_ok() {
                     let id = self.pod(needs, *finishes, *created_s);
-                    self.ledger.bound(&self.pods[&id], &mut self.scratch);
+                    if self.pod_events.iter().any(|event| matches!(event, ToScheduler::Bound(_))) {
+                        self.ledger.assumed(&self.pods[&id], &mut self.scratch);
+                        self.pod_events.push_back(ToScheduler::Bound(id));
+                    } else {
+                        self.ledger.bound(&self.pods[&id], &mut self.scratch);
+                    }
                     self.own.push(id);
                     self.inbox.push_back(ToKubelet::Add(id));
                 }

@@ -39,3 +39,35 @@ fn a_pod_that_comes_later_than_thought_is_not_taken_for_gone() {
     ledger.report(report([(4, 7), (8, 8)], &[other], Method::All), &mut scratch);
     assert!(fits(&ledger, 3) && !fits(&ledger, 5), "{ledger:#?}");
 }
+
+/// The first of two pods on their way is not bound after all. It had all CPUs of the second zone.
+#[test]
+fn both_orders_stay_possible_after_a_failed_binding() {
+    let mut scratch = Scratch::default();
+    let (failing, own, other, resident) =
+        (with_cpus(1, 8), with_cpus(2, 5), with_cpus(4, 4), with_cpus(3, 3));
+    let shown = report([(5, 7), (8, 8)], std::slice::from_ref(&resident), Method::All);
+    let mut ledger = restarted(std::slice::from_ref(&resident), shown);
+    ledger.assumed(&failing, &mut scratch);
+    ledger.assumed(&own, &mut scratch);
+    ledger.bound(&other, &mut scratch);
+    ledger.forget(failing.id, &mut scratch);
+    assert!(fits(&ledger, 3) && !fits(&ledger, 4), "{ledger:#?}");
+}
+
+/// Three different pods of our own are on their way when two of another scheduler are seen: more orders than are tried.
+#[test]
+fn pods_in_too_many_orders_may_be_anywhere() {
+    let mut scratch = Scratch::default();
+    let own = [3_i64, 2, 1].map(|cpus| with_cpus(cpus.unsigned_abs(), cpus));
+    let others = [(4, 1_000, 2), (5, 4_000, 1)]
+        .map(|(id, milli, memory)| pod(id, &[(ContainerKind::App, milli, memory)]));
+    let all = [&own[..], &others[..]].concat();
+    let mut ledger = restarted(&[], report([(8, 8), (8, 8)], &[], Method::All));
+    own.iter().for_each(|pod| ledger.assumed(pod, &mut scratch));
+    others.iter().for_each(|pod| ledger.bound(pod, &mut scratch));
+    assert!(!fits(&ledger, 4), "{ledger:#?}");
+    all.iter().for_each(|pod| ledger.admitted(pod.id, &mut scratch));
+    ledger.report(report([(1, 3), (4, 7)], &all, Method::All), &mut scratch);
+    assert!(fits(&ledger, 4) && !fits(&ledger, 5), "{ledger:#?}");
+}
