@@ -3,6 +3,7 @@
 //! In: the module files under `testenv`, which pin versions. Out: a program in the cache folder of the test
 //! environment, built once. Never: a program from anywhere but Go's module proxy.
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -72,6 +73,13 @@ impl GoTool {
         }
         let folder = target.parent().context("the cache has no folder")?;
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        // Tests ask for a program at the same time; one of them builds it.
+        let lock = target.with_extension("lock");
+        let lock = File::create(&lock).with_context(|| format!("making {}", lock.display()))?;
+        lock.lock().with_context(|| format!("waiting until another process has built {}", self.name))?;
+        if target.exists() {
+            return Ok(target);
+        }
         let began = Instant::now();
         eprintln!("building {} with Go; the first time takes minutes", self.name);
         let half = target.with_extension("part");
