@@ -250,7 +250,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The states after one more admission, of a row or of a pod that has none, in each of these, with and without early
+    /// The states after one more admission, of a row or of a pod without one, in each of these, with and without early
     /// releases.
     fn admit_each(
         &self,
