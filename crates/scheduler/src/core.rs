@@ -387,11 +387,7 @@ impl Core {
             Event::Devices(change) => self.devices_changed(change, now_ms),
             Event::ClaimsWritten(id, claims) => self.claims_written(id, claims, now_ms),
             Event::ClaimsFailed(id, claims, reason) => self.claims_failed(id, claims, &reason, now_ms),
-            Event::Bound(id) => {
-                if let Some(entry) = self.pods.get_mut(&id) {
-                    entry.lifecycle = entry.lifecycle.confirmed();
-                }
-            }
+            Event::Bound(id) => self.confirm(id),
             Event::BindFailed(id) => self.bind_failed(id, now_ms),
             Event::PreemptFailed(id) => self.preempt_failed(id, now_ms),
             Event::Namespace(view) => self.namespace(view.name, Some(view.labels)),
@@ -465,9 +461,7 @@ impl Core {
             (Some(slot), Some(_)) => {
                 self.queue.forget(id);
                 self.nodes[slot].ledger.shown(id);
-                if let Some(entry) = self.pods.get_mut(&id) {
-                    entry.lifecycle = entry.lifecycle.confirmed();
-                }
+                self.confirm(id);
             }
             (Some(_), None) => {}
         }

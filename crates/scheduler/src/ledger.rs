@@ -61,7 +61,7 @@ use drift::Drifts;
 pub use explain::{LedgerSummary, Predictions};
 use identify::TornReports;
 use location::{charge, merge_alike, merge_worst, possible_locations, release, release_rows, widen};
-use order::Candidate;
+use order::AdmissionKey;
 pub use pod_location::{PodHoldings, PodLocation};
 use readmission::check_release_points;
 pub use refusal::{Doubt, Refusal};
@@ -139,7 +139,7 @@ pub struct Ledger {
     /// Number of releases so far; orders them.
     releases: u64,
     /// Number of bindings so far that the API server has shown; orders them.
-    shown: u64,
+    bindings_shown: u64,
     /// Reports that contradicted every world.
     drifts: Drifts,
     predictions: Predictions,
@@ -166,8 +166,8 @@ impl Ledger {
         if !needs.may_align() {
             return Ok(());
         }
-        let candidate = Candidate { needs, created_s, shown_at: u64::MAX };
-        let overtaking = || self.has_unseen().then(|| self.overtaking(candidate)).flatten();
+        let key = AdmissionKey { needs, created_s, shown_at: u64::MAX };
+        let overtaking = || self.has_unseen().then(|| self.overtaking(key)).flatten();
         if self.has_certain_room(needs) && overtaking().is_none() {
             return Ok(());
         }
@@ -306,8 +306,8 @@ impl Ledger {
         if self.index(pod.id).is_some() {
             return self.shown(pod.id);
         }
-        self.shown += 1;
-        self.enter(pod, self.shown, scratch);
+        self.bindings_shown += 1;
+        self.enter(pod, self.bindings_shown, scratch);
     }
 
     /// Adds a pod that is about to be bound to the node. A known pod changes nothing.
@@ -317,18 +317,19 @@ impl Ledger {
         }
     }
 
-    /// The API server shows that an assumed pod is bound.
+    /// The API server shows that an assumed pod is bound. No verdict changes; pods that it shows later come after it.
     pub fn shown(&mut self, id: PodId) {
         if let Some(row) = self.rows.iter_mut().find(|row| row.id == id && row.shown_at == u64::MAX) {
-            self.shown += 1;
-            row.shown_at = self.shown;
+            self.bindings_shown += 1;
+            row.shown_at = self.bindings_shown;
         }
     }
 
     fn enter(&mut self, pod: &BoundPod, shown_at: u64, scratch: &mut Scratch) {
         self.changes();
         let early = self.likely_releases();
-        let overtaking = self.overtaking(Candidate { needs: &pod.needs, created_s: pod.created_s, shown_at });
+        let overtaking =
+            self.overtaking(AdmissionKey { needs: &pod.needs, created_s: pod.created_s, shown_at });
         let BoundPod { id, names, hash, needs, finishes, created_s } = pod.clone();
         self.rows.push(Row {
             id,

@@ -96,6 +96,13 @@ impl Core {
         self.select(id);
     }
 
+    /// The API server has the binding of a pod.
+    pub(super) fn confirm(&mut self, id: PodId) {
+        if let Some(entry) = self.pods.get_mut(&id) {
+            entry.lifecycle = entry.lifecycle.confirmed();
+        }
+    }
+
     /// Undoes [`Core::place`]: the pod never reached the node.
     pub(super) fn unplace(&mut self, id: PodId) {
         let Some(slot) = self.pods.get(&id).and_then(|entry| entry.lifecycle.slot()) else { return };

@@ -455,9 +455,7 @@ impl Core {
     /// The API server has the pod on a node already.
     pub(super) fn overtake_wait(&mut self, id: PodId) {
         if self.stop_waiting(id).is_some() {
-            if let Some(entry) = self.pods.get_mut(&id) {
-                entry.lifecycle = entry.lifecycle.confirmed();
-            }
+            self.confirm(id);
             self.enter_ledger(id);
         }
     }

@@ -47,9 +47,9 @@ impl Ledger {
         let leaving: Vec<_> = aligned(Stage::is_leaving).collect();
         let sets = subsets(&leaving);
         let ending: Vec<_> = aligned(Stage::stays).filter(|at| may_end(*at)).collect();
+        let are_many = leaving.len() > 1 && sets.len() * ending.len() > MAX_EARLY;
         let extremes = [vec![], leaving];
-        let is_bounded = sets.len() <= extremes.len() || sets.len() * ending.len() <= MAX_EARLY;
-        let beside = if is_bounded { &sets } else { &extremes[..] };
+        let beside = if are_many { &extremes[..] } else { &sets };
         let with_one_more = beside
             .iter()
             .flat_map(|set| ending.iter().map(|at| set.iter().copied().chain([*at]).collect::<Vec<usize>>()));

@@ -389,8 +389,20 @@ impl Ledger {
         next
     }
 
+    /// The worlds that follow from one when these rows, which hold nothing in it, are admitted one after the other.
+    pub(super) fn replay_in_order(
+        &self,
+        (rules, start): (Rules, World),
+        early: &[Vec<usize>],
+        rows: impl IntoIterator<Item = usize>,
+        scratch: &mut Scratch,
+    ) -> Vec<World> {
+        let admit = |worlds: Vec<World>, at| self.replay_each((rules, &worlds), early, at, scratch);
+        rows.into_iter().fold(vec![start], admit)
+    }
+
     /// The worlds that follow when the row's pod is admitted in one of `worlds`.
-    pub(super) fn replay_each(
+    fn replay_each(
         &self,
         (rules, worlds): (Rules, &[World]),
         early: &[Vec<usize>],

@@ -29,9 +29,9 @@ const MAX_TRIED: usize = 128;
 /// Most pods on their way that another one may precede; beside more it waits.
 const MAX_OVERTAKEN: usize = 16;
 
-/// What decides when the kubelet admits a pod, and with which result.
+/// What decides when the kubelet admits a pod among others, and with which result.
 #[derive(Clone, Copy)]
-pub(super) struct Candidate<'a> {
+pub(super) struct AdmissionKey<'a> {
     pub(super) needs: &'a PodNeeds,
     /// The second of its creation.
     pub(super) created_s: u64,
@@ -82,13 +82,13 @@ impl Ledger {
     }
 
     /// The pods that this one, which is bound last, may precede; `None`: it is admitted after all others.
-    pub(super) fn overtaking(&self, pod: Candidate<'_>) -> Option<Overtaking> {
+    pub(super) fn overtaking(&self, pod: AdmissionKey<'_>) -> Option<Overtaking> {
         let from = self.rows.iter().position(|row| may_precede(pod, row))?;
         let rows = (from..self.rows.len()).filter(|at| self.rows[*at].is_unseen());
         let rows: Vec<usize> = rows.filter(|at| self.takes_zones(*at)).collect();
         let fixed = rows.len().saturating_sub(MAX_MOVED);
         let is_complete = (0..fixed).all(|at| {
-            let later = rows[at + 1..].iter().map(|later| self.rows[*later].candidate());
+            let later = rows[at + 1..].iter().map(|later| self.rows[*later].admission_key());
             later.into_iter().all(|later| !may_precede(later, &self.rows[rows[at]]))
         });
         let orders = (rows.len() <= MAX_OVERTAKEN && is_complete).then(|| {
@@ -150,7 +150,7 @@ impl Ledger {
             let with_row = |order: &Vec<usize>| {
                 let movable = &order[fixed.len()..];
                 let places = match pod.is_unseen() {
-                    true => self.places(pod.candidate(), movable),
+                    true => self.places(pod.admission_key(), movable),
                     false => vec![movable.len()],
                 };
                 let insert = |place: usize| {
@@ -169,7 +169,7 @@ impl Ledger {
     }
 
     /// The places in an order of rows that a pod may take which is bound after them, the last place first.
-    fn places(&self, pod: Candidate<'_>, order: &[usize]) -> Vec<usize> {
+    fn places(&self, pod: AdmissionKey<'_>, order: &[usize]) -> Vec<usize> {
         let passed = order.iter().rev().take_while(|at| may_pass(pod, &self.rows[**at])).count();
         (order.len() - passed..=order.len()).rev().collect()
     }
@@ -180,7 +180,7 @@ impl Ledger {
         let class = Some(last.id);
         for at in 0..earlier.len() {
             let row = &mut earlier[at];
-            if may_pass(last.candidate(), row) && are_alike(&last.needs, &row.needs) {
+            if may_pass(last.admission_key(), row) && are_alike(&last.needs, &row.needs) {
                 last.alike = class;
                 if let known @ Some(_) = std::mem::replace(&mut row.alike, class) {
                     earlier.iter_mut().filter(|row| row.alike == known).for_each(|row| row.alike = class);
@@ -240,7 +240,9 @@ impl Ledger {
             return Err(Refusal::Stale(Doubt::UnknownOrder));
         };
         for order in orders {
-            let start = vacate(&World { amounts: amounts.clone(), ..world.clone() }, order);
+            let (amounts, locations) = (amounts.clone(), world.locations.clone());
+            let mut start = World { amounts, locations, is_merged: world.is_merged };
+            take_out(&mut start, order);
             let mut states = self.admit_each(rules, &[start], (pod, None), &overtaking.early, scratch)?;
             for at in order {
                 let row = (&*self.rows[*at].needs, Some(*at));
@@ -317,10 +319,8 @@ impl Ledger {
             for order in orders {
                 let mut start = vacate(world, order);
                 start.locations.push(Location::nowhere());
-                let mut worlds = vec![start];
-                for at in std::iter::once(at).chain(order.iter().copied()) {
-                    worlds = self.replay_each((rules, &worlds), &overtaking.early, at, scratch);
-                }
+                let rows = std::iter::once(at).chain(order.iter().copied());
+                let worlds = self.replay_in_order((rules, start), &overtaking.early, rows, scratch);
                 self.add_worlds(&mut found, worlds);
             }
         }
@@ -405,18 +405,18 @@ impl Row {
         !self.described && matches!(self.stage, Stage::Pending | Stage::Leaving { admitted: false })
     }
 
-    fn candidate(&self) -> Candidate<'_> {
-        Candidate { needs: &self.needs, created_s: self.created_s, shown_at: self.shown_at }
+    fn admission_key(&self) -> AdmissionKey<'_> {
+        AdmissionKey { needs: &self.needs, created_s: self.created_s, shown_at: self.shown_at }
     }
 }
 
 /// Whether the kubelet may admit a pod before one that the ledger knew earlier, with another result.
-fn may_precede(pod: Candidate<'_>, earlier: &Row) -> bool {
+fn may_precede(pod: AdmissionKey<'_>, earlier: &Row) -> bool {
     may_pass(pod, earlier) && !are_alike(pod.needs, &earlier.needs)
 }
 
 /// Whether the kubelet may admit a pod before one that the ledger knew earlier.
-fn may_pass(pod: Candidate<'_>, earlier: &Row) -> bool {
+fn may_pass(pod: AdmissionKey<'_>, earlier: &Row) -> bool {
     let is_bound_earlier = pod.shown_at < earlier.shown_at;
     let may_be_listed_earlier = pod.created_s <= earlier.created_s;
     earlier.is_unseen()

@@ -90,10 +90,7 @@ impl Ledger {
             for order in &orders {
                 let mut start = without.clone();
                 take_out(&mut start, order);
-                let mut worlds = vec![start];
-                for at in order {
-                    worlds = self.replay_each((rules, &worlds), &early, *at, scratch);
-                }
+                let worlds = self.replay_in_order((rules, start), &early, order.iter().copied(), scratch);
                 self.add_worlds(&mut next, worlds);
             }
             self.add_worlds(&mut next, [without]);

@@ -116,7 +116,7 @@ pub(super) struct Row {
     pub(super) finishes: bool,
     /// The second of its creation.
     pub(super) created_s: u64,
-    /// Number of its binding among those that the API server has shown, in [`Ledger::shown`]; `u64::MAX` before.
+    /// Number of its binding, in [`Ledger::bindings_shown`]; `u64::MAX` until the API server has shown it.
     pub(super) shown_at: u64,
     /// Whether the last understood report counts this pod.
     pub(super) described: bool,

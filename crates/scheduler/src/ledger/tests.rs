@@ -12,7 +12,7 @@ use topology::zone::{Zone, ZoneId, ZoneResource};
 
 use super::*;
 
-mod bound_out_of_turn;
+mod binding_order;
 mod by_id;
 mod found;
 mod model_check;
