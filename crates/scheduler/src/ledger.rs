@@ -109,8 +109,6 @@ struct World {
     amounts: Amounts,
     /// Parallel to [`Ledger::rows`].
     locations: Vec<Location>,
-    /// Whether it stands for several, for want of room, and is inexact where they differed.
-    is_merged: bool,
 }
 
 /// The ledger of one node. A copy tells what other events would bring.
@@ -469,11 +467,12 @@ impl Ledger {
         true
     }
 
-    /// The pod never reached the node, because its binding failed for certain.
+    /// The pod never reached the node, because its binding failed for certain. Those bound after it may be elsewhere
+    /// than was predicted, also if they are admitted by now.
     pub fn forget(&mut self, id: PodId, scratch: &mut Scratch) {
         let Some(index) = self.index(id) else { return };
         self.changes();
-        self.worlds = self.without_row(index, scratch);
+        self.worlds = self.as_pending(index + 1, |ledger| ledger.without_row(index, scratch));
         self.drop_row(index);
         let worlds = std::mem::take(&mut self.worlds);
         self.settle(worlds, scratch);

@@ -88,14 +88,14 @@ impl Ledger {
         self.adopt(&Understood { rules, amounts, members, released_unannounced }, bases, scratch);
     }
 
-    /// The locations in each of the worlds that expect these amounts. `None`: a merged world expects nothing, and one
-    /// of those for which it stands may agree too.
+    /// The locations in each of the worlds that expect these amounts. `None`: in one of the worlds the zones of a pod
+    /// are not known, so it expects nothing, and may agree too.
     pub(super) fn agreeing(&self, expected: &[Option<Free>], free: &Free) -> Option<Vec<Vec<Location>>> {
-        let worlds = self.worlds.iter().zip(expected);
-        if worlds.clone().any(|(world, expected)| world.is_merged && expected.is_none()) {
+        if expected.contains(&None) {
             return None;
         }
-        let agreeing = worlds.filter(|(_, expected)| expected.as_ref() == Some(free));
+        let agreeing =
+            self.worlds.iter().zip(expected).filter(|(_, expected)| expected.as_ref() == Some(free));
         Some(agreeing.map(|(world, _)| world.locations.clone()).collect())
     }
 
@@ -290,7 +290,7 @@ impl Ledger {
         let early = self.likely_releases();
         let is_settled = replayed.iter().all(|at| kept[*at].is_some());
         let orders = if is_settled { vec![replayed] } else { self.orders(&replayed) };
-        let start = World { amounts, locations, is_merged: false };
+        let start = World { amounts, locations };
         let mut rebuilt = Vec::new();
         for order in orders {
             let mut worlds = vec![start.clone()];

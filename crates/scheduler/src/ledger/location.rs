@@ -125,7 +125,6 @@ fn blur_released(world: &mut World, other: &World, live: &[bool]) {
     for ((location, other), live) in world.locations.iter_mut().zip(&other.locations).zip(live) {
         if !live && location != other {
             *location = Location::Charged { held: Held::default(), exact: false };
-            world.is_merged = true;
         }
     }
 }
@@ -135,7 +134,7 @@ fn blur_released(world: &mut World, other: &World, live: &[bool]) {
 /// The minimum of the free amounts alone would also be worse, but would never recover: the amounts must stay attached
 /// to pods, so that they are given back when the pods leave. `live` marks the rows that still hold resources.
 pub(super) fn merge_worst(worlds: &[World], live: &[bool]) -> World {
-    let mut merged = World { is_merged: true, ..worlds[0].clone() };
+    let mut merged = worlds[0].clone();
     worlds[1..].iter().for_each(|other| blur_released(&mut merged, other, live));
     let mut moved = Vec::new();
     for (at, live) in live.iter().enumerate() {

@@ -240,8 +240,7 @@ impl Ledger {
             return Err(Refusal::Stale(Doubt::UnknownOrder));
         };
         for order in orders {
-            let (amounts, locations) = (amounts.clone(), world.locations.clone());
-            let mut start = World { amounts, locations, is_merged: world.is_merged };
+            let mut start = World { amounts: amounts.clone(), locations: world.locations.clone() };
             take_out(&mut start, order);
             let mut states = self.admit_each(rules, &[start], (pod, None), &overtaking.early, scratch)?;
             for at in order {
@@ -330,7 +329,7 @@ impl Ledger {
     /// A world that is worse than each in which the last row, bound just now, and `rows` are admitted in some order.
     fn in_any_order(&self, world: &World, rows: &[usize], last: usize) -> World {
         let rules = self.topology.as_ref().map(|topology| topology.rules).unwrap_or_default();
-        let mut world = World { is_merged: true, ..vacate(world, rows) };
+        let mut world = vacate(world, rows);
         world.locations.push(Location::nowhere());
         for at in rows.iter().copied().chain([last]) {
             let location = charge_all_zones(rules, &world.amounts, &self.rows[at].needs);

@@ -13,7 +13,7 @@ use topology::request::PodNeeds;
 
 use super::departures::subsets;
 use super::location::{charge, predict, release, release_rows, widen};
-use super::{Amounts, Ledger, Location, Scratch, Stage, World};
+use super::{Amounts, Ledger, Location, Row, Scratch, Stage, World};
 
 /// Most leaving pods of which sets between none and all are tried, each with an admission of all later pods.
 const MAX_LEAVING: usize = 8;
@@ -75,6 +75,21 @@ impl Ledger {
             }
         }
         self.settle(next, scratch);
+    }
+
+    /// Does something while admitted pods from row `first` on count as pending, if no report has described them: where
+    /// they are is a prediction.
+    pub(super) fn as_pending<T>(&mut self, first: usize, then: impl FnOnce(&mut Self) -> T) -> T {
+        let is_predicted = |row: &&mut Row| row.stage == Stage::Admitted && !row.described;
+        let mut predicted = Vec::new();
+        for row in self.rows.iter_mut().skip(first).filter(is_predicted) {
+            row.stage = Stage::Pending;
+            predicted.push(row.id);
+        }
+        let result = then(self);
+        let rows = self.rows.iter_mut().filter(|row| predicted.contains(&row.id));
+        rows.for_each(|row| row.stage = Stage::Admitted);
+        result
     }
 
     /// The worlds in which row `index` never was: the other unsettled rows are where they are, or are admitted anew, in

@@ -212,3 +212,24 @@ fn a_claim_for_one_pod_is_free_when_that_pod_ends() {
     let Some(Decision::Bind(binding)) = core.next(LATER) else { panic!("not bound") };
     assert_eq!((&*binding.pod.name, &*binding.node), ("p", "a"));
 }
+
+/// With five CPUs left in the first zone, four of them for the pod that waited, the other one goes to the second zone.
+#[test]
+fn a_waiting_pod_that_another_process_binds_may_come_before_one_that_is_assumed() {
+    let mut core = Core::new(settings());
+    core.handle(Event::Node(node("a")), LATER);
+    core.handle(Event::Pod(pod("resident", 3, running("a"))), LATER);
+    core.handle(Event::Report("a".into(), report([5, 8], &["resident"])), LATER);
+    let older = pod("older", 5, json!({}));
+    [static_class(), claim("c", 1, json!({})), volume("v", 1, "a", None), with_claim("p", 4, "c")]
+        .into_iter()
+        .for_each(|event| core.handle(event, LATER));
+    binds_volumes(&mut core);
+    core.handle(Event::Pod(older), LATER);
+    assert_eq!(decide(&mut core, LATER), ["older -> a"]);
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]);
+    let bound = json!({"spec": {"volumes": volumes, "nodeName": "a"}});
+    core.handle(Event::Pod(pod("p", 4, bound)), LATER);
+    core.handle(Event::Pod(pod("next", 4, json!({}))), LATER);
+    assert!(message(&mut core, LATER).contains("cannot align"), "four CPUs may be left in no zone");
+}

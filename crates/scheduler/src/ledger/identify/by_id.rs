@@ -221,7 +221,7 @@ impl Ledger {
         let vacant = Arc::new(Vacant::new(start, residents, || false));
         let amounts = Amounts::Ids(Arc::new(Ids::new(vacant)));
         let locations = vec![Location::nowhere(); self.rows.len()];
-        let mut world = World { amounts, locations, is_merged: false };
+        let mut world = World { amounts, locations };
         for (at, row) in self.rows.iter().enumerate().filter(|(_, row)| row.stage == Stage::Pending) {
             let location = super::charge_all_zones(report.rules, &world.amounts, &row.needs);
             super::charge(&mut world.amounts, &location);
@@ -253,12 +253,8 @@ impl Ledger {
             return;
         }
         let mut other = Self { unexplained: None, ..self.clone() };
-        // No report has told yet whether these were admitted before.
-        let is_new = |row: &Row| !row.described && row.stage == Stage::Admitted;
-        let new: Vec<usize> = (0..self.rows.len()).filter(|at| is_new(&self.rows[*at])).collect();
-        new.iter().for_each(|at| other.rows[*at].stage = Stage::Pending);
-        gone.into_iter().for_each(|at| other.release_row(at, scratch));
-        new.iter().for_each(|at| other.rows[*at].stage = Stage::Admitted);
+        // No report has told yet whether the others were admitted before.
+        other.as_pending(0, |other| gone.into_iter().for_each(|at| other.release_row(at, scratch)));
         if agrees(&other) {
             *self = Self { unexplained: self.unexplained.take(), ..other };
         }

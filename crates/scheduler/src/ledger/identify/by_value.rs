@@ -106,7 +106,7 @@ impl Ledger {
         let expected: Vec<Option<Free>> =
             self.worlds.iter().map(|world| self.predicted(world, members)).collect();
         match self.agreeing(&expected, free) {
-            Some(agreeing) if expected.iter().any(Option::is_some) => !agreeing.is_empty(),
+            Some(agreeing) if !self.worlds.is_empty() => !agreeing.is_empty(),
             _ => self.counts_all(report, free, members),
         }
     }

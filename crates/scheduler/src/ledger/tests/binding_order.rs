@@ -55,6 +55,51 @@ fn both_orders_stay_possible_after_a_failed_binding() {
     assert!(fits(&ledger, 3) && !fits(&ledger, 4), "{ledger:#?}");
 }
 
+/// Once the first pod, which had the first zone, is not bound after all, either of the others may go there.
+#[test]
+fn a_failed_binding_moves_later_ones_in_each_order() {
+    let mut scratch = Scratch::default();
+    let (failing, own, older, resident) =
+        (with_cpus(1, 5), with_cpus(4, 4), with_cpus(2, 3), with_cpus(3, 3));
+    let shown = report([(5, 7), (8, 8)], std::slice::from_ref(&resident), Method::All);
+    let mut ledger = restarted(std::slice::from_ref(&resident), shown);
+    for pod in [&failing, &own, &older] {
+        ledger.assumed(pod, &mut scratch);
+    }
+    ledger.forget(failing.id, &mut scratch);
+    assert!(fits(&ledger, 4) && !fits(&ledger, 5), "{ledger:#?}");
+}
+
+/// Another pod leaves the first zone meanwhile, before the second one is admitted or after.
+#[test]
+fn a_failed_binding_leaves_later_ones_where_they_may_be() {
+    let mut scratch = Scratch::default();
+    let (failing, own, leaving, resident) =
+        (with_cpus(1, 1), with_cpus(2, 4), with_cpus(3, 1), with_cpus(4, 4));
+    let found = [leaving, resident];
+    let mut ledger = restarted(&found, report([(3, 6), (8, 8)], &found, Method::All));
+    ledger.assumed(&failing, &mut scratch);
+    ledger.assumed(&own, &mut scratch);
+    ledger.released(found[0].id, &mut scratch);
+    ledger.forget(failing.id, &mut scratch);
+    assert!(fits(&ledger, 4) && !fits(&ledger, 5), "{ledger:#?}");
+}
+
+/// The second pod is admitted before the first one is known not to be bound: it went where that was thought to be.
+#[test]
+fn a_failed_binding_moves_later_ones_that_are_admitted() {
+    let mut scratch = Scratch::default();
+    let (failing, own, last, resident) = (with_cpus(1, 5), with_cpus(2, 4), with_cpus(4, 5), with_cpus(3, 3));
+    let shown = report([(5, 7), (8, 8)], std::slice::from_ref(&resident), Method::All);
+    let mut ledger = restarted(std::slice::from_ref(&resident), shown);
+    ledger.assumed(&failing, &mut scratch);
+    ledger.bound(&own, &mut scratch);
+    ledger.admitted(own.id, &mut scratch);
+    ledger.forget(failing.id, &mut scratch);
+    ledger.bound(&last, &mut scratch);
+    assert!(fits(&ledger, 3) && !fits(&ledger, 4), "{ledger:#?}");
+}
+
 /// Three different pods of our own are on their way when two of another scheduler are seen: more orders than are tried.
 #[test]
 fn pods_in_too_many_orders_may_be_anywhere() {

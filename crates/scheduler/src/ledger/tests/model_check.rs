@@ -420,11 +420,11 @@ impl Model for Cluster {
                 steps.push(Step::Export(node));
             }
         }
-        // Not before all schedulers know that it runs.
-        let all_know = state.schedulers.iter().all(|scheduler| state.is_known_to(scheduler));
-        if state.stages[FINISHES] == Stage::Runs && all_know {
+        if state.stages[FINISHES] == Stage::Runs {
             steps.push(Step::Finish);
         }
+        // Not before all schedulers know that it runs.
+        let all_know = state.schedulers.iter().all(|scheduler| state.is_known_to(scheduler));
         if state.stages[DELETED] == Stage::Runs {
             match state.is_deleted {
                 false if all_know => steps.push(Step::Delete),

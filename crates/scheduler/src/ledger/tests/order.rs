@@ -148,3 +148,21 @@ fn pods_alike_are_told_apart_once_one_leaves() {
         assert_eq!(rig.ledger.take_drift(), None, "{:#?}", rig.ledger);
     }
 }
+
+/// Two pods alike, of which the first zone has one. A report counts the first of them only: it is the one in that zone.
+#[test]
+fn a_pod_that_a_report_counts_is_told_from_one_alike() {
+    let mut scratch = Scratch::default();
+    let of = |id, milli| BoundPod { created_s: 1, ..restart::pod(id, &[(ContainerKind::App, milli, 1)]) };
+    let (first, second, resident) = (of(1, 5_000), of(2, 5_000), of(3, 2_000));
+    let shown = restart::report([(8, 8), (6, 7)], std::slice::from_ref(&resident), Method::All);
+    let mut ledger = restart::restarted(std::slice::from_ref(&resident), shown);
+    for pod in [&first, &second] {
+        ledger.bound(pod, &mut scratch);
+        ledger.admitted(pod.id, &mut scratch);
+    }
+    let counted = [resident, first.clone()];
+    ledger.report(restart::report([(3, 7), (6, 7)], &counted, Method::All), &mut scratch);
+    ledger.released(first.id, &mut scratch);
+    assert!(restart::fits(&ledger, 8), "{ledger:#?}");
+}
