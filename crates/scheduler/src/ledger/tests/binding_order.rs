@@ -93,7 +93,8 @@ fn a_failed_binding_moves_later_ones_that_are_admitted() {
     let shown = report([(5, 7), (8, 8)], std::slice::from_ref(&resident), Method::All);
     let mut ledger = restarted(std::slice::from_ref(&resident), shown);
     ledger.assumed(&failing, &mut scratch);
-    ledger.bound(&own, &mut scratch);
+    ledger.assumed(&own, &mut scratch);
+    ledger.shown(own.id);
     ledger.admitted(own.id, &mut scratch);
     ledger.forget(failing.id, &mut scratch);
     ledger.bound(&last, &mut scratch);

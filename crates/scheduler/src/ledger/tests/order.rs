@@ -157,10 +157,8 @@ fn a_pod_that_a_report_counts_is_told_from_one_alike() {
     let (first, second, resident) = (of(1, 5_000), of(2, 5_000), of(3, 2_000));
     let shown = restart::report([(8, 8), (6, 7)], std::slice::from_ref(&resident), Method::All);
     let mut ledger = restart::restarted(std::slice::from_ref(&resident), shown);
-    for pod in [&first, &second] {
-        ledger.bound(pod, &mut scratch);
-        ledger.admitted(pod.id, &mut scratch);
-    }
+    [&first, &second].into_iter().for_each(|pod| ledger.bound(pod, &mut scratch));
+    [&first, &second].into_iter().for_each(|pod| ledger.admitted(pod.id, &mut scratch));
     let counted = [resident, first.clone()];
     ledger.report(restart::report([(3, 7), (6, 7)], &counted, Method::All), &mut scratch);
     ledger.released(first.id, &mut scratch);
