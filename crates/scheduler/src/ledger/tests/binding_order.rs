@@ -1,4 +1,4 @@
-//! Bindings of another scheduler that are seen after one of our own, which came later.
+//! The order of bindings: those of another scheduler that are seen late, and those that fail after others came.
 
 use super::restart::{fits, pod, report, restarted};
 use super::*;
