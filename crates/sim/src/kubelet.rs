@@ -85,7 +85,7 @@ pub enum Resized {
 }
 
 /// A pod that the kubelet has admitted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct AdmittedPod {
     spec: Arc<Spec>,
     request: Arc<PodRequest>,
@@ -100,6 +100,23 @@ struct FingerprintedPod {
     hash: PodHash,
     /// Whether podresources shows exclusive resources of the pod.
     exclusive: bool,
+}
+
+impl Clone for Kubelet {
+    fn clone(&self) -> Self {
+        Self {
+            view: self.view.clone(),
+            topology: Arc::clone(&self.topology),
+            model: Arc::clone(&self.model),
+            state: self.state.clone(),
+            free: self.free.clone(),
+            visible: self.visible.clone(),
+            totals: self.totals.totals(),
+            pods: self.pods.clone(),
+            residents: self.residents.clone(),
+            changes: self.changes,
+        }
+    }
 }
 
 impl Kubelet {

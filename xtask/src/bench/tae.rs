@@ -1,11 +1,15 @@
 //! `cargo xtask bench tae`: open arrivals on real kubelets, one scheduler after the other on fresh clusters.
 //!
-//! A pod lost to `TopologyAffinityError` counts as lost, not as served. The `ideal` is calculated, see [`mod@ideal`].
+//! A pod lost to `TopologyAffinityError` counts as lost, not as served. The `ideal` is calculated, see
+//! [`mod@ideal`] and [`mod@same_state`].
 //! `--matrix` goes through policies, scopes and exporters, each with several seeds.
 
 mod ideal;
+mod same_state;
 
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -22,6 +26,7 @@ use testkit::process_group::Process;
 use topology::policy::{Policy, Scope};
 
 use self::ideal::ideal;
+use self::same_state::same_state;
 use super::rig::{ExporterProgram, STOCK, Shape, TOPO_AWARE, TestBed, build_dist};
 use crate::gotool::{NFD, RTE};
 
@@ -112,6 +117,9 @@ pub(crate) struct Args {
     /// How long containers take to end once they are asked to, in milliseconds; at most their second of grace
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1000))]
     stop_delay: u64,
+    /// Add what became of each pod to this file, one JSON object per pod and line
+    #[arg(long, value_name = "FILE")]
+    records: Option<PathBuf>,
     /// Show every pod that waited longer than this many seconds
     #[arg(long)]
     slow: Option<f64>,
@@ -142,7 +150,7 @@ enum ExporterChoice {
 }
 
 /// One line of the result.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Row {
     scheduler: &'static str,
     /// Of the kubelets; mixed ones have two by turns.
@@ -168,8 +176,18 @@ struct Row {
     p95_s: Option<f64>,
     /// The least and the most p95 of what is calculated: ties are broken by chance.
     p95_range_s: Option<[f64; 2]>,
+    /// How long pods were not bound that could have been: half of them, 95 %, and all of them at most so long.
+    late_s: Option<[f64; 3]>,
     exporter_rss_mib: Option<f64>,
     scheduler_rss_mib: Option<f64>,
+}
+
+impl Row {
+    /// The row of a scheduler before anything is known.
+    fn new(scheduler: &'static str, args: &Args) -> Self {
+        let (policy, scope, _) = described(args);
+        Self { scheduler, policy, scope, seed: args.seed, ..Self::default() }
+    }
 }
 
 /// What a scheduler has to have bound so near before, in seconds, that ours cannot have known.
@@ -196,7 +214,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if !args.json {
         println!(
-            "{:<17} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>6} {:>8} {:>8} {:>13} {:>14}",
+            "{:<17} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>6} {:>8} {:>8} {:>8} {:>13} {:>14}",
             "SCHEDULER",
             "POLICY",
             "SCOPE",
@@ -210,6 +228,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             "DRIFTS",
             "P50",
             "P95",
+            "LATE-P95",
             "EXPORTER-RSS",
             "SCHEDULER-RSS"
         );
@@ -221,6 +240,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
                 print(&ideal(&cell, None)?, args.json)?;
                 if let Some(records) = &measured {
                     print(&ideal(&cell, Some(records))?, args.json)?;
+                    print(&same_state(&cell, records)?, args.json)?;
                 }
                 continue;
             }
@@ -312,6 +332,9 @@ async fn measure(
             eprintln!("{record:?}");
         }
     }
+    if let Some(file) = &args.records {
+        append(file, &records)?;
+    }
     let stock = bed.cluster.scheduler();
     let exporters: Option<f64> = bed.exporters.iter().filter_map(|p| peak_mib(Some(p))).reduce(f64::max);
     let name = if ours { "tholepin" } else { "kube-scheduler" };
@@ -319,6 +342,17 @@ async fn measure(
     let drifts = bed.scheduler_metric("tholepin_ledger_corrections").await;
     let row = Row { drifts, ..row(name, args, (&records, scheduler), rss) };
     Ok((row, records))
+}
+
+/// Adds the records to a file, one to a line.
+fn append(file: &Path, records: &[Record]) -> anyhow::Result<()> {
+    let adding = || format!("adding records to {}", file.display());
+    let open = OpenOptions::new().create(true).append(true).open(file);
+    let mut out = BufWriter::new(open.with_context(adding)?);
+    for record in records {
+        writeln!(out, "{}", serde_json::to_string(record)?).with_context(adding)?;
+    }
+    out.flush().with_context(adding)
 }
 
 /// What goes wrong on purpose. Never ends by itself.
@@ -434,37 +468,48 @@ fn row(
 ) -> Row {
     let (own, others): (Vec<&Record>, Vec<&Record>) =
         records.iter().partition(|record| record.scheduler == scheduler);
-    let mut waits_ms: Vec<u64> =
-        own.iter().filter_map(|record| record.wait_s()).map(|wait| (wait * 1000.0).round() as u64).collect();
-    waits_ms.sort_unstable();
-    let percentile_s =
-        |percent| (!waits_ms.is_empty()).then(|| percentile(&waits_ms, percent) as f64 / 1000.0);
+    let waits = Sorted::of_seconds(own.iter().filter_map(|record| record.wait_s()));
     let lost = |reason: &str| {
         let losses = own.iter().filter_map(|record| record.lost.as_ref());
         losses.filter(|loss| loss.reason == reason).count()
     };
     let (tae, smt) = (lost("TopologyAffinityError"), lost("SMTAlignmentError"));
     let all = own.iter().filter(|record| record.lost.is_some()).count();
-    let (policy, scope, exporter) = described(args);
+    let (.., exporter) = described(args);
     Row {
-        scheduler: name,
-        policy,
-        scope,
         exporter: (scheduler == TOPO_AWARE).then_some(exporter),
-        seed: args.seed,
         pods: own.len(),
-        running: waits_ms.len(),
+        running: waits.len(),
         tae,
         lost_same_second: own.iter().filter(|it| it.lost.is_some() && is_beside(it, &others)).count(),
         other_scheduler: [others.len(), others.iter().filter(|record| record.lost.is_some()).count()],
         smt,
         other: all - tae - smt,
-        drifts: None,
-        p50_s: percentile_s(50),
-        p95_s: percentile_s(95),
-        p95_range_s: None,
+        p50_s: waits.percentile_s(50),
+        p95_s: waits.percentile_s(95),
         exporter_rss_mib,
         scheduler_rss_mib,
+        ..Row::new(name, args)
+    }
+}
+
+/// Durations in milliseconds, ascending.
+struct Sorted(Vec<u64>);
+
+impl Sorted {
+    fn of_seconds(seconds: impl Iterator<Item = f64>) -> Self {
+        let mut all: Vec<u64> = seconds.map(|s| (s * 1000.0).round() as u64).collect();
+        all.sort_unstable();
+        Self(all)
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// In seconds; `None`: there are none.
+    fn percentile_s(&self, percent: usize) -> Option<f64> {
+        (!self.0.is_empty()).then(|| percentile(&self.0, percent) as f64 / 1000.0)
     }
 }
 
@@ -504,7 +549,7 @@ fn print(row: &Row, json: bool) -> anyhow::Result<()> {
     let seconds = |value: Option<f64>| value.map_or("-".to_owned(), |s| format!("{s:.2}s"));
     let mib = |value: Option<f64>| value.map_or("-".to_owned(), |m| format!("{m:.1}MiB"));
     println!(
-        "{:<17} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>6} {:>8} {:>8} {:>13} {:>14}",
+        "{:<17} {:<17} {:<9} {:<12} {:>4} {:>5} {:>8} {:>4} {:>4} {:>6} {:>6} {:>8} {:>8} {:>8} {:>13} {:>14}",
         row.scheduler,
         row.policy,
         row.scope,
@@ -518,6 +563,7 @@ fn print(row: &Row, json: bool) -> anyhow::Result<()> {
         row.drifts.map_or("-".to_owned(), |count| count.to_string()),
         seconds(row.p50_s),
         seconds(row.p95_s),
+        seconds(row.late_s.map(|[_, late_s, _]| late_s)),
         mib(row.exporter_rss_mib),
         mib(row.scheduler_rss_mib),
     );

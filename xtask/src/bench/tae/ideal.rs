@@ -11,14 +11,14 @@ use testkit::load::{Arrival, DEVICE, Record};
 use topology::policy::CpuOption;
 use topology::resource::ResourceName;
 
-use super::{Args, Row, described, real, waves};
+use super::{Args, Row, real, waves};
 use crate::bench::rig::DEVICES;
 
 /// Runs that differ in nothing but chance; odd, so that one is in the middle.
 const RUNS: u64 = 21;
 
 /// The machines of the simulator that are like the real ones, but for huge pages.
-fn sim_shape(args: &Args) -> anyhow::Result<Shape> {
+pub(super) fn sim_shape(args: &Args) -> anyhow::Result<Shape> {
     let mut shape = Shape::even(args.zones, args.cpus_per_zone)?;
     shape.rules.policy = args.policy.unwrap_or(shape.rules.policy);
     shape.rules.scope = args.scope;
@@ -34,22 +34,24 @@ fn sim_shape(args: &Args) -> anyhow::Result<Shape> {
     Ok(shape)
 }
 
-/// A real arrival as one of the simulator, without its huge pages. A sidecar is a container beside the others.
+/// A real arrival as one of the simulator, without its huge pages. A sidecar is a container before the main one, as the
+/// kubelet admits them in that order.
 fn simulated(plain: &sim::workload::Arrival, real: &Arrival) -> sim::workload::Arrival {
     let container = |cpus| (cpus > 0).then(|| ContainerResources::of_cpus(cpus));
     let devices = (real.devices > 0).then(|| (DEVICE.to_owned(), real.devices));
+    let (first, second) = if real.sidecar_cpus > 0 { (real.sidecar_cpus, real.cpus) } else { (real.cpus, 0) };
     sim::workload::Arrival {
-        cpus: real.cpus,
+        cpus: first,
         devices: devices.into_iter().collect(),
         init: container(real.init_cpus).into_iter().collect(),
-        beside: container(real.sidecar_cpus).into_iter().collect(),
+        beside: container(second).into_iter().collect(),
         ..plain.clone()
     }
 }
 
-/// `records`: of a run with the same arrivals, by arrival. Of several waves, the slowest counts.
-pub(super) fn ideal(args: &Args, records: Option<&[Record]>) -> anyhow::Result<Row> {
-    let machines = sim_shape(args)?.machines(args.nodes)?;
+/// The arrivals by wave, as the simulator has them. With `records`, by arrival, each pod keeps its place as long as it
+/// did there.
+pub(super) fn simulated_waves(args: &Args, records: Option<&[Record]>) -> anyhow::Result<Vec<Workload>> {
     let mut held = records.into_iter().flatten().map(Record::held_s);
     let mut as_simulated = |(plain, real): (&sim::workload::Arrival, Arrival)| {
         let arrival = simulated(plain, &real);
@@ -62,7 +64,13 @@ pub(super) fn ideal(args: &Args, records: Option<&[Record]>) -> anyhow::Result<R
         let arrivals = plan.arrivals.iter().zip(real(&plan, args)).map(&mut as_simulated).collect();
         Workload { arrivals, ..plan }
     });
-    let waves: Vec<Workload> = waves.collect();
+    Ok(waves.collect())
+}
+
+/// `records`: of a run with the same arrivals, by arrival. Of several waves, the slowest counts.
+pub(super) fn ideal(args: &Args, records: Option<&[Record]>) -> anyhow::Result<Row> {
+    let machines = sim_shape(args)?.machines(args.nodes)?;
+    let waves = simulated_waves(args, records)?;
     let run = |seed| -> Vec<Summary> {
         waves.iter().map(|wave| sim::comparison::ideal(wave, &machines, seed)).collect()
     };
@@ -76,25 +84,16 @@ pub(super) fn ideal(args: &Args, records: Option<&[Record]>) -> anyhow::Result<R
     let (p50, p95) = (sorted(|run| run.p50_s), sorted(|run| run.p95_s));
     let middle = |values: &[f64]| values.get(values.len() / 2).copied();
     let first = || runs.iter().take(1).flatten();
-    let (policy, scope, _) = described(args);
+    let name = if records.is_some() { "ideal, same ends" } else { "ideal" };
     Ok(Row {
-        scheduler: if records.is_some() { "ideal, same ends" } else { "ideal" },
-        policy,
-        scope,
-        exporter: None,
-        lost_same_second: 0,
-        other_scheduler: [0, 0],
-        seed: args.seed,
         pods: first().map(|run| run.pods).sum(),
         running: first().map(|run| run.running).sum(),
         tae: first().map(|run| run.rejections.tae).sum(),
         smt: first().map(|run| run.rejections.smt).sum(),
         other: first().map(|run| run.rejections.unexpected + run.rejections.out_of).sum(),
-        drifts: None,
         p50_s: middle(&p50),
         p95_s: middle(&p95),
         p95_range_s: p95.first().copied().zip(p95.last().copied()).map(<[f64; 2]>::from),
-        exporter_rss_mib: None,
-        scheduler_rss_mib: None,
+        ..Row::new(name, args)
     })
 }

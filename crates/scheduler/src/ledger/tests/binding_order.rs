@@ -7,19 +7,23 @@ fn with_cpus(id: u64, cpus: i64) -> BoundPod {
     pod(id, &[(ContainerKind::App, cpus * 1_000, 1)])
 }
 
+/// A ledger with five CPUs left in the first of two zones, beside pod 3, and all eight in the second.
+fn five_and_eight_left() -> Ledger {
+    let resident = [with_cpus(3, 3)];
+    restarted(&resident, report([(5, 7), (8, 8)], &resident, Method::All))
+}
+
 /// With five CPUs left in the first zone, four of them for the other pod, our own with five goes to the second one.
 #[test]
 fn a_pod_shown_before_an_assumed_one_may_come_first() {
     let mut scratch = Scratch::default();
-    let (own, other, resident) = (with_cpus(1, 5), with_cpus(2, 4), with_cpus(3, 3));
-    let shown = report([(5, 7), (8, 8)], std::slice::from_ref(&resident), Method::All);
-    let start = restarted(std::slice::from_ref(&resident), shown);
-    let mut ledger = start.clone();
+    let (own, other) = (with_cpus(1, 5), with_cpus(2, 4));
+    let mut ledger = five_and_eight_left();
     ledger.assumed(&own, &mut scratch);
     ledger.bound(&other, &mut scratch);
     assert!(fits(&ledger, 3) && !fits(&ledger, 4), "{ledger:#?}");
 
-    let mut ledger = start;
+    let mut ledger = five_and_eight_left();
     ledger.assumed(&own, &mut scratch);
     ledger.shown(own.id);
     ledger.bound(&other, &mut scratch);
@@ -44,10 +48,8 @@ fn a_pod_that_comes_later_than_thought_is_not_taken_for_gone() {
 #[test]
 fn both_orders_stay_possible_after_a_failed_binding() {
     let mut scratch = Scratch::default();
-    let (failing, own, other, resident) =
-        (with_cpus(1, 8), with_cpus(2, 5), with_cpus(4, 4), with_cpus(3, 3));
-    let shown = report([(5, 7), (8, 8)], std::slice::from_ref(&resident), Method::All);
-    let mut ledger = restarted(std::slice::from_ref(&resident), shown);
+    let (failing, own, other) = (with_cpus(1, 8), with_cpus(2, 5), with_cpus(4, 4));
+    let mut ledger = five_and_eight_left();
     ledger.assumed(&failing, &mut scratch);
     ledger.assumed(&own, &mut scratch);
     ledger.bound(&other, &mut scratch);
@@ -59,10 +61,8 @@ fn both_orders_stay_possible_after_a_failed_binding() {
 #[test]
 fn a_failed_binding_moves_later_ones_in_each_order() {
     let mut scratch = Scratch::default();
-    let (failing, own, older, resident) =
-        (with_cpus(1, 5), with_cpus(4, 4), with_cpus(2, 3), with_cpus(3, 3));
-    let shown = report([(5, 7), (8, 8)], std::slice::from_ref(&resident), Method::All);
-    let mut ledger = restarted(std::slice::from_ref(&resident), shown);
+    let (failing, own, older) = (with_cpus(1, 5), with_cpus(4, 4), with_cpus(2, 3));
+    let mut ledger = five_and_eight_left();
     for pod in [&failing, &own, &older] {
         ledger.assumed(pod, &mut scratch);
     }
@@ -89,9 +89,8 @@ fn a_failed_binding_leaves_later_ones_where_they_may_be() {
 #[test]
 fn a_failed_binding_moves_later_ones_that_are_admitted() {
     let mut scratch = Scratch::default();
-    let (failing, own, last, resident) = (with_cpus(1, 5), with_cpus(2, 4), with_cpus(4, 5), with_cpus(3, 3));
-    let shown = report([(5, 7), (8, 8)], std::slice::from_ref(&resident), Method::All);
-    let mut ledger = restarted(std::slice::from_ref(&resident), shown);
+    let (failing, own, last) = (with_cpus(1, 5), with_cpus(2, 4), with_cpus(4, 5));
+    let mut ledger = five_and_eight_left();
     ledger.assumed(&failing, &mut scratch);
     ledger.assumed(&own, &mut scratch);
     ledger.shown(own.id);
