@@ -30,6 +30,14 @@ pub struct Rank {
     pub pod: PodId,
 }
 
+impl Rank {
+    /// Whether the pod has a higher priority than another.
+    #[must_use]
+    pub fn is_more_important(self, than: Self) -> bool {
+        self.priority < than.priority
+    }
+}
+
 /// Pods of one profile with equal specs, which fit or do not fit together, but for anti-affinity: that of other pods
 /// tells them apart by their labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -369,6 +377,12 @@ impl Queue {
     #[must_use]
     pub fn refused_ms(&self, pod: PodId) -> Option<u64> {
         self.entries.get(&pod)?.refused_ms
+    }
+
+    /// How often a node was held for the pod.
+    #[must_use]
+    pub fn holds(&self, pod: PodId) -> u32 {
+        self.entries.get(&pod).map_or(0, |entry| entry.holds)
     }
 
     /// Counts that a node is held for the pod; returns how often one was before.

@@ -7,7 +7,7 @@
 mod ideal;
 mod same_state;
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -117,7 +117,8 @@ pub(crate) struct Args {
     /// How long containers take to end once they are asked to, in milliseconds; at most their second of grace
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1000))]
     stop_delay: u64,
-    /// Add what became of each pod to this file, one JSON object per pod and line
+    /// Add what became of each pod to this file, one JSON object per pod and line. With `--schedulers ideal` alone it is
+    /// read, and ideals are calculated for that run
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
     /// Show every pod that waited longer than this many seconds
@@ -176,7 +177,7 @@ struct Row {
     p95_s: Option<f64>,
     /// The least and the most p95 of what is calculated: ties are broken by chance.
     p95_range_s: Option<[f64; 2]>,
-    /// How long pods were not bound that could have been: half of them, 95 %, and all of them at most so long.
+    /// How long pods had a place and were not bound: half of them, 95 %, and all of them at most so long.
     late_s: Option<[f64; 3]>,
     exporter_rss_mib: Option<f64>,
     scheduler_rss_mib: Option<f64>,
@@ -233,8 +234,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
             "SCHEDULER-RSS"
         );
     }
-    for cell in cells(&args) {
-        let mut measured: Option<Vec<Record>> = None;
+    let cells = cells(&args);
+    let read = args.records.as_deref().filter(|_| !real).map(read_records).transpose()?;
+    anyhow::ensure!(
+        read.is_none() || cells.len() == 1,
+        "--records has the pods of one run: no --matrix or --seeds"
+    );
+    for cell in cells {
+        let mut measured: Option<Vec<Record>> = read.clone();
         for scheduler in &cell.schedulers {
             if *scheduler == SchedulerChoice::Ideal {
                 print(&ideal(&cell, None)?, args.json)?;
@@ -353,6 +360,16 @@ fn append(file: &Path, records: &[Record]) -> anyhow::Result<()> {
         writeln!(out, "{}", serde_json::to_string(record)?).with_context(adding)?;
     }
     out.flush().with_context(adding)
+}
+
+/// Reads what [`append`] has written.
+fn read_records(file: &Path) -> anyhow::Result<Vec<Record>> {
+    let text = fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let lines = text.lines().enumerate();
+    let record = |(at, line): (usize, &str)| {
+        serde_json::from_str(line).with_context(|| format!("{}, line {}", file.display(), at + 1))
+    };
+    lines.map(record).collect()
 }
 
 /// What goes wrong on purpose. Never ends by itself.

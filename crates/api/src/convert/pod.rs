@@ -65,6 +65,8 @@ pub fn whole_pod_request(pod: &Pod) -> Result<PodRequest, ConvertError> {
 /// The requests that a node's totals count of a pod on it, as far as they can be read: never nothing because of one bad
 /// field. While a resize is under way the largest of the desired, allocated and actual requests counts, and the desired
 /// one does not if the resize is infeasible (component-helpers 1.36 `resource.PodRequests` with `UseStatusResources`).
+/// What claims for devices take of the node's own resources is added (`UseDRANodeAllocatableResourceClaimStatus`), but
+/// for resources that the pod states as a whole.
 ///
 /// `stated`: the answer of [`pod_request`], so that nothing is read twice. `None`: exactly these requests count.
 #[must_use]
@@ -91,7 +93,7 @@ pub fn charged_request(pod: &Pod, stated: Option<&PodRequest>) -> Option<PodRequ
         ContainerRequest { requests: charged(container.requests, actual, allocated), ..container }
     });
     let containers = containers.collect();
-    let overhead = readable(pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref()), namespace);
+    let mut overhead = readable(pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref()), namespace);
     let stated = pod_level(pod);
     let (status, names) = (pod.status.as_ref(), stated.clone());
     let actual = status.and_then(|status| status.resources.as_ref()?.requests.as_ref());
@@ -99,6 +101,8 @@ pub fn charged_request(pod: &Pod, stated: Option<&PodRequest>) -> Option<PodRequ
     let mut pod_level = charged(stated, actual, allocated);
     // Amounts that the spec does not name say nothing of the pod as a whole.
     pod_level.retain(|(name, _)| names.iter().any(|(stated, _)| stated == name));
+    let is_stated = |name: &ResourceName| pod_level.iter().any(|(stated, _)| stated == name);
+    claimed(pod).filter(|(name, _)| !is_stated(name)).for_each(|one| add(&mut overhead, one));
     let stated_qos = if pod_level.is_empty() { stated_qos(pod) } else { Some(Qos::Burstable) };
     Some(PodRequest { containers, overhead, stated_qos, pod_level, pod_level_limits: Vec::new() })
 }
@@ -125,12 +129,22 @@ pub fn allocated_request(pod: &Pod, stated: &PodRequest) -> Option<PodRequest> {
     (allocated.containers != stated.containers).then_some(allocated)
 }
 
-/// Whether a status has amounts, as kubelets with in-place resize write them.
+/// What claims for devices take of the node's own resources, as the scheduler that bound the pod has written it
+/// (Kubernetes 1.36, gate `DRANodeAllocatableResources`). A name may come several times.
+fn claimed(pod: &Pod) -> impl Iterator<Item = (ResourceName, Quantity)> {
+    let status = pod.status.as_ref();
+    let claims = status.and_then(|status| status.node_allocatable_resource_claim_statuses.as_ref());
+    let claims = claims.into_iter().flatten().take(MAX_ENTRIES);
+    claims.flat_map(|claim| readable(Some(&claim.resources), namespace(pod)))
+}
+
+/// Whether a status has amounts, as kubelets with in-place resize write them, and schedulers for claims.
 fn has_amounts_in_status(pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let lists = [&status.container_statuses, &status.init_container_statuses];
     let mut all = lists.into_iter().flatten().flatten();
     status.resources.is_some()
+        || status.node_allocatable_resource_claim_statuses.is_some()
         || status.allocated_resources.is_some()
         || all.any(|container| container.resources.is_some() || container.allocated_resources.is_some())
 }
@@ -225,6 +239,14 @@ fn raise(amounts: &mut Amounts, to: Amounts) {
             Ok(at) => amounts[at].1 = amounts[at].1.max(amount),
             Err(at) => amounts.insert(at, (name, amount)),
         }
+    }
+}
+
+/// Adds to an amount.
+fn add(amounts: &mut Amounts, (name, more): (ResourceName, Quantity)) {
+    match amounts.binary_search_by_key(&name, |(known, _)| *known) {
+        Ok(at) => amounts[at].1 = amounts[at].1.saturating_add(more),
+        Err(at) => amounts.insert(at, (name, more)),
     }
 }
 

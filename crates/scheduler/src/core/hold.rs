@@ -5,8 +5,10 @@
 //!
 //! Of the pods that have waited long enough, the first in the queue that could fit some node without the pods there
 //! gets the emptiest such node, for a minute. Without success the next pod in the queue has its turn; each further hold
-//! for a pod lasts twice as long, up to an hour. After each hold no node is held for as long as that one was.
-//! - The pod is placed once the other pods of the node end within a hold, which sooner or later lasts long enough.
+//! for a pod lasts twice as long, up to a day. After each hold no node is held for as long as that one was. A more
+//! important pod that has not had its turn yet ends the hold, and has the time after it.
+//! - The pod is placed once the other pods of the node end within a hold, which sooner or later lasts as long as they
+//!   run, if that is less than a day.
 //!   Nothing can fill the node meanwhile but pods before it: the more important, and finitely many older ones.
 //! - Nothing starves: of the whole cluster one node is closed, only to later pods, and then open for as long.
 //!
@@ -28,8 +30,8 @@ use crate::queue::Rank;
 
 /// Duration of the first hold for a pod, and of the longest.
 const FIRST: Duration = Duration::from_secs(60);
-const LONGEST: Duration = Duration::from_secs(3_600);
-/// Time between two looks for a pod that needs a hold.
+const LONGEST: Duration = Duration::from_secs(24 * 3_600);
+/// Time between two looks for a pod that needs a hold, or for a more important one.
 const LOOK_MS: u64 = 5_000;
 /// Most nodes checked in one look; the next look goes on with the next pod.
 const MAX_CHECKS: usize = 20_000;
@@ -51,6 +53,8 @@ struct Held {
     node: Arc<str>,
     since_ms: u64,
     until_ms: u64,
+    /// The next look for a more important pod.
+    look_ms: u64,
 }
 
 impl Hold {
@@ -73,28 +77,42 @@ impl Core {
         Some((&held.node, &self.pods.get(&held.rank.pod)?.view))
     }
 
-    /// Ends a hold that is over, and begins one where a pod needs it.
+    /// Ends a hold that is over or of a pod that has to give way, and begins one where a pod needs it.
     pub(super) fn run_hold(&mut self, now_ms: u64) {
         let Some(after_ms) = self.settings.hold_after_ms else { return };
         if let Some(held) = &self.hold.held {
             let is_queued = self.queue.rank(held.rank.pod) == Some(held.rank);
             let exists = self.nodes.get(held.slot).is_some_and(|n| n.name == held.node && n.view.is_some());
-            if is_queued && exists && now_ms < held.until_ms {
-                return;
+            if !is_queued || !exists || now_ms >= held.until_ms {
+                self.end_hold_of(held.rank.pod, now_ms);
             }
-            self.end_hold_of(held.rank.pod, now_ms);
         }
         if self.hold_due().is_none_or(|due| now_ms < due) {
             return;
         }
-        self.hold.rest_until_ms = now_ms + LOOK_MS;
-        if let Some((rank, slot)) = self.next_turn(now_ms.saturating_sub(after_ms), now_ms) {
-            let holds = self.queue.count_hold(rank.pod);
-            let lasts_ms = backoff::doubled(FIRST, LONGEST, holds).as_millis();
-            let until_ms = now_ms.saturating_add(u64::try_from(lasts_ms).unwrap_or(u64::MAX));
-            let node = Arc::clone(&self.nodes[slot].name);
-            self.hold.held = Some(Held { rank, slot, node, since_ms: now_ms, until_ms });
+        let refused_by_ms = now_ms.saturating_sub(after_ms);
+        let before = self.hold.held.as_mut().map(|held| {
+            held.look_ms = now_ms + LOOK_MS;
+            (held.rank, held.since_ms)
+        });
+        let turn = match before {
+            Some((rank, _)) => self.more_important_turn(rank, refused_by_ms, now_ms),
+            None => {
+                self.hold.rest_until_ms = now_ms + LOOK_MS;
+                self.next_turn(refused_by_ms, now_ms)
+            }
+        };
+        let Some((rank, slot)) = turn else { return };
+        // The rest after the hold is that of both.
+        let since_ms = before.map_or(now_ms, |(_, since_ms)| since_ms);
+        if let Some((before, _)) = before {
+            self.end_hold_of(before.pod, now_ms);
         }
+        let lasts_ms = backoff::doubled(FIRST, LONGEST, self.queue.count_hold(rank.pod)).as_millis();
+        let until_ms = now_ms.saturating_add(u64::try_from(lasts_ms).unwrap_or(u64::MAX));
+        let node = Arc::clone(&self.nodes[slot].name);
+        let look_ms = now_ms + LOOK_MS;
+        self.hold.held = Some(Held { rank, slot, node, since_ms, until_ms, look_ms });
     }
 
     /// Ends the hold for this pod, if it has one.
@@ -107,11 +125,11 @@ impl Core {
         }
     }
 
-    /// The time at which a hold ends, or may begin.
+    /// The time at which a hold ends, or may begin, or may have to give way.
     pub(super) fn hold_due(&self) -> Option<u64> {
         let after_ms = self.settings.hold_after_ms?;
         match &self.hold.held {
-            Some(held) => Some(held.until_ms),
+            Some(held) => Some(held.until_ms.min(held.look_ms)),
             None => {
                 let longest = self.queue.longest_refused_ms()?;
                 Some(self.hold.rest_until_ms.max(longest.saturating_add(after_ms)))
@@ -123,9 +141,33 @@ impl Core {
     fn next_turn(&mut self, refused_by_ms: u64, now_ms: u64) -> Option<(Rank, usize)> {
         let heads = self.queue.heads_after(self.hold.turn);
         let heads: Vec<_> = heads.map(|(rank, head)| (rank, Arc::clone(&head.spec))).collect();
+        let (last, turn) = self.first_that_could_fit(&heads, refused_by_ms, now_ms);
+        self.hold.turn = last;
+        turn
+    }
+
+    /// The first pod that is more important than this one, has not had its turn, was refused by then and could fit
+    /// somewhere, with the slot of the node to hold.
+    fn more_important_turn(&mut self, than: Rank, refused_by_ms: u64, now_ms: u64) -> Option<(Rank, usize)> {
+        let before = self.queue.heads().take_while(|(rank, _)| *rank < than);
+        let first =
+            before.filter(|(rank, _)| rank.is_more_important(than) && self.queue.holds(rank.pod) == 0);
+        let heads: Vec<_> = first.map(|(rank, head)| (rank, Arc::clone(&head.spec))).collect();
+        self.first_that_could_fit(&heads, refused_by_ms, now_ms).1
+    }
+
+    /// The first of these pods that was refused by then and could fit somewhere, with the slot of the emptiest such
+    /// node; and before that the last pod whose turn it was, `None` after all of them.
+    fn first_that_could_fit(
+        &mut self,
+        heads: &[(Rank, Arc<Spec>)],
+        refused_by_ms: u64,
+        now_ms: u64,
+    ) -> (Option<Rank>, Option<(Rank, usize)>) {
         let staying = self.staying();
         let mut checks = MAX_CHECKS;
-        for (rank, spec) in &heads {
+        let mut last = None;
+        for (rank, spec) in heads {
             let waits_long = self.queue.refused_ms(rank.pod).is_some_and(|since| since <= refused_by_ms);
             let is_nominated = self.nominations.of(rank.pod).is_some();
             // One node is of no use to a gang.
@@ -134,16 +176,15 @@ impl Core {
                 continue;
             }
             if checks == 0 {
-                return None;
+                return (last, None);
             }
             checks = checks.saturating_sub(self.node_order.len());
-            self.hold.turn = Some(*rank);
+            last = Some(*rank);
             if let Some(slot) = self.emptiest((*rank, spec), &staying, now_ms) {
-                return Some((*rank, slot));
+                return (last, Some((*rank, slot)));
             }
         }
-        self.hold.turn = None;
-        None
+        (None, None)
     }
 
     /// The totals of pods that stay as long as their nodes, by slot.

@@ -1,11 +1,13 @@
-//! When each pod of a run could first have been placed in the state that the cluster had at that time.
+//! When each pod of a run could have been placed in the state that the cluster had at that time.
 //!
-//! In: machines, pods, and the times and nodes of a run. Out: a time for each pod. Never: chance, or a node other than
-//! that of the run for a pod that was bound.
+//! In: machines, pods, and the times and nodes of a run. Out: for each pod when and for how long. Never: chance, or a
+//! node other than that of the run for a pod that was bound.
 //!
-//! The simulator's kubelets take and release the pods as the real ones did. After each arrival and each end, perfect
-//! knowledge without latency places the waiting pods on copies of them, the oldest first; so a pod waits for pods
-//! before it, for ends, and for nothing else. Cost: events x waiting pods x nodes admissions.
+//! The simulator's kubelets take and release the pods as the real ones did. After each change, perfect knowledge without
+//! latency places the waiting pods on copies of them, the oldest first; so a pod waits for pods before it, for ends, and
+//! for nothing else. A place may be gone again before any scheduler can know of it: where an init container goes decides
+//! where the main one has to go, and a pod that ends elsewhere changes it. Cost: changes x waiting pods x nodes
+//! admissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -46,8 +48,20 @@ struct Cluster {
     waiting: BTreeSet<usize>,
     /// Pods that are bound, but do not fit before an end that is seen later.
     refused: BTreeSet<usize>,
-    /// The first time at which a pod could have been placed, in seconds.
-    earliest: Vec<Option<f64>>,
+    chances: Vec<Chance>,
+    /// Waiting pods that have a place since the last change.
+    have_place: BTreeSet<usize>,
+    /// The time of the last change, in seconds.
+    now_s: f64,
+}
+
+/// When a pod had a place and was not bound, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Chance {
+    /// The first time after the start of the run. A pod that was bound earlier than it fits counts from its binding.
+    first_s: Option<f64>,
+    /// How long in all.
+    lasted_s: f64,
 }
 
 /// What perfect knowledge without latency makes of the state that the cluster had at each time of a run of ours.
@@ -59,11 +73,10 @@ pub(super) fn same_state(args: &Args, records: &[Record]) -> anyhow::Result<Row>
     for wave in simulated_waves(args, None)? {
         let (records, later) = rest.split_at(wave.arrivals.len().min(rest.len()));
         rest = later;
-        let own = records.iter().zip(earliest(&wave, &machines, records));
-        for (record, earliest_s) in own.filter(|(record, _)| record.scheduler == TOPO_AWARE) {
-            waits_s.extend(earliest_s.map(|earliest_s| earliest_s - record.created_s));
-            late_s
-                .extend(record.scheduled_s.zip(earliest_s).map(|(bound_s, earliest_s)| bound_s - earliest_s));
+        let own = records.iter().zip(chances(&wave, &machines, records));
+        for (record, chance) in own.filter(|(record, _)| record.scheduler == TOPO_AWARE) {
+            waits_s.extend(chance.first_s.map(|first_s| first_s - record.created_s));
+            late_s.extend(record.scheduled_s.map(|_| chance.lasted_s));
         }
     }
     let (waits, late) = (Sorted::of_seconds(waits_s.into_iter()), Sorted::of_seconds(late_s.into_iter()));
@@ -78,10 +91,8 @@ pub(super) fn same_state(args: &Args, records: &[Record]) -> anyhow::Result<Row>
     })
 }
 
-/// The first time at which each pod could have been placed, in seconds after the start of the run, by arrival; `None`:
-/// never. A pod that was bound earlier than it fits counts from its binding. `records` are by arrival, those of one
-/// wave.
-fn earliest(wave: &Workload, machines: &[Machine], records: &[Record]) -> Vec<Option<f64>> {
+/// The chances of each pod, by arrival. `records` are by arrival, those of one wave.
+fn chances(wave: &Workload, machines: &[Machine], records: &[Record]) -> Vec<Chance> {
     let asked = wave.specs().into_iter().zip(wave.requests());
     let mut cluster = Cluster {
         asked: asked.map(|(spec, request)| Asked { spec, request }).collect(),
@@ -89,12 +100,14 @@ fn earliest(wave: &Workload, machines: &[Machine], records: &[Record]) -> Vec<Op
         kubelets: machines.iter().map(Kubelet::new).collect(),
         waiting: BTreeSet::new(),
         refused: BTreeSet::new(),
-        earliest: vec![None; records.len()],
+        chances: vec![Chance::default(); records.len()],
+        have_place: BTreeSet::new(),
+        now_s: 0.0,
     };
     for (at_s, change, pod) in changes(records) {
         cluster.apply(at_s, change, pod);
     }
-    cluster.earliest
+    cluster.chances
 }
 
 /// The node of each pod by number. Nodes are alike, so they are numbered as they come.
@@ -120,12 +133,16 @@ fn changes(records: &[Record]) -> Vec<(f64, Change, usize)> {
 
 impl Cluster {
     fn apply(&mut self, at_s: f64, change: Change, pod: usize) {
+        for pod in std::mem::take(&mut self.have_place) {
+            self.chances[pod].lasted_s += at_s - self.now_s;
+        }
+        self.now_s = at_s;
         match change {
             Change::Created => _ = self.waiting.insert(pod),
             Change::Bound => {
                 self.waiting.remove(&pod);
                 self.refused.insert(pod);
-                self.earliest[pod].get_or_insert(at_s);
+                self.chances[pod].first_s.get_or_insert(at_s);
             }
             Change::Ended => {
                 self.waiting.remove(&pod);
@@ -139,14 +156,12 @@ impl Cluster {
                 self.refused.remove(&pod);
             }
         }
-        if change != Change::Bound {
-            self.place_waiting(at_s);
-        }
+        self.place_waiting();
     }
 
     /// Places the waiting pods on copies of the kubelets: on the node of the run, if it admits the pod, or else on the
     /// first. A node whose kubelet has yet to take a bound pod takes no other.
-    fn place_waiting(&mut self, at_s: f64) {
+    fn place_waiting(&mut self) {
         let owed: BTreeSet<usize> = self.refused.iter().filter_map(|&pod| self.nodes[pod]).collect();
         let mut kubelets = self.kubelets.clone();
         for &pod in &self.waiting {
@@ -154,7 +169,8 @@ impl Cluster {
             let others = (0..kubelets.len()).filter(|node| Some(*node) != own);
             let mut nodes = own.into_iter().chain(others).filter(|node| !owed.contains(node));
             if nodes.any(|node| admits(&mut kubelets[node], &self.asked[pod], pod)) {
-                self.earliest[pod].get_or_insert(at_s);
+                self.chances[pod].first_s.get_or_insert(self.now_s);
+                self.have_place.insert(pod);
             }
         }
     }
@@ -175,9 +191,9 @@ mod tests {
     /// CPUs, and seconds of creation, binding and end.
     type Case = (u32, f64, Option<f64>, Option<f64>);
 
-    /// The times for pods on one node of one zone with 4 CPUs.
-    fn times(cases: &[Case]) -> Vec<Option<f64>> {
-        let machines = Shape::even(1, 4).and_then(|shape| shape.machines(1)).unwrap();
+    /// The first times, and how long in all, for pods on one node of one zone with 4 CPUs for pods.
+    fn times(cases: &[Case]) -> Vec<(Option<f64>, f64)> {
+        let machines = Shape::even(1, 5).and_then(|shape| shape.machines(1)).unwrap();
         let arrivals = cases.iter().map(|(cpus, ..)| Arrival::new(0, *cpus, 0)).collect();
         let record = |(number, &(cpus, created_s, scheduled_s, ended_s)): (usize, &Case)| Record {
             name: Workload::pod_name(number),
@@ -191,14 +207,16 @@ mod tests {
             lost: None,
         };
         let records: Vec<Record> = cases.iter().enumerate().map(record).collect();
-        earliest(&Workload { max_pending: None, arrivals }, &machines, &records)
+        let chances = chances(&Workload { max_pending: None, arrivals }, &machines, &records);
+        chances.into_iter().map(|chance| (chance.first_s, chance.lasted_s)).collect()
     }
 
     #[test]
     fn a_pod_waits_for_ends_and_for_older_pods() {
-        let cases: [(&str, &[Case], &[Option<f64>]); 5] = [
-            ("an empty node takes it at once", &[(4, 0.0, Some(2.0), None)], &[Some(0.0)]),
-            ("a pod that fits nowhere is never placed", &[(5, 0.0, None, None)], &[None]),
+        type Chances<'a> = &'a [(Option<f64>, f64)];
+        let cases: [(&str, &[Case], Chances<'_>); 5] = [
+            ("an empty node takes it at once", &[(4, 0.0, Some(2.0), None)], &[(Some(0.0), 2.0)]),
+            ("a pod that fits nowhere is never placed", &[(5, 0.0, None, None)], &[(None, 0.0)]),
             (
                 "of two that wait the older one comes first",
                 &[
@@ -206,17 +224,21 @@ mod tests {
                     (4, 1.0, Some(10.5), Some(20.0)),
                     (4, 2.0, Some(20.25), None),
                 ],
-                &[Some(0.0), Some(10.0), Some(20.0)],
+                &[(Some(0.0), 0.0), (Some(10.0), 0.5), (Some(20.0), 0.25)],
             ),
             (
-                "a younger one passes an older one that does not fit",
-                &[(2, 0.0, Some(0.0), Some(9.0)), (4, 1.0, Some(9.5), None), (2, 2.0, Some(2.5), Some(8.0))],
-                &[Some(0.0), Some(9.0), Some(2.0)],
+                "a younger one passes an older one, whose place is taken again",
+                &[
+                    (2, 0.0, Some(0.0), Some(9.0)),
+                    (4, 9.0, Some(13.0), None),
+                    (2, 9.0, Some(9.5), Some(12.0)),
+                ],
+                &[(Some(0.0), 0.0), (Some(9.0), 1.5), (Some(9.5), 0.0)],
             ),
             (
                 "an end that is seen after the next pod was bound",
                 &[(4, 0.0, Some(0.0), Some(10.0)), (4, 1.0, Some(9.5), None), (4, 2.0, None, None)],
-                &[Some(0.0), Some(9.5), None],
+                &[(Some(0.0), 0.0), (Some(9.5), 0.0), (None, 0.0)],
             ),
         ];
         for (what, pods, expected) in cases {

@@ -128,6 +128,26 @@ fn a_resize_of_pod_level_resources_counts() {
     }
 }
 
+/// A pod whose claims take CPUs of the node, as the scheduler that bound it says: they count as if requested, but not
+/// where the pod as a whole states its CPUs. Zones are as before, since the kubelet's managers know of no claims.
+#[test]
+fn what_claims_take_of_the_node_counts() {
+    let claim = |name: &str, cpus: &str| json!({"resourceClaimName": name, "containers": ["c"], "resources": {"cpu": cpus, "memory": "1Gi"}});
+    let claims = json!([claim("one", "2"), claim("two", "1500m")]);
+    let level = json!({"requests": {"cpu": "4", "memory": "1Gi"}});
+    for (level, cpus) in [(json!({}), 4_500), (level, 4_000)] {
+        let mut core = core(&["n"]);
+        core.handle(Event::Report("n".into(), report([8, 0], &[])), LATER);
+        let mut more = running("n");
+        more["spec"]["resources"] = level;
+        more["status"]["nodeAllocatableResourceClaimStatuses"] = claims.clone();
+        core.handle(Event::Pod(pod("a", 1, more.clone())), LATER);
+        assert_eq!(used(&core), cpus);
+        core.handle(Event::PodGone(pod("a", 1, more)), LATER);
+        assert_eq!(used(&core), 0);
+    }
+}
+
 /// One pod with more names than the table of names has room for: its neighbours are placed, reports with names not
 /// seen before are read, and what can be read of the pod itself counts.
 #[test]

@@ -46,6 +46,20 @@ fn nodes_are_refused_for_their_zones_alone() {
     );
 }
 
+/// The emptier zone has the higher score, as in a cycle; what nothing is known of has none.
+#[test]
+fn nodes_have_the_scores_of_their_zones() {
+    let mut core = core(&["n", "m"]);
+    core.handle(Event::Node(node("plain")), LATER);
+    for name in ["a", "b"] {
+        core.handle(Event::Pod(on_node(name, 4, 0)), LATER);
+    }
+    let names: Vec<Arc<str>> = ["n", "m", "plain", "unknown"].map(Arc::from).into();
+    let scores = core.score_zones(&other("p", 2, json!({})), &names);
+    let [n, m, plain, unknown] = &*scores else { panic!("{scores:?}") };
+    assert!(m.1 > n.1 && n.1 > 0 && plain.1 == 0 && unknown.1 == 0, "{scores:?}");
+}
+
 #[test]
 fn victims_are_as_few_more_as_free_a_zone() {
     let victims = |uids: &[&str]| MetaVictims {

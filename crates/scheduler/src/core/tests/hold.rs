@@ -2,15 +2,15 @@
 
 use super::*;
 
-/// The time in seconds at which a stream of pods of 4 CPUs lets a pod of 8 through; `None`: not within an hour. A pod
-/// of the stream ends every 10 s, and the next one is there already.
-fn let_through(core: &mut Core) -> Option<u64> {
+/// The time in seconds at which a stream of pods of 4 CPUs lets a pod of 8 through; `None`: not while 360 of them end.
+/// A pod of the stream ends every so many seconds, and the next one is there already.
+fn let_through(core: &mut Core, every_s: u64) -> Option<u64> {
     core.handle(
         Event::Pod(pod("big", 8, json!({"spec": {"priority": 10, "preemptionPolicy": "Never"}}))),
         LATER,
     );
     for at in 0..360 {
-        let now = LATER + at * 10_000;
+        let now = LATER + at * every_s * 1_000;
         core.handle(
             Event::Pod(pod(
                 &format!("s{}", at + 4),
@@ -22,22 +22,55 @@ fn let_through(core: &mut Core) -> Option<u64> {
         let name = format!("s{at}");
         core.handle(Event::Pod(pod(&name, 4, running("n"))), now);
         core.handle(Event::PodGone(pod(&name, 4, ended("n"))), now);
-        if decide(core, now).contains(&"big -> n".to_owned()) {
-            return Some(at * 10);
+        for second in (0..every_s).step_by(every_s.div_ceil(75).max(10) as usize) {
+            if decide(core, now + second * 1_000).contains(&"big -> n".to_owned()) {
+                return Some(at * every_s + second);
+            }
         }
     }
     None
 }
 
+/// Pods that run for 40 seconds, and for five hours: the second of two ends comes 75 minutes after the first.
 #[test]
 fn a_stream_of_small_pods_lets_a_large_one_through() {
+    for (every_s, within_s) in [(10, 120), (75 * 60, 20 * 3_600)] {
+        let mut core = core(&["n"]);
+        for at in 0..4 {
+            core.handle(Event::Pod(pod(&format!("s{at}"), 4, json!({}))), LATER);
+        }
+        assert_eq!(decide(&mut core, LATER).len(), 4);
+        let waited = let_through(&mut core, every_s).expect("a large pod waits for ever");
+        assert!(waited <= within_s, "{waited} s");
+    }
+}
+
+/// A more important pod does not wait for the end of another's hold, but only once. Then they have turns.
+#[test]
+fn a_hold_gives_way_to_a_more_important_pod() {
     let mut core = core(&["n"]);
-    for at in 0..4 {
+    for at in 0..3 {
         core.handle(Event::Pod(pod(&format!("s{at}"), 4, json!({}))), LATER);
     }
-    assert_eq!(decide(&mut core, LATER).len(), 4);
-    let waited = let_through(&mut core).expect("a large pod waits for ever");
-    assert!(waited <= 120, "{waited} s");
+    let of = |core: &Core| core.held().map(|(_, view)| view.name.to_string());
+    let large = |name: &str, cpus: i64, priority: i32| {
+        pod(name, cpus, json!({"spec": {"priority": priority, "preemptionPolicy": "Never"}}))
+    };
+    decide(&mut core, LATER);
+    core.handle(Event::Pod(large("big", 8, 0)), LATER);
+    let mut turns: Vec<(u64, String)> = Vec::new();
+    for second in (0..700).step_by(5) {
+        if second == 30 {
+            core.handle(Event::Pod(large("urgent", 7, 1)), LATER + 30_000);
+        }
+        decide(&mut core, LATER + second * 1_000);
+        if let Some(name) = of(&core).filter(|name| turns.last().is_none_or(|(_, last)| last != name)) {
+            turns.push((second, name));
+        }
+    }
+    let names: Vec<&str> = turns.iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names, ["big", "urgent", "big"], "{turns:?}");
+    assert_eq!(turns[1].0, 90, "a minute after it came: {turns:?}");
 }
 
 /// Of a pod that nothing makes room for, others see a node that is closed at most half of the time.
@@ -103,5 +136,5 @@ fn without_the_setting_no_node_is_held() {
         core.handle(Event::Pod(pod(&format!("s{at}"), 4, json!({}))), LATER);
     }
     decide(&mut core, LATER);
-    assert_eq!(let_through(&mut core), None);
+    assert_eq!(let_through(&mut core, 10), None);
 }
