@@ -153,6 +153,9 @@ impl Core {
         let first =
             before.filter(|(rank, _)| rank.is_more_important(than) && self.queue.holds(rank.pod) == 0);
         let heads: Vec<_> = first.map(|(rank, head)| (rank, Arc::clone(&head.spec))).collect();
+        if heads.is_empty() {
+            return None;
+        }
         self.first_that_could_fit(&heads, refused_by_ms, now_ms).1
     }
 
