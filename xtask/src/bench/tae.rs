@@ -117,8 +117,8 @@ pub(crate) struct Args {
     /// How long containers take to end once they are asked to, in milliseconds; at most their second of grace
     #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1000))]
     stop_delay: u64,
-    /// Add what became of each pod to this file, one JSON object per pod and line. With `--schedulers ideal` alone it is
-    /// read, and ideals are calculated for that run
+    /// Add what became of each pod to this file, one JSON object per pod and line. With `--schedulers ideal` alone it
+    /// is read, and ideals are calculated for that run
     #[arg(long, value_name = "FILE")]
     records: Option<PathBuf>,
     /// Show every pod that waited longer than this many seconds

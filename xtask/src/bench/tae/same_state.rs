@@ -3,11 +3,11 @@
 //! In: machines, pods, and the times and nodes of a run. Out: for each pod when and for how long. Never: chance, or a
 //! node other than that of the run for a pod that was bound.
 //!
-//! The simulator's kubelets take and release the pods as the real ones did. After each change, perfect knowledge without
-//! latency places the waiting pods on copies of them, the oldest first; so a pod waits for pods before it, for ends, and
-//! for nothing else. A place may be gone again before any scheduler can know of it: where an init container goes decides
-//! where the main one has to go, and a pod that ends elsewhere changes it. Cost: changes x waiting pods x nodes
-//! admissions.
+//! The simulator's kubelets take and release the pods as the real ones did. After each change, perfect knowledge
+//! without latency places the waiting pods on copies of them, the oldest first; so a pod waits for pods before it, for
+//! ends, and for nothing else. A place may be gone again before any scheduler can know of it: where an init container
+//! goes decides where the main one has to go, and a pod that ends elsewhere changes it. Cost: changes x waiting pods x
+//! nodes admissions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
