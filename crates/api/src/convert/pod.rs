@@ -78,9 +78,9 @@ pub fn charged_request(pod: &Pod, stated: Option<&PodRequest>) -> Option<PodRequ
     let infeasible = is_resize_infeasible(pod);
     let charged = |stated: Amounts, actual: Option<&Wire>, allocated: Option<&Wire>| {
         let mut requests = readable(actual, namespace);
-        raise(&mut requests, readable(allocated, namespace));
+        join(&mut requests, readable(allocated, namespace), Quantity::max);
         if !infeasible || requests.is_empty() {
-            raise(&mut requests, stated);
+            join(&mut requests, stated, Quantity::max);
         }
         requests
     };
@@ -102,7 +102,8 @@ pub fn charged_request(pod: &Pod, stated: Option<&PodRequest>) -> Option<PodRequ
     // Amounts that the spec does not name say nothing of the pod as a whole.
     pod_level.retain(|(name, _)| names.iter().any(|(stated, _)| stated == name));
     let is_stated = |name: &ResourceName| pod_level.iter().any(|(stated, _)| stated == name);
-    claimed(pod).filter(|(name, _)| !is_stated(name)).for_each(|one| add(&mut overhead, one));
+    let claimed = claimed(pod).filter(|(name, _)| !is_stated(name));
+    join(&mut overhead, claimed, Quantity::saturating_add);
     let stated_qos = if pod_level.is_empty() { stated_qos(pod) } else { Some(Qos::Burstable) };
     Some(PodRequest { containers, overhead, stated_qos, pod_level, pod_level_limits: Vec::new() })
 }
@@ -232,21 +233,17 @@ fn add_missing(requests: &mut Amounts, limits: &Amounts) {
     }
 }
 
-/// Raises amounts to these, where they are larger.
-fn raise(amounts: &mut Amounts, to: Amounts) {
-    for (name, amount) in to {
+/// Joins amounts into others; of a name that both have, `both` says how much.
+fn join(
+    amounts: &mut Amounts,
+    more: impl IntoIterator<Item = (ResourceName, Quantity)>,
+    both: fn(Quantity, Quantity) -> Quantity,
+) {
+    for (name, amount) in more {
         match amounts.binary_search_by_key(&name, |(known, _)| *known) {
-            Ok(at) => amounts[at].1 = amounts[at].1.max(amount),
+            Ok(at) => amounts[at].1 = both(amounts[at].1, amount),
             Err(at) => amounts.insert(at, (name, amount)),
         }
-    }
-}
-
-/// Adds to an amount.
-fn add(amounts: &mut Amounts, (name, more): (ResourceName, Quantity)) {
-    match amounts.binary_search_by_key(&name, |(known, _)| *known) {
-        Ok(at) => amounts[at].1 = amounts[at].1.saturating_add(more),
-        Err(at) => amounts.insert(at, (name, more)),
     }
 }
 
