@@ -8,8 +8,8 @@
 //! for a pod lasts twice as long, up to a day. After each hold no node is held for as long as that one was. A more
 //! important pod that has not had its turn yet ends the hold, and has the time after it.
 //! - The pod is placed once the other pods of the node end within a hold, which sooner or later lasts as long as they
-//!   run, if that is less than a day.
-//!   Nothing can fill the node meanwhile but pods before it: the more important, and finitely many older ones.
+//!   run, if that is less than a day. Nothing can fill the node meanwhile but pods before it: the more important, and
+//!   finitely many older ones.
 //! - Nothing starves: of the whole cluster one node is closed, only to later pods, and then open for as long.
 //!
 //! The price is room that stays empty on one node. Cost, once a pod has waited long enough: a walk over all pods and at
@@ -40,8 +40,8 @@ const MAX_CHECKS: usize = 20_000;
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     held: Option<Held>,
-    /// No hold begins before.
-    rest_until_ms: u64,
+    /// No hold begins before, and none gives way.
+    next_look_ms: u64,
     /// The last pod in the queue that had its turn; later ones come next.
     turn: Option<Rank>,
 }
@@ -53,8 +53,6 @@ struct Held {
     node: Arc<str>,
     since_ms: u64,
     until_ms: u64,
-    /// The next look for a more important pod.
-    look_ms: u64,
 }
 
 impl Hold {
@@ -91,34 +89,28 @@ impl Core {
             return;
         }
         let refused_by_ms = now_ms.saturating_sub(after_ms);
-        let before = self.hold.held.as_mut().map(|held| {
-            held.look_ms = now_ms + LOOK_MS;
-            (held.rank, held.since_ms)
-        });
+        let before = self.hold.held.as_ref().map(|held| (held.rank, held.since_ms));
         let turn = match before {
             Some((rank, _)) => self.more_important_turn(rank, refused_by_ms, now_ms),
-            None => {
-                self.hold.rest_until_ms = now_ms + LOOK_MS;
-                self.next_turn(refused_by_ms, now_ms)
-            }
+            None => self.next_turn(refused_by_ms, now_ms),
         };
+        if let (Some((before, _)), Some(_)) = (before, turn) {
+            self.end_hold_of(before.pod, now_ms);
+        }
+        self.hold.next_look_ms = now_ms + LOOK_MS;
         let Some((rank, slot)) = turn else { return };
         // The rest after the hold is that of both.
         let since_ms = before.map_or(now_ms, |(_, since_ms)| since_ms);
-        if let Some((before, _)) = before {
-            self.end_hold_of(before.pod, now_ms);
-        }
         let lasts_ms = backoff::doubled(FIRST, LONGEST, self.queue.count_hold(rank.pod)).as_millis();
         let until_ms = now_ms.saturating_add(u64::try_from(lasts_ms).unwrap_or(u64::MAX));
         let node = Arc::clone(&self.nodes[slot].name);
-        let look_ms = now_ms + LOOK_MS;
-        self.hold.held = Some(Held { rank, slot, node, since_ms, until_ms, look_ms });
+        self.hold.held = Some(Held { rank, slot, node, since_ms, until_ms });
     }
 
     /// Ends the hold for this pod, if it has one.
     pub(super) fn end_hold_of(&mut self, pod: PodId, now_ms: u64) {
         if let Some(held) = self.hold.held.take_if(|held| held.rank.pod == pod) {
-            self.hold.rest_until_ms = now_ms + now_ms.saturating_sub(held.since_ms);
+            self.hold.next_look_ms = now_ms + now_ms.saturating_sub(held.since_ms);
             self.groups.renew();
             self.changed.insert(held.slot);
             self.freed.insert(held.slot);
@@ -129,10 +121,10 @@ impl Core {
     pub(super) fn hold_due(&self) -> Option<u64> {
         let after_ms = self.settings.hold_after_ms?;
         match &self.hold.held {
-            Some(held) => Some(held.until_ms.min(held.look_ms)),
+            Some(held) => Some(held.until_ms.min(self.hold.next_look_ms)),
             None => {
                 let longest = self.queue.longest_refused_ms()?;
-                Some(self.hold.rest_until_ms.max(longest.saturating_add(after_ms)))
+                Some(self.hold.next_look_ms.max(longest.saturating_add(after_ms)))
             }
         }
     }
@@ -153,9 +145,6 @@ impl Core {
         let first =
             before.filter(|(rank, _)| rank.is_more_important(than) && self.queue.holds(rank.pod) == 0);
         let heads: Vec<_> = first.map(|(rank, head)| (rank, Arc::clone(&head.spec))).collect();
-        if heads.is_empty() {
-            return None;
-        }
         self.first_that_could_fit(&heads, refused_by_ms, now_ms).1
     }
 
@@ -167,7 +156,7 @@ impl Core {
         refused_by_ms: u64,
         now_ms: u64,
     ) -> (Option<Rank>, Option<(Rank, usize)>) {
-        let staying = self.staying();
+        let mut staying = None;
         let mut checks = MAX_CHECKS;
         let mut last = None;
         for (rank, spec) in heads {
@@ -183,7 +172,8 @@ impl Core {
             }
             checks = checks.saturating_sub(self.node_order.len());
             last = Some(*rank);
-            if let Some(slot) = self.emptiest((*rank, spec), &staying, now_ms) {
+            let staying = staying.get_or_insert_with(|| self.staying());
+            if let Some(slot) = self.emptiest((*rank, spec), staying, now_ms) {
                 return (last, Some((*rank, slot)));
             }
         }
