@@ -1,11 +1,11 @@
 //! `cargo xtask bench tae`: open arrivals on real kubelets, one scheduler after the other on fresh clusters.
 //!
 //! A pod lost to `TopologyAffinityError` counts as lost, not as served. The `ideal` is calculated, see
-//! [`mod@ideal`] and [`mod@same_state`].
+//! [`mod@ideal`] and [`mod@replay`].
 //! `--matrix` goes through policies, scopes and exporters, each with several seeds.
 
 mod ideal;
-mod same_state;
+mod replay;
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write as _};
@@ -26,7 +26,7 @@ use testkit::process_group::Process;
 use topology::policy::{Policy, Scope};
 
 use self::ideal::ideal;
-use self::same_state::same_state;
+use self::replay::ideal_in_same_state;
 use super::rig::{ExporterProgram, STOCK, Shape, TOPO_AWARE, TestBed, build_dist};
 use crate::gotool::{NFD, RTE};
 
@@ -247,7 +247,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
                 print(&ideal(&cell, None)?, args.json)?;
                 if let Some(records) = &measured {
                     print(&ideal(&cell, Some(records))?, args.json)?;
-                    print(&same_state(&cell, records)?, args.json)?;
+                    print(&ideal_in_same_state(&cell, records)?, args.json)?;
                 }
                 continue;
             }
@@ -485,7 +485,7 @@ fn row(
 ) -> Row {
     let (own, others): (Vec<&Record>, Vec<&Record>) =
         records.iter().partition(|record| record.scheduler == scheduler);
-    let waits = Sorted::of_seconds(own.iter().filter_map(|record| record.wait_s()));
+    let waits = Durations::of_seconds(own.iter().filter_map(|record| record.wait_s()));
     let lost = |reason: &str| {
         let losses = own.iter().filter_map(|record| record.lost.as_ref());
         losses.filter(|loss| loss.reason == reason).count()
@@ -511,9 +511,9 @@ fn row(
 }
 
 /// Durations in milliseconds, ascending.
-struct Sorted(Vec<u64>);
+struct Durations(Vec<u64>);
 
-impl Sorted {
+impl Durations {
     fn of_seconds(seconds: impl Iterator<Item = f64>) -> Self {
         let mut all: Vec<u64> = seconds.map(|s| (s * 1000.0).round() as u64).collect();
         all.sort_unstable();

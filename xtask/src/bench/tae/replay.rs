@@ -1,12 +1,12 @@
-//! When each pod of a run could have been placed in the state that the cluster had at that time.
+//! A run replayed: when each pod could have been placed in the state that the cluster had at that time.
 //!
 //! In: machines, pods, and the times and nodes of a run. Out: for each pod when and for how long. Never: chance, or a
 //! node other than that of the run for a pod that was bound.
 //!
-//! The simulator's kubelets take and release the pods as the real ones did. After each change, perfect knowledge
+//! The simulator's kubelets take and release the pods as the real ones did. After each event, perfect knowledge
 //! without latency places the waiting pods on copies of them, the oldest first; so a pod waits for pods before it, for
 //! ends, and for nothing else. A place may be gone again before any scheduler can know of it: where an init container
-//! goes decides where the main one has to go, and a pod that ends elsewhere changes it. Cost: changes x waiting pods x
+//! goes decides where the main one has to go, and a pod that ends elsewhere changes it. Cost: events x waiting pods x
 //! nodes admissions.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,26 +21,26 @@ use topology::fingerprint::PodHash;
 use topology::request::PodRequest;
 
 use super::ideal::{sim_shape, simulated_waves};
-use super::{Args, Row, Sorted};
+use super::{Args, Durations, Row};
 use crate::bench::rig::TOPO_AWARE;
 
 /// What happens to a pod. At the same time an end comes first, and a pod is created before it is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Change {
+enum PodEvent {
     Ended,
     Created,
     Bound,
 }
 
 /// A pod as a kubelet is asked to admit it.
-struct Asked {
+struct PodToAdmit {
     spec: Arc<Spec>,
     request: Arc<PodRequest>,
 }
 
-/// A cluster during the run.
-struct Cluster {
-    asked: Vec<Asked>,
+/// The cluster as the replay goes on.
+struct Replay {
+    pods: Vec<PodToAdmit>,
     /// The node of each pod in the run; `None`: it never was bound.
     nodes: Vec<Option<usize>>,
     kubelets: Vec<Kubelet>,
@@ -48,16 +48,16 @@ struct Cluster {
     waiting: BTreeSet<usize>,
     /// Pods that are bound, but do not fit before an end that is seen later.
     refused: BTreeSet<usize>,
-    chances: Vec<Chance>,
-    /// Waiting pods that have a place since the last change.
-    have_place: BTreeSet<usize>,
-    /// The time of the last change, in seconds.
+    placeable: Vec<Placeable>,
+    /// Waiting pods that have a place since the last event.
+    placeable_now: BTreeSet<usize>,
+    /// The time of the last event, in seconds.
     now_s: f64,
 }
 
 /// When a pod had a place and was not bound, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Chance {
+struct Placeable {
     /// The first time after the start of the run. A pod that was bound earlier than it fits counts from its binding.
     first_s: Option<f64>,
     /// How long in all.
@@ -66,20 +66,21 @@ struct Chance {
 
 /// What perfect knowledge without latency makes of the state that the cluster had at each time of a run of ours.
 /// `records` are by arrival; those of another scheduler take their places, but do not count.
-pub(super) fn same_state(args: &Args, records: &[Record]) -> anyhow::Result<Row> {
+pub(super) fn ideal_in_same_state(args: &Args, records: &[Record]) -> anyhow::Result<Row> {
     let machines = sim_shape(args)?.machines(args.nodes)?;
     let (mut waits_s, mut late_s) = (Vec::new(), Vec::new());
     let mut rest = records;
     for wave in simulated_waves(args, None)? {
         let (records, later) = rest.split_at(wave.arrivals.len().min(rest.len()));
         rest = later;
-        let own = records.iter().zip(chances(&wave, &machines, records));
-        for (record, chance) in own.filter(|(record, _)| record.scheduler == TOPO_AWARE) {
-            waits_s.extend(chance.first_s.map(|first_s| first_s - record.created_s));
-            late_s.extend(record.scheduled_s.map(|_| chance.lasted_s));
+        let own = records.iter().zip(placeable(&wave, &machines, records));
+        for (record, placeable) in own.filter(|(record, _)| record.scheduler == TOPO_AWARE) {
+            waits_s.extend(placeable.first_s.map(|first_s| first_s - record.created_s));
+            late_s.extend(record.scheduled_s.map(|_| placeable.lasted_s));
         }
     }
-    let (waits, late) = (Sorted::of_seconds(waits_s.into_iter()), Sorted::of_seconds(late_s.into_iter()));
+    let (waits, late) =
+        (Durations::of_seconds(waits_s.into_iter()), Durations::of_seconds(late_s.into_iter()));
     let of_late = |percent| late.percentile_s(percent).unwrap_or_default();
     Ok(Row {
         pods: records.iter().filter(|record| record.scheduler == TOPO_AWARE).count(),
@@ -91,23 +92,23 @@ pub(super) fn same_state(args: &Args, records: &[Record]) -> anyhow::Result<Row>
     })
 }
 
-/// The chances of each pod, by arrival. `records` are by arrival, those of one wave.
-fn chances(wave: &Workload, machines: &[Machine], records: &[Record]) -> Vec<Chance> {
-    let asked = wave.specs().into_iter().zip(wave.requests());
-    let mut cluster = Cluster {
-        asked: asked.map(|(spec, request)| Asked { spec, request }).collect(),
+/// When each pod had a place, by arrival. `records` are by arrival, those of one wave.
+fn placeable(wave: &Workload, machines: &[Machine], records: &[Record]) -> Vec<Placeable> {
+    let pods = wave.specs().into_iter().zip(wave.requests());
+    let mut replay = Replay {
+        pods: pods.map(|(spec, request)| PodToAdmit { spec, request }).collect(),
         nodes: nodes(records),
         kubelets: machines.iter().map(Kubelet::new).collect(),
         waiting: BTreeSet::new(),
         refused: BTreeSet::new(),
-        chances: vec![Chance::default(); records.len()],
-        have_place: BTreeSet::new(),
+        placeable: vec![Placeable::default(); records.len()],
+        placeable_now: BTreeSet::new(),
         now_s: 0.0,
     };
-    for (at_s, change, pod) in changes(records) {
-        cluster.apply(at_s, change, pod);
+    for (at_s, event, pod) in events(records) {
+        replay.apply(at_s, event, pod);
     }
-    cluster.chances
+    replay.placeable
 }
 
 /// The node of each pod by number. Nodes are alike, so they are numbered as they come.
@@ -118,33 +119,33 @@ fn nodes(records: &[Record]) -> Vec<Option<usize>> {
 }
 
 /// All that happened, in order.
-fn changes(records: &[Record]) -> Vec<(f64, Change, usize)> {
+fn events(records: &[Record]) -> Vec<(f64, PodEvent, usize)> {
     let of_pod = |(pod, record): (usize, &Record)| {
-        let bound = record.scheduled_s.map(|at_s| (at_s, Change::Bound, pod));
-        let ended = record.ended_s.map(|at_s| (at_s, Change::Ended, pod));
-        [Some((record.created_s, Change::Created, pod)), bound, ended].into_iter().flatten()
+        let bound = record.scheduled_s.map(|at_s| (at_s, PodEvent::Bound, pod));
+        let ended = record.ended_s.map(|at_s| (at_s, PodEvent::Ended, pod));
+        [Some((record.created_s, PodEvent::Created, pod)), bound, ended].into_iter().flatten()
     };
-    let mut changes: Vec<_> = records.iter().enumerate().flat_map(of_pod).collect();
-    changes.sort_by(|(at_s, change, pod), (other_s, other, after)| {
-        at_s.total_cmp(other_s).then((change, pod).cmp(&(other, after)))
+    let mut events: Vec<_> = records.iter().enumerate().flat_map(of_pod).collect();
+    events.sort_by(|(at_s, event, pod), (other_s, other, after)| {
+        at_s.total_cmp(other_s).then((event, pod).cmp(&(other, after)))
     });
-    changes
+    events
 }
 
-impl Cluster {
-    fn apply(&mut self, at_s: f64, change: Change, pod: usize) {
-        for pod in std::mem::take(&mut self.have_place) {
-            self.chances[pod].lasted_s += at_s - self.now_s;
+impl Replay {
+    fn apply(&mut self, at_s: f64, event: PodEvent, pod: usize) {
+        for pod in std::mem::take(&mut self.placeable_now) {
+            self.placeable[pod].lasted_s += at_s - self.now_s;
         }
         self.now_s = at_s;
-        match change {
-            Change::Created => _ = self.waiting.insert(pod),
-            Change::Bound => {
+        match event {
+            PodEvent::Created => _ = self.waiting.insert(pod),
+            PodEvent::Bound => {
                 self.waiting.remove(&pod);
                 self.refused.insert(pod);
-                self.chances[pod].first_s.get_or_insert(at_s);
+                self.placeable[pod].first_s.get_or_insert(at_s);
             }
-            Change::Ended => {
+            PodEvent::Ended => {
                 self.waiting.remove(&pod);
                 self.refused.remove(&pod);
                 self.kubelets.iter_mut().for_each(|kubelet| kubelet.release(pod));
@@ -152,7 +153,7 @@ impl Cluster {
         }
         for pod in self.refused.clone() {
             let Some(node) = self.nodes[pod] else { continue };
-            if admits(&mut self.kubelets[node], &self.asked[pod], pod) {
+            if admits(&mut self.kubelets[node], &self.pods[pod], pod) {
                 self.refused.remove(&pod);
             }
         }
@@ -168,17 +169,17 @@ impl Cluster {
             let own = self.nodes[pod];
             let others = (0..kubelets.len()).filter(|node| Some(*node) != own);
             let mut nodes = own.into_iter().chain(others).filter(|node| !owed.contains(node));
-            if nodes.any(|node| admits(&mut kubelets[node], &self.asked[pod], pod)) {
-                self.chances[pod].first_s.get_or_insert(self.now_s);
-                self.have_place.insert(pod);
+            if nodes.any(|node| admits(&mut kubelets[node], &self.pods[pod], pod)) {
+                self.placeable[pod].first_s.get_or_insert(self.now_s);
+                self.placeable_now.insert(pod);
             }
         }
     }
 }
 
-fn admits(kubelet: &mut Kubelet, asked: &Asked, pod: usize) -> bool {
+fn admits(kubelet: &mut Kubelet, input: &PodToAdmit, pod: usize) -> bool {
     let hash = PodHash::of("default", &Workload::pod_name(pod));
-    kubelet.admit(pod, &asked.spec, &asked.request, hash).is_ok()
+    kubelet.admit(pod, &input.spec, &input.request, hash).is_ok()
 }
 
 #[cfg(test)]
@@ -189,13 +190,13 @@ mod tests {
     use super::*;
 
     /// CPUs, and seconds of creation, binding and end.
-    type Case = (u32, f64, Option<f64>, Option<f64>);
+    type PodTimes = (u32, f64, Option<f64>, Option<f64>);
 
     /// The first times, and how long in all, for pods on one node of one zone with 4 CPUs for pods.
-    fn times(cases: &[Case]) -> Vec<(Option<f64>, f64)> {
+    fn times(cases: &[PodTimes]) -> Vec<(Option<f64>, f64)> {
         let machines = Shape::even(1, 5).and_then(|shape| shape.machines(1)).unwrap();
         let arrivals = cases.iter().map(|(cpus, ..)| Arrival::new(0, *cpus, 0)).collect();
-        let record = |(number, &(cpus, created_s, scheduled_s, ended_s)): (usize, &Case)| Record {
+        let record = |(number, &(cpus, created_s, scheduled_s, ended_s)): (usize, &PodTimes)| Record {
             name: Workload::pod_name(number),
             scheduler: TOPO_AWARE.to_owned(),
             cpus,
@@ -207,14 +208,14 @@ mod tests {
             lost: None,
         };
         let records: Vec<Record> = cases.iter().enumerate().map(record).collect();
-        let chances = chances(&Workload { max_pending: None, arrivals }, &machines, &records);
-        chances.into_iter().map(|chance| (chance.first_s, chance.lasted_s)).collect()
+        let placeable = placeable(&Workload { max_pending: None, arrivals }, &machines, &records);
+        placeable.into_iter().map(|placeable| (placeable.first_s, placeable.lasted_s)).collect()
     }
 
     #[test]
     fn a_pod_waits_for_ends_and_for_older_pods() {
-        type Chances<'a> = &'a [(Option<f64>, f64)];
-        let cases: [(&str, &[Case], Chances<'_>); 5] = [
+        type Expected<'a> = &'a [(Option<f64>, f64)];
+        let cases: [(&str, &[PodTimes], Expected<'_>); 5] = [
             ("an empty node takes it at once", &[(4, 0.0, Some(2.0), None)], &[(Some(0.0), 2.0)]),
             ("a pod that fits nowhere is never placed", &[(5, 0.0, None, None)], &[(None, 0.0)]),
             (
