@@ -1,14 +1,16 @@
 //! Kubernetes clients: the only module that builds them.
 //!
 //! In: a kubeconfig path, or nothing. Out: clients for watches and for short calls; short texts and classes of errors.
-//! Never: retries. kube's own retry may hold one call for minutes, so it is off. The callers (`watch`, `lease`,
-//! `events`, a scheduling queue) each know how long waiting is worth it.
+//! Never: retries of an answer. kube's own retry may hold one call for minutes, so it is off. The callers (`watch`,
+//! `lease`, `events`, a scheduling queue) each know how long waiting is worth it. A read without an answer is sent
+//! again ([`retry`]).
 
 mod answer;
 mod exec;
 mod flags;
 mod kubeconfig;
 pub mod pages;
+mod retry;
 
 pub use answer::{Answer, Request as RawRequest, ask, post};
 pub use exec::{Container, exec};
@@ -16,6 +18,7 @@ pub use flags::ClusterArgs;
 
 use axum::http::{HeaderValue, Request, header::USER_AGENT};
 use k8s_openapi::ByteString;
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::Status;
 use kube::{Client, Config};
@@ -23,12 +26,18 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tower::buffer::BufferLayer;
+use tower::retry::RetryLayer;
 
 use crate::output::shortened;
+use retry::ClosedConnections;
 
 /// The silence after which a watch counts as dead. The API server sends each watcher a bookmark about every minute, so
 /// a live watch is never this silent; a half-open connection would stay silent for ever.
 const WATCH_SILENCE: Duration = Duration::from_secs(150);
+
+/// Requests of one client that wait to be sent, as many as kube's own buffer holds; further ones wait for a place.
+const MAX_WAITING_REQUESTS: usize = 1024;
 
 /// The file of pods with the cluster's authority.
 pub const CLUSTER_AUTHORITY: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
@@ -217,7 +226,11 @@ impl Connection {
     }
 
     fn client(&self, silence: Duration) -> Result<Client, Error> {
-        Client::try_from(self.with_read_timeout(silence)).map_err(|error| Error::Unusable(brief(&error)))
+        let builder = ClientBuilder::try_from(self.with_read_timeout(silence));
+        let builder = builder.map_err(|error| Error::Unusable(brief(&error)))?;
+        // A request that may be sent again needs a service that can be cloned.
+        let builder = builder.with_layer(&BufferLayer::new(MAX_WAITING_REQUESTS));
+        Ok(builder.with_layer(&RetryLayer::new(ClosedConnections::default())).build())
     }
 
     fn with_read_timeout(&self, silence: Duration) -> Config {
