@@ -3,7 +3,7 @@
 //! In: a kubeconfig path, or nothing. Out: clients for watches and for short calls; short texts and classes of errors.
 //! Never: retries of an answer. kube's own retry may hold one call for minutes, so it is off. The callers (`watch`,
 //! `lease`, `events`, a scheduling queue) each know how long waiting is worth it. A read without an answer is sent
-//! again ([`retry`]).
+//! again (`retry`).
 
 mod answer;
 mod exec;

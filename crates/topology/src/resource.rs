@@ -64,7 +64,7 @@ pub enum ResourceNameError {
 }
 
 /// Base units of a CPU.
-const MILLI: i64 = 1000;
+pub(crate) const MILLI_CPUS: i64 = 1000;
 /// DNS subdomain (253) + `/` + name (63), the limit of a Kubernetes qualified name.
 const MAX_LEN: usize = 317;
 /// Far above any real cluster; bounds the memory that hostile objects can make the process keep.
@@ -205,7 +205,7 @@ impl ResourceName {
     #[must_use]
     #[inline]
     pub fn base_units(self) -> i64 {
-        if self == Self::CPU { MILLI } else { 1 }
+        if self == Self::CPU { MILLI_CPUS } else { 1 }
     }
 
     /// Whole units of an amount, rounded up.
@@ -213,7 +213,7 @@ impl ResourceName {
     #[inline]
     pub fn whole_units(self, amount: i64) -> i64 {
         // By a constant, which takes a fraction of the time.
-        let rounded_up = || amount.div_euclid(MILLI) + i64::from(amount.rem_euclid(MILLI) != 0);
+        let rounded_up = || amount.div_euclid(MILLI_CPUS) + i64::from(amount.rem_euclid(MILLI_CPUS) != 0);
         if self == Self::CPU { rounded_up() } else { amount }
     }
 }

@@ -188,7 +188,7 @@ impl Demand {
             }
         }
         // A sum below that of the weights is a score of 0. The lowest sum is that of the lowest score.
-        let lowest = sums.into_iter().filter(|sum| *sum >= self.weight_sum.max(1)).min();
+        let lowest = sums.iter().filter(|sum| **sum >= self.weight_sum.max(1)).min();
         lowest.map_or(0, |sum| sum / self.weight_sum)
     }
 

@@ -1,6 +1,6 @@
 //! A read whose connection the API server closed before its answer is sent again, as client-go's `rest.Request` does.
 //!
-//! In: the requests of a client and their failures. Out: at most [`RETRIES`] further requests. Never: writes, which the
+//! In: the requests of a client and their failures. Out: at most `RETRIES` further requests. Never: writes, which the
 //! server may have carried out, and answers, whatever their status; their callers know how long waiting is worth it.
 
 use axum::http::{Method, Request, Response};

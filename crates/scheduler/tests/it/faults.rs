@@ -53,21 +53,32 @@ const CASES: [Case; 11] = [
     Case::ClockJumps,
 ];
 
-/// The variable with the kubeconfig of [`scheduler_process`].
+/// The variables with the kubeconfig and the configuration of [`scheduler_process`].
 const KUBECONFIG: &str = "FAULTS_KUBECONFIG";
+const CONFIG: &str = "FAULTS_CONFIG";
 
 /// A scheduler in a process of its own: SIGKILL ends it, also when it is dropped.
-struct Process(Child);
+pub(crate) struct Process(Child);
 
 impl Process {
     fn start(kubeconfig: &Path, clock: Option<&WallClock>) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "faults::scheduler_process", "--ignored", "--nocapture"]);
-        command.envs(clock.map(WallClock::variables).into_iter().flatten());
-        Self(command.env(KUBECONFIG, kubeconfig).spawn().unwrap())
+        let variables = clock.map(WallClock::variables).into_iter().flatten();
+        Self(Self::command(kubeconfig).envs(variables).spawn().unwrap())
     }
 
-    fn kill(mut self) {
+    /// Starts one with a KubeSchedulerConfiguration.
+    pub(crate) fn configured(kubeconfig: &Path, config: &Path) -> Self {
+        Self(Self::command(kubeconfig).env(CONFIG, config).spawn().unwrap())
+    }
+
+    fn command(kubeconfig: &Path) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "faults::scheduler_process", "--ignored", "--nocapture"]);
+        command.env(KUBECONFIG, kubeconfig);
+        command
+    }
+
+    pub(crate) fn kill(mut self) {
         self.0.kill().unwrap();
         let status = self.0.wait().unwrap();
         assert_eq!(status.signal(), Some(9), "it ended by itself");
@@ -85,7 +96,9 @@ impl Drop for Process {
 #[ignore = "a part of another test"]
 async fn scheduler_process() {
     let Some(kubeconfig) = std::env::var_os(KUBECONFIG) else { return };
-    Running::start(Path::new(&kubeconfig), ALONE).ended().await.unwrap();
+    let config = std::env::var(CONFIG).ok().map(|file| format!("--config={file}"));
+    let flags: Vec<&str> = ALONE.iter().copied().chain(config.as_deref()).collect();
+    Running::start(Path::new(&kubeconfig), &flags).ended().await.unwrap();
 }
 
 /// A cluster, and a scheduler behind the proxy.

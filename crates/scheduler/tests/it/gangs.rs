@@ -1,17 +1,22 @@
-//! Gangs before a real API server that serves PodGroups: placed whole or not at all, by us as by kube-scheduler. Zones
-//! do not count here, since kube-scheduler knows none.
+//! Gangs before a real API server that serves PodGroups: placed whole or not at all, by us as by kube-scheduler, where
+//! zones do not count; and with kubelets, where they do, also when the leader is killed among a gang's bindings.
 
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::scheduling::v1alpha2::PodGroup;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
+use testkit::proxy::{Fault, Proxy};
 
-use crate::cluster::{Running, create, delete, eventually, fake_node, node_of, pods, refusal};
+use crate::cluster::{PATIENCE, Running, create, delete, eventually, fake_node, node_of, pod, pods, refusal};
+use crate::faults::Process;
+use crate::whole_loop::{exporting_with, runs};
 
+const BINDING: &str = "/binding";
 const GATES: &str = "--feature-gates=GenericWorkload=true,GangScheduling=true";
 const OURS: &str = "topo-aware-scheduler";
 const STOCK: &str = "default-scheduler";
@@ -23,6 +28,23 @@ profiles:
 - schedulerName: topo-aware-scheduler
   plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}
 ";
+const CONFIG_WITH_ZONES: &str = "
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+- schedulerName: topo-aware-scheduler
+  plugins: {multiPoint: {enabled: [{name: GangScheduling}, {name: NodeResourceTopologyMatch}]}}
+";
+/// Pods of a gang that fills the four zones of 7 or 8 CPUs of two nodes, by 3 CPUs each.
+const MEMBERS: usize = 8;
+
+/// A control plane that serves PodGroups.
+fn with_groups() -> ControlPlaneOptions {
+    let flags = [GATES, "--runtime-config=scheduling.k8s.io/v1alpha2=true"];
+    let api_server_flags = flags.map(str::to_owned).to_vec();
+    ControlPlaneOptions { api_server_flags, ..ControlPlaneOptions::default() }
+}
 
 /// A kubeconfig with the rights of a scheduler, and no others.
 async fn account(control: &ControlPlane, client: &Client) -> std::path::PathBuf {
@@ -62,17 +84,26 @@ async fn condition(client: &Client, name: &str) -> Option<(String, String)> {
     Some((scheduled.status, scheduled.reason))
 }
 
+fn names_of(group: &str, count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("{group}-{at}")).collect()
+}
+
+async fn create_in(client: &Client, group: &str, mut pod: Pod) {
+    let spec = pod.spec.as_mut().unwrap();
+    spec.scheduling_group = serde_json::from_value(json!({"podGroupName": group})).unwrap();
+    create(client, &pod).await;
+}
+
 /// Pods of a group for the node of their scheduler. Returns their names.
 async fn members(client: &Client, scheduler: &str, group: &str, count: usize, cpus: u32) -> Vec<String> {
-    let names: Vec<String> = (0..count).map(|at| format!("{group}-{at}")).collect();
+    let names = names_of(group, count);
     for name in &names {
         let cpus = cpus.to_string();
         let amounts = [("cpu", cpus.as_str()), ("memory", "64Mi")];
         let mut pod: Pod = testkit::load::guaranteed_pod(name, scheduler, amounts);
-        let spec = pod.spec.as_mut().unwrap();
-        spec.node_selector = Some([("of".to_owned(), scheduler.to_owned())].into());
-        spec.scheduling_group = serde_json::from_value(json!({"podGroupName": group})).unwrap();
-        create(client, &pod).await;
+        let selector = [("of".to_owned(), scheduler.to_owned())].into();
+        pod.spec.as_mut().unwrap().node_selector = Some(selector);
+        create_in(client, group, pod).await;
     }
     names
 }
@@ -130,10 +161,7 @@ async fn story(client: &Client, scheduler: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler() {
     let Ok(rig) = testkit::env::rig() else { return };
-    let api_server_flags =
-        vec![GATES.to_owned(), "--runtime-config=scheduling.k8s.io/v1alpha2=true".to_owned()];
-    let options = ControlPlaneOptions { api_server_flags, ..ControlPlaneOptions::default() };
-    let control = ControlPlane::start(&rig.binaries, &options).await.unwrap();
+    let control = ControlPlane::start(&rig.binaries, &with_groups()).await.unwrap();
     let client = control.client().await.unwrap();
     let nodes: Api<Node> = Api::all(client.clone());
     for scheduler in [OURS, STOCK] {
@@ -153,4 +181,54 @@ async fn gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler() {
     assert!(ours.iter().any(|text| text.contains("Insufficient cpu")), "{ours:?}");
     assert!(ours.iter().any(|text| text.contains("waiting for minCount pods")), "{ours:?}");
     scheduler.stop().await;
+}
+
+/// Only the first bindings of a gang get to the API server, and then the leader is killed. The next one binds the rest
+/// of the gang before a more important pod that came meanwhile, and the kubelets take all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gang_is_whole_after_a_leader_was_killed_among_its_bindings() {
+    let Ok(rig) = testkit::env::rig() else { return };
+    let (cluster, client, _guard) = exporting_with(&rig, 2, with_groups()).await;
+    let dir = cluster.control().process_group().dir();
+    let proxy = Proxy::start(cluster.control(), dir).await.unwrap();
+    let config = dir.join("gangs.yaml");
+    std::fs::write(&config, CONFIG_WITH_ZONES).unwrap();
+    let class = json!({"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"});
+    let classes: Api<PriorityClass> = Api::all(client.clone());
+    classes.create(&PostParams::default(), &serde_json::from_value(class).unwrap()).await.unwrap();
+    let mut later = pod("later", 3);
+    later.spec.as_mut().unwrap().priority_class_name = Some("high".to_owned());
+    let all_pods = async || pods(&client).list(&ListParams::default()).await.unwrap().items;
+    for stored in [1, MEMBERS - 1] {
+        let name = format!("gang-{stored}");
+        let before = proxy.count("POST", BINDING);
+        let leader = Process::configured(proxy.kubeconfig(), &config);
+        proxy.fail_after(stored as u32, "POST", BINDING, u32::MAX, Fault::Silence);
+        group(&client, &name, MEMBERS as u32).await;
+        let members = names_of(&name, MEMBERS);
+        for member in &members {
+            create_in(&client, &name, pod(member, 3)).await;
+        }
+        proxy.wait_for("POST", BINDING, before + stored + 1, PATIENCE).await.unwrap();
+        eventually("what is stored", async || {
+            let pods = all_pods().await;
+            let bound = pods.iter().filter(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
+            (bound.count() == stored).then_some(())
+        })
+        .await;
+        leader.kill();
+        proxy.heal();
+
+        create(&client, &later).await;
+        let next = Process::configured(proxy.kubeconfig(), &config);
+        for member in &members {
+            eventually(member, async || runs(&client, member).await).await;
+        }
+        eventually("the later pod is refused", async || refusal(&client, "later").await).await;
+        next.kill();
+        for name in members.iter().map(String::as_str).chain(["later"]) {
+            delete(&client, name).await;
+        }
+        eventually("gone", async || all_pods().await.is_empty().then_some(())).await;
+    }
 }

@@ -7,6 +7,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use testkit::cluster::{Cluster, ClusterNode};
+use testkit::controlplane::ControlPlaneOptions;
 use testkit::env::Rig;
 use testkit::machine::Machine;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -42,10 +43,18 @@ pub(crate) fn export(cluster: &Cluster, node: &ClusterNode, token: &Cancellation
 
 /// A cluster of nodes with zones of 7 and 8 CPUs, each of which has reported. Its exporters run as long as the guard.
 pub(crate) async fn exporting(rig: &Rig, nodes: usize) -> (Cluster, Client, DropGuard) {
+    exporting_with(rig, nodes, ControlPlaneOptions::default()).await
+}
+
+pub(crate) async fn exporting_with(
+    rig: &Rig,
+    nodes: usize,
+    control: ControlPlaneOptions,
+) -> (Cluster, Client, DropGuard) {
     let machine = Machine::new().zones(2).cpus_per_zone(8);
     let machines = vec![machine; nodes];
-    let cluster =
-        Cluster::builder().machines(machines).crds(api::crd::NRT_CRD_YAML).start(rig).await.unwrap();
+    let builder = Cluster::builder().machines(machines).control(control);
+    let cluster = builder.crds(api::crd::NRT_CRD_YAML).start(rig).await.unwrap();
     let client = cluster.client().await.unwrap();
     let token = CancellationToken::new();
     cluster.nodes().iter().for_each(|node| export(&cluster, node, &token));

@@ -386,7 +386,8 @@ enum GangStep {
     FailBind(usize),
     Node(usize),
     NodeGone(usize),
-    /// Another leader starts: of the bindings that are not confirmed, those of this mask were stored.
+    /// Another leader starts: of the bindings that are not confirmed, those of this mask were stored; where they are
+    /// stored in order, the first ones of each node, as many as its byte has bits.
     Restart(u32),
     Wait(u64),
 }
@@ -413,12 +414,18 @@ fn gang_step() -> impl Strategy<Value = GangStep> {
 struct Known {
     group: usize,
     node: Option<String>,
+    /// The number of bindings before its own.
+    order: usize,
+    /// The binding that is not confirmed.
     binding: Option<PodId>,
     is_running: bool,
 }
 
 #[derive(Default)]
 struct GangWorld {
+    /// Whether the API server stores the bindings to a node in the order of the decisions, as our outbox sends them.
+    stores_in_order: bool,
+    bindings: usize,
     groups: BTreeMap<usize, usize>,
     pods: BTreeMap<usize, Known>,
     nodes: BTreeSet<usize>,
@@ -458,7 +465,7 @@ impl GangWorld {
                 core.handle(Event::PodGroupGone("ns".into(), format!("g{at}").into()), now);
             }
             GangStep::Create(at, group) if !self.pods.contains_key(at) => {
-                let known = Known { group: *group, node: None, binding: None, is_running: false };
+                let known = Known { group: *group, node: None, order: 0, binding: None, is_running: false };
                 self.pods.insert(*at, known);
                 core.handle(Event::Pod(self.view(*at, json!({})).unwrap()), now);
             }
@@ -510,20 +517,53 @@ impl GangWorld {
 
     fn restart(&mut self, core: &mut Core, stored: u32) {
         let now = LATER + self.now;
+        let least = |group: &usize| self.groups.get(group).copied().unwrap_or(usize::MAX);
+        let whole: Vec<usize> = (0..3).filter(|group| self.placed(core, *group) >= least(group)).collect();
         *core = self::core(&[]);
         self.nodes.iter().for_each(|at| Self::node(core, *at, now));
         self.groups.keys().for_each(|at| core.handle(self.group(*at), now));
-        for at in self.pods.keys().copied().collect::<Vec<_>>() {
-            let known = self.pods.get_mut(&at).unwrap();
-            if known.binding.take().is_some() && stored >> at & 1 == 0 {
-                known.node = None;
-            }
+        self.lose_bindings(stored);
+        // Pods are told in the order of their versions.
+        let mut told: Vec<(usize, &Known)> = self.pods.iter().map(|(at, known)| (*at, known)).collect();
+        told.sort_by_key(|(_, known)| known.order);
+        for (at, known) in told {
             let more = match (&known.node, known.is_running) {
                 (Some(node), true) => running(node),
                 (Some(node), false) => on(node),
                 (None, _) => json!({}),
             };
             core.handle(Event::Pod(self.view(at, more).unwrap()), now);
+        }
+        if self.stores_in_order {
+            let is_part = |group: &usize| (1..self.groups[group]).contains(&self.placed(core, *group));
+            let in_part: Vec<usize> = whole.into_iter().filter(is_part).collect();
+            self.decide(core);
+            for group in in_part {
+                let (placed, least) = (self.placed(core, group), self.groups[&group]);
+                assert!(placed >= least, "g{group} has {placed} of {least} pods on nodes after a restart");
+            }
+        }
+    }
+
+    /// Confirms the bindings that were stored, and forgets the others.
+    fn lose_bindings(&mut self, stored: u32) {
+        let mut open: Vec<(usize, &mut Known)> = self
+            .pods
+            .iter_mut()
+            .filter(|(_, known)| known.binding.is_some())
+            .map(|(at, it)| (*at, it))
+            .collect();
+        open.sort_by_key(|(_, known)| known.order);
+        let mut before: BTreeMap<String, u32> = BTreeMap::new();
+        for (at, known) in open {
+            let node = known.node.clone().unwrap();
+            let byte = stored >> (8 * node[1..].parse::<u32>().unwrap()) & 0xff;
+            let place = before.entry(node).or_default();
+            let is_stored =
+                if self.stores_in_order { *place < byte.count_ones() } else { stored >> at & 1 == 1 };
+            *place += 1;
+            known.binding = None;
+            known.node = known.node.take().filter(|_| is_stored);
         }
     }
 
@@ -553,6 +593,8 @@ impl GangWorld {
             let at: usize = binding.pod.name[1..].parse().unwrap();
             let known = self.pods.get_mut(&at).unwrap();
             (known.node, known.binding) = (Some(binding.node.to_string()), Some(binding.id));
+            known.order = self.bindings;
+            self.bindings += 1;
         }
     }
 
@@ -575,9 +617,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_gang_is_placed_in_part(steps in prop::collection::vec(gang_step(), 1..100)) {
+    fn no_gang_is_placed_in_part(
+        steps in prop::collection::vec(gang_step(), 1..100),
+        stores_in_order in any::<bool>(),
+    ) {
         let mut core = core(&["n0", "n1"]);
-        let mut world = GangWorld { nodes: [0, 1].into(), ..GangWorld::default() };
+        let mut world = GangWorld { stores_in_order, nodes: [0, 1].into(), ..GangWorld::default() };
         for step in &steps {
             world.apply(&mut core, step);
             recount(&core);

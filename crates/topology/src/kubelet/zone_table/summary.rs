@@ -79,13 +79,14 @@ impl ZoneSummary {
         if !is_plain(needs) || !self.has_cores(needs) {
             return false;
         }
-        let columns = self.layout.resources().len();
+        let zones = self.amounts();
         let mut rows = self.certain;
         for need in needs.totals.iter().filter(|need| need.name.kind() != ResourceKind::Host) {
-            let Some(column) = self.layout.column(need.name) else { return false };
-            let of_zones = self.cells.iter().skip(column).step_by(columns).enumerate();
-            rows =
-                of_zones.fold(rows, |rows, (row, amount)| rows & !(u64::from(*amount < need.amount) << row));
+            let Some(column) = zones.column(need.name) else { return false };
+            // By index: an iterator with steps divides by their number.
+            for row in 0..zones.zones {
+                rows &= !(u64::from(zones.row(row)[column] < need.amount) << row);
+            }
         }
         rows != 0
     }
