@@ -19,7 +19,7 @@ mod figures;
 mod freshness;
 mod model;
 mod operator;
-mod rig;
+pub(crate) mod rig;
 mod schedule;
 mod scheduler_perf;
 mod tae;

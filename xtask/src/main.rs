@@ -13,6 +13,8 @@ mod features;
 mod forge;
 mod gotool;
 mod image;
+#[cfg(test)]
+mod interop;
 mod manifests;
 #[cfg(test)]
 mod monitoring;

@@ -138,6 +138,8 @@ pub struct Ledger {
     releases: u64,
     /// Number of bindings so far that the API server has shown; orders them.
     bindings_shown: u64,
+    /// Number of reports understood so far.
+    reports: u64,
     /// Reports that contradicted every world.
     drifts: Drifts,
     predictions: Predictions,

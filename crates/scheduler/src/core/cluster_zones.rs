@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use topology::request::Need;
 use topology::resource::ResourceName;
+use topology::zone::Cells;
 
 use super::Core;
 
@@ -19,12 +21,32 @@ pub struct ClusterZones {
 }
 
 /// What zones have of one resource.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FreeInZones {
     /// In all zones together.
     pub free: i128,
     /// In the zone that has most.
-    pub largest: i128,
+    pub largest: i64,
+    /// All that this zone has: the largest pod by this resource that fits one zone. Of several zones that of which the
+    /// amounts are larger in the order of names.
+    pub shape: Vec<Need>,
+}
+
+impl FreeInZones {
+    /// Counts a zone with so much of the resource. Cost: its resources, if none of those before had more.
+    pub(super) fn add(&mut self, amount: i64, zones: &Cells<'_>, row: usize) {
+        self.free += i128::from(amount);
+        if amount < self.largest || amount == 0 {
+            return;
+        }
+        let shape = zones.resources.iter().zip(zones.row(row));
+        let shape = shape.map(|(name, amount)| Need { name: *name, amount: (*amount).max(0) });
+        let amounts = |shape: &[Need]| shape.iter().map(|need| need.amount).collect::<Vec<_>>();
+        let shape: Vec<Need> = shape.collect();
+        if amount > self.largest || amounts(&shape) > amounts(&self.shape) {
+            (self.largest, self.shape) = (amount, shape);
+        }
+    }
 }
 
 impl Core {
@@ -39,10 +61,9 @@ impl Core {
             let zones = free.as_cells();
             for (column, name) in zones.resources.iter().enumerate() {
                 let of_zones = || (0..zones.zones).map(|row| zones.row(row)[column].max(0));
-                let (sum, largest) = (of_zones().sum::<i64>(), of_zones().max().unwrap_or(0));
                 let of_name = all.by_resource.entry(*name).or_default();
-                of_name.free += i128::from(sum);
-                of_name.largest = of_name.largest.max(i128::from(largest));
+                of_zones().enumerate().for_each(|(row, amount)| of_name.add(amount, &zones, row));
+                let (sum, largest) = (of_zones().sum::<i64>(), of_zones().max().unwrap_or(0));
                 let strands = |smallest| largest < smallest && smallest <= sum;
                 if *name == ResourceName::CPU && smallest.is_some_and(strands) {
                     all.stranded_cpu = all.stranded_cpu.saturating_add(sum);

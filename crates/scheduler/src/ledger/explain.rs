@@ -2,6 +2,8 @@
 
 use topology::fingerprint::Fingerprint;
 
+use super::identify::by_id::MAX_MISSED;
+use super::row::Row;
 use super::{Ledger, PodId, Stage};
 
 /// The state of a ledger in numbers.
@@ -17,6 +19,10 @@ pub struct LedgerSummary {
     pub unexplained: bool,
     /// Whether no report confirms the ledger: the newest is not understood, cannot be read, or is gone.
     pub unconfirmed: bool,
+    /// Number of admitted pods that hold something in zones and are in no report yet.
+    pub unreported: usize,
+    /// Number of reports understood so far.
+    pub reports: u64,
     /// Number of reports that contradicted every possible world.
     pub corrections: u64,
     /// Number of pods of which it is not certain what they hold.
@@ -44,10 +50,24 @@ impl Ledger {
             leaving: self.indices(Stage::is_leaving).count(),
             unexplained: self.unexplained.is_some(),
             unconfirmed: self.unexplained.is_some() || self.report_lost,
+            unreported: self.unreported(),
+            reports: self.reports,
             corrections: self.drifts.number,
             in_doubt: self.in_doubt(),
             predictions: self.predictions,
         }
+    }
+
+    /// Admitted pods that the next report will show. Cost: rows x worlds; the report's zones if there may be one.
+    fn unreported(&self) -> usize {
+        let Some(report) = self.topology.as_ref().filter(|_| self.is_modelled()) else { return 0 };
+        let is_new = |row: &Row| row.stage == Stage::Admitted && !row.described && row.missed < MAX_MISSED;
+        let mut new = self.rows.iter().enumerate().filter(|(_, row)| is_new(row)).peekable();
+        if new.peek().is_none() {
+            return 0;
+        }
+        let free = report.available();
+        new.filter(|(at, row)| self.counts(report, &free, row) && self.holds_something(*at)).count()
     }
 
     /// Pods that do not hold the same, exactly known, in every world. Cost: rows x worlds.
@@ -68,7 +88,7 @@ impl Ledger {
         let report = self.unexplained.as_ref().or(self.topology.as_ref()).filter(|_| !self.report_lost)?;
         let understood = self.unexplained.is_none() && self.is_modelled();
         let free = report.available();
-        let is_described = |row: &&super::Row| {
+        let is_described = |row: &&Row| {
             row.stage != Stage::Released
                 && if understood { row.described } else { self.counts(report, &free, row) }
         };

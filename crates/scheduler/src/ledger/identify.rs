@@ -17,7 +17,7 @@ use super::location::{charge, charge_all_zones, possible_locations, widen};
 use super::{Amounts, Held, Ledger, Location, Row, Scratch, Stage, World};
 
 mod assign;
-mod by_id;
+pub(in crate::ledger) mod by_id;
 mod by_value;
 mod torn;
 
@@ -239,6 +239,7 @@ impl Ledger {
     /// server says by now. A pod that was never counted may simply have been admitted after this report's scan. Of pods
     /// that the report's fingerprint method does not count it says nothing.
     fn describe(&mut self, counted: &[bool], members: &[bool]) -> bool {
+        self.reports += 1;
         let mut released_unannounced = false;
         let rows = self.rows.iter_mut().zip(members).zip(counted);
         for ((row, member), _) in rows.filter(|(_, counted)| **counted) {

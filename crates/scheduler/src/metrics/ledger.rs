@@ -12,12 +12,21 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use topology::resource::ResourceName;
+use topology::request::Need;
+use topology::resource::{ResourceKind, ResourceName};
 
 use crate::core::Core;
+use crate::core::cluster_zones::ClusterZones;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResourceLabel {
+    resource: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ShapeLabel {
+    /// The resource of which the zone has most.
+    most_of: &'static str,
     resource: &'static str,
 }
 
@@ -38,11 +47,12 @@ pub(super) struct LedgerMetrics {
     corrections: Gauge,
     pods_in_doubt: Gauge,
     age_seconds: UnitGauge,
-    /// Nodes of which no report confirms the ledger, with the time since.
-    unconfirmed: Arc<Mutex<BTreeMap<Arc<str>, Instant>>>,
+    /// Nodes of which no report confirms the ledger, with the number of reports before and the time since.
+    unconfirmed: Arc<Mutex<BTreeMap<Arc<str>, (u64, Instant)>>>,
     predictions: Family<PredictionLabel, Gauge>,
     free: Family<ResourceLabel, UnitGauge>,
     largest: Family<ResourceLabel, UnitGauge>,
+    shape: Family<ShapeLabel, UnitGauge>,
     stranded_cpus: UnitGauge,
     /// Resources that have a series.
     resources: Arc<Mutex<BTreeSet<ResourceName>>>,
@@ -73,7 +83,8 @@ impl LedgerMetrics {
         );
         registry.register(
             "tholepin_ledger_age_seconds",
-            "Seconds since a report last confirmed the ledger, of the node that has waited longest; 0: all are confirmed",
+            "Seconds since a report last confirmed the ledger, of the node that has waited longest; 0: all are confirmed, \
+             with all admitted pods",
             m.age_seconds.clone(),
         );
         registry.register(
@@ -92,6 +103,12 @@ impl LedgerMetrics {
             m.largest.clone(),
         );
         registry.register(
+            "tholepin_zone_largest_shape",
+            "Amounts that are free together in the zone with the most of CPUs or of a device (most_of), which one pod can \
+             have: CPUs, bytes or devices",
+            m.shape.clone(),
+        );
+        registry.register(
             "tholepin_zone_stranded_cpus",
             "Number of free CPUs on nodes whose zones together have enough for the smallest pod that waits, while no \
              zone alone has",
@@ -107,7 +124,8 @@ impl LedgerMetrics {
         let mut unconfirmed = Vec::new();
         for node in core.nodes() {
             let summary = node.ledger.summary();
-            unconfirmed.extend(summary.unconfirmed.then(|| Arc::clone(&node.name)));
+            let is_unconfirmed = summary.unconfirmed || summary.unreported > 0;
+            unconfirmed.extend(is_unconfirmed.then(|| (Arc::clone(&node.name), summary.reports)));
             worlds = worlds.max(count(summary.worlds as u64));
             unexplained += i64::from(summary.unexplained);
             corrections += count(summary.corrections);
@@ -135,20 +153,37 @@ impl LedgerMetrics {
         for (name, amounts) in &zones.by_resource {
             let label = ResourceLabel { resource: name.as_str() };
             self.free.get_or_create(&label).set(units(*name, amounts.free));
-            self.largest.get_or_create(&label).set(units(*name, amounts.largest));
+            self.largest.get_or_create(&label).set(units(*name, amounts.largest.into()));
         }
+        self.set_shapes(&zones);
         self.stranded_cpus.set(units(ResourceName::CPU, zones.stranded_cpu.into()));
     }
 
-    /// The time since the first of these nodes was not confirmed any more; it goes on while the node is among them.
-    fn age(&self, nodes: Vec<Arc<str>>, now: Instant) -> Duration {
+    /// The series of the largest shapes. Not by memory: the zone with most of it is seldom what a pod waits for.
+    fn set_shapes(&self, zones: &ClusterZones) {
+        self.shape.clear();
+        let is_counted =
+            |name: &ResourceName| matches!(name.kind(), ResourceKind::Cpu | ResourceKind::Device);
+        for (most_of, amounts) in zones.by_resource.iter().filter(|(name, _)| is_counted(name)) {
+            for Need { name, amount } in &amounts.shape {
+                let label = ShapeLabel { most_of: most_of.as_str(), resource: name.as_str() };
+                self.shape.get_or_create(&label).set(units(*name, (*amount).into()));
+            }
+        }
+    }
+
+    /// The time since the first of these nodes, with the number of its reports, was not confirmed any more. It goes on
+    /// while the node is among them and no further report was understood.
+    fn age(&self, nodes: Vec<(Arc<str>, u64)>, now: Instant) -> Duration {
         let mut known = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = |node: Arc<str>| {
-            let since = known.get(&node).copied().unwrap_or(now);
-            (node, since)
+        let since = |(node, reports): (Arc<str>, u64)| {
+            let before = known.get(&node).filter(|(before, _)| *before == reports);
+            let since = before.map_or(now, |(_, since)| *since);
+            (node, (reports, since))
         };
         *known = nodes.into_iter().map(since).collect();
-        known.values().min().map_or(Duration::ZERO, |since| now.saturating_duration_since(*since))
+        let first = known.values().map(|(_, since)| *since).min();
+        first.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     /// Gives each family a sample.
@@ -157,6 +192,7 @@ impl LedgerMetrics {
         let label = ResourceLabel { resource: "cpu" };
         drop(self.free.get_or_create(&label));
         drop(self.largest.get_or_create(&label));
+        drop(self.shape.get_or_create(&ShapeLabel { most_of: "cpu", resource: "memory" }));
     }
 }
 
@@ -176,11 +212,19 @@ mod tests {
     fn the_age_is_that_of_the_node_that_waits_longest() {
         let metrics = LedgerMetrics::default();
         let start = Instant::now();
-        let age = |nodes: &[&str], seconds| {
-            let nodes = nodes.iter().map(|node| Arc::from(*node)).collect();
+        let age = |nodes: &[(&str, u64)], seconds| {
+            let nodes = nodes.iter().map(|(node, reports)| (Arc::from(*node), *reports)).collect();
             metrics.age(nodes, start + Duration::from_secs(seconds)).as_secs()
         };
-        let ages = [age(&["a"], 0), age(&["a", "b"], 5), age(&["b"], 7), age(&[], 8), age(&["a"], 9)];
-        assert_eq!(ages, [0, 5, 2, 0, 0]);
+        let ages = [
+            age(&[("a", 1)], 0),
+            age(&[("a", 1), ("b", 4)], 5),
+            age(&[("b", 4)], 7),
+            age(&[("b", 5)], 8),
+            age(&[("b", 5)], 9),
+            age(&[], 10),
+            age(&[("b", 5)], 11),
+        ];
+        assert_eq!(ages, [0, 5, 2, 0, 1, 0, 0]);
     }
 }

@@ -150,9 +150,15 @@ pub const ROWS: [Row; 5] = [
                 "short",
                 &[
                     ("sum(delta(tholepin_ledger_corrections[1h]))", "contradictions"),
+                    ("sum(delta(tholepin_ledger_predictions{result=\"right\"}[1h]))", "right predictions"),
                     ("sum(delta(tholepin_ledger_predictions{result=\"wrong\"}[1h]))", "wrong predictions"),
                     ("sum(increase(tholepin_scheduler_unusable_reports_total[1h]))", "unusable"),
                 ],
+            ),
+            panel(
+                "Time since a report confirmed the ledger, of the oldest node",
+                "s",
+                &[("max(tholepin_ledger_age_seconds)", "age")],
             ),
         ],
     },
@@ -171,6 +177,14 @@ pub const ROWS: [Row; 5] = [
                 "Largest container that fits one zone, CPUs",
                 "short",
                 &[("max(tholepin_zone_largest_free{resource=\"cpu\"})", "CPUs")],
+            ),
+            panel(
+                "Largest shape by devices: CPUs beside them in their zone",
+                "short",
+                &[(
+                    "max by (most_of) (tholepin_zone_largest_shape{resource=\"cpu\", most_of!=\"cpu\"})",
+                    "beside most {{most_of}}",
+                )],
             ),
             panel(
                 "Free devices",

@@ -109,7 +109,7 @@ fn placement(job: &str) -> Vec<Alert> {
             expr: format!("max(tholepin_ledger_age_seconds{{job=\"{job}\"}}) > 900"),
             lasting: "15m",
             summary: "No report has confirmed the scheduler's ledger of a node for a quarter of an hour.",
-            description: "The newest report of some node is not understood, cannot be read, or is gone. Pods that need zones may wait although they would fit there.",
+            description: "The newest report of some node is not understood, cannot be read, is gone, or does not show a pod that the kubelet has admitted since. Pods that need zones may wait although they would fit there.",
             causes: &[
                 "the exporter of the node is down, or its object was deleted by hand",
                 "an exporter without fingerprints, beside pods that another scheduler binds",

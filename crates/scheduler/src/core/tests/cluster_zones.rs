@@ -1,6 +1,9 @@
 //! What all zones have free, and what of it is of no use.
 
 use super::*;
+use topology::request::Need;
+use topology::zone::Cells;
+
 use crate::core::cluster_zones::{ClusterZones, FreeInZones};
 
 #[test]
@@ -11,18 +14,38 @@ fn zones_are_summed_and_stranded_cpus_found() {
         core.handle(Event::Node(node(name)), LATER);
         core.handle(Event::Report(name.into(), report(free, &[])), LATER);
     }
-    let cpus = |core: &Core| core.cluster_zones().by_resource[&ResourceName::CPU];
-    assert_eq!(cpus(&core), FreeInZones { free: 21_000, largest: 7_000 });
+    let cpus = |core: &Core| core.cluster_zones().by_resource[&ResourceName::CPU].clone();
+    // Memory of both zones of each node is the same.
+    let with = |free: i128, largest: i64| {
+        let shape = [(ResourceName::CPU, largest), (ResourceName::MEMORY, 15 * GI)];
+        let shape = shape.map(|(name, amount)| Need { name, amount }).to_vec();
+        FreeInZones { free, largest, shape }
+    };
+    assert_eq!(cpus(&core), with(21_000, 7_000));
     assert_eq!(core.cluster_zones().stranded_cpu, 0, "no pod waits");
     for (name, cpus) in [("fits", 7), ("waits", 6)] {
         core.handle(Event::Pod(pod(name, cpus, json!({}))), LATER);
     }
     decide(&mut core, LATER);
     // `a` has 10 for the pod of 6, `b` no more than 1, and `c` 3.
-    assert_eq!(cpus(&core), FreeInZones { free: 14_000, largest: 5_000 });
+    assert_eq!(cpus(&core), with(14_000, 5_000));
     assert_eq!(core.cluster_zones().stranded_cpu, 10_000);
     core.handle(Event::ReportGone("a".into()), LATER);
     assert_eq!(cpus(&core).free, 4_000, "a report that is gone tells nothing");
+}
+
+/// Of the zones with most CPUs the one with more memory counts, and what it has is one zone's.
+#[test]
+fn the_largest_shape_is_what_one_zone_has() {
+    let names = [ResourceName::CPU, ResourceName::MEMORY];
+    let amounts = [6_000, 9, 7_000, 3, 7_000, 4];
+    let zones = Cells { zones: 3, resources: &names, amounts: &amounts };
+    let shape = |column: usize| {
+        let mut all = FreeInZones::default();
+        (0..3).for_each(|row| all.add(zones.row(row)[column], &zones, row));
+        all.shape.iter().map(|need| need.amount).collect::<Vec<_>>()
+    };
+    assert_eq!((shape(0), shape(1)), (vec![7_000, 4], vec![6_000, 9]));
 }
 
 /// Else the last value would stand for ever.

@@ -34,7 +34,7 @@ use crate::ledger::{Ledger, Location, Predictions, Row, Stage, World};
 
 /// Reports after its admission that show nothing of a pod, until it is taken to hold nothing: the kubelet may have
 /// admitted it under other settings.
-const MAX_MISSED: u8 = 3;
+pub(in crate::ledger) const MAX_MISSED: u8 = 3;
 
 /// Reports one after the other that are left out because they show a pod in part.
 const MAX_PARTIAL: u8 = 3;

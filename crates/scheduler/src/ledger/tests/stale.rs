@@ -280,3 +280,28 @@ fn a_pod_that_more_room_keeps_out_waits_while_a_report_is_unexplained() {
     assert!(ledger.summary().unexplained && fits(&ledger, 8));
     assert!(ledger.check((&rising.needs, u64::MAX), &mut Scratch::default()).is_err());
 }
+
+/// An exporter that ends after a report that was understood leaves later pods untold. Those that hold nothing in
+/// zones do not count.
+#[test]
+fn pods_that_no_report_shows_are_counted() {
+    let mut scratch = Scratch::default();
+    let mut shared = app(3, 1);
+    shared.needs = Arc::new(PodNeeds { qos: Qos::Burstable, ..(*shared.needs).clone() });
+    let pods = [app(1, 6), app(2, 8)];
+    let mut ledger = restarted(&[], report([(8, 8), (8, 8)], &[], Method::WithExclusiveResources));
+    let numbers = |ledger: &Ledger| (ledger.summary().reports, ledger.summary().unreported);
+    assert_eq!(numbers(&ledger), (1, 0));
+    for pod in pods.iter().chain([&shared]) {
+        ledger.bound(pod, &mut scratch);
+    }
+    assert_eq!(numbers(&ledger), (1, 0), "the kubelet has seen none");
+    for pod in pods.iter().chain([&shared]) {
+        ledger.admitted(pod.id, &mut scratch);
+    }
+    assert_eq!(numbers(&ledger), (1, 2));
+    ledger.report(report([(2, 7), (8, 8)], &pods[..1], Method::WithExclusiveResources), &mut scratch);
+    assert_eq!(numbers(&ledger), (2, 1));
+    ledger.report(report([(2, 7), (0, 7)], &pods, Method::WithExclusiveResources), &mut scratch);
+    assert_eq!(numbers(&ledger), (3, 0));
+}
