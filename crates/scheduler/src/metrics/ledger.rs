@@ -36,6 +36,14 @@ struct PredictionLabel {
     result: &'static str,
 }
 
+/// A node of which no report confirms the ledger.
+#[derive(Clone, Copy, Debug)]
+struct Unconfirmed {
+    /// Number of reports understood before.
+    reports: u64,
+    since: Instant,
+}
+
 /// A gauge of whole units of a resource: CPUs, bytes, devices.
 type UnitGauge = Gauge<f64, AtomicU64>;
 
@@ -47,8 +55,8 @@ pub(super) struct LedgerMetrics {
     corrections: Gauge,
     pods_in_doubt: Gauge,
     age_seconds: UnitGauge,
-    /// Nodes of which no report confirms the ledger, with the number of reports before and the time since.
-    unconfirmed: Arc<Mutex<BTreeMap<Arc<str>, (u64, Instant)>>>,
+    /// Nodes of which no report confirms the ledger.
+    unconfirmed: Arc<Mutex<BTreeMap<Arc<str>, Unconfirmed>>>,
     predictions: Family<PredictionLabel, Gauge>,
     free: Family<ResourceLabel, UnitGauge>,
     largest: Family<ResourceLabel, UnitGauge>,
@@ -177,12 +185,12 @@ impl LedgerMetrics {
     fn age(&self, nodes: Vec<(Arc<str>, u64)>, now: Instant) -> Duration {
         let mut known = self.unconfirmed.lock().unwrap_or_else(PoisonError::into_inner);
         let since = |(node, reports): (Arc<str>, u64)| {
-            let before = known.get(&node).filter(|(before, _)| *before == reports);
-            let since = before.map_or(now, |(_, since)| *since);
-            (node, (reports, since))
+            let before = known.get(&node).filter(|before| before.reports == reports);
+            let since = before.map_or(now, |before| before.since);
+            (node, Unconfirmed { reports, since })
         };
         *known = nodes.into_iter().map(since).collect();
-        let first = known.values().map(|(_, since)| *since).min();
+        let first = known.values().map(|node| node.since).min();
         first.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 

@@ -1,9 +1,12 @@
-//! `tholepin extender` beside the stock kube-scheduler, on a real kubelet: no pod is lost.
+//! `tholepin extender` beside the stock kube-scheduler, over TLS, on a real kubelet: no pod is lost.
+
+use std::time::Duration;
 
 use clap::Parser as _;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::Api;
 use kube::api::PostParams;
+use runtime::client::{self, Connection, HttpEndpoint};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -46,13 +49,24 @@ async fn the_stock_scheduler_loses_no_pod_with_it() {
     let port = testkit::port::free().unwrap();
     let kubeconfig = cluster.control().kubeconfig().display().to_string();
     let address = format!("127.0.0.1:{port}");
-    let flags = ["extender", "--kubeconfig", &kubeconfig, "--bind-address", &address];
-    let args = Cli::parse_from(flags.into_iter().chain(["--http-bind-address", "127.0.0.1:0"])).args;
+    // The files of the API server do for it.
+    let files = cluster.control().process_group().dir().join("control");
+    let [certificate, key, authority] =
+        ["server.crt", "server.key", "ca.crt"].map(|name| files.join(name).display().to_string());
+    let [client_certificate, client_key] =
+        ["to-kubelets.crt", "to-kubelets.key"].map(|name| files.join(name).display().to_string());
+    let flags = ["extender", "--kubeconfig", &kubeconfig, "--http-bind-address", "127.0.0.1:0"];
+    let secure = ["--tls-cert-file", &certificate, "--tls-private-key-file", &key];
+    let clients = ["--client-ca-file", &authority, "--bind-address", &address];
+    let args = Cli::parse_from(flags.into_iter().chain(secure).chain(clients)).args;
     let extender = tokio::spawn(scheduler::shell::extender_server::run(args, level(), token.clone()));
     let mut config: Value = runtime::yaml::read_str("sample", CONFIG, runtime::yaml::Mode::Lenient).unwrap();
     config["clientConnection"] = json!({ "kubeconfig": kubeconfig });
     config["leaderElection"] = json!({ "leaderElect": false });
-    config["extenders"][0]["urlPrefix"] = format!("http://{address}").into();
+    config["extenders"][0]["urlPrefix"] = format!("https://{address}").into();
+    config["extenders"][0]["enableHTTPS"] = true.into();
+    config["extenders"][0]["tlsConfig"] =
+        json!({ "caFile": authority, "certFile": client_certificate, "keyFile": client_key });
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.yaml");
     std::fs::write(&file, config.to_string()).unwrap();
@@ -82,6 +96,27 @@ async fn the_stock_scheduler_loses_no_pod_with_it() {
     let is_gone = async || pods(&client).get_opt("b").await.unwrap().is_none().then_some(());
     eventually("the victim", is_gone).await;
     assert_eq!(phase(&client, "a").await.as_deref(), Some("Running"));
+    assert_eq!(answer(&format!("https://{address}"), &authority, None).await, "CertificateRequired");
+    let known = Some((client_certificate, client_key));
+    assert_eq!(answer(&format!("https://{address}"), &authority, known).await, "404");
     token.cancel();
     extender.await.unwrap().unwrap();
+}
+
+/// What the extender says to a client with this certificate, or with none, that asks for what is not there.
+async fn answer(url: &str, authority: &str, certificate: Option<(String, String)>) -> String {
+    let (certificate, key) = certificate.unzip();
+    let endpoint = HttpEndpoint {
+        url: url.to_owned(),
+        authority: (None, Some(authority.to_owned())),
+        certificate: (None, certificate),
+        key: (None, key),
+        ..HttpEndpoint::default()
+    };
+    let client = Connection::for_endpoint(&endpoint, "test").unwrap();
+    let client = client.client_with_timeout(Duration::from_secs(5)).unwrap();
+    let error = client::get_text(&client, "/nothing", 100).await.unwrap_err();
+    let words = ["CertificateRequired", "404"];
+    let text = client::brief(&error);
+    words.into_iter().find(|word| text.contains(word)).map_or(text, str::to_owned)
 }
