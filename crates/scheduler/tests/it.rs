@@ -28,6 +28,8 @@ mod in_its_place;
 mod model;
 #[path = "it/preemption.rs"]
 mod preemption;
+#[path = "it/rejected.rs"]
+mod rejected;
 #[path = "it/secure_port.rs"]
 mod secure_port;
 #[path = "it/tenant.rs"]
