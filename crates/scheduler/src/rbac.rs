@@ -72,6 +72,7 @@ pub fn extender() -> Vec<PolicyRule> {
         rule("", &["nodes"], &watch),
         rule("", &["pods"], &["get", "list", "watch"]),
         rule(nrt::GROUP, &[nrt::PLURAL], &watch),
+        rule("policy", &["poddisruptionbudgets"], &watch),
         rule("", &["pods/binding"], &["create"]),
     ]
 }

@@ -14,7 +14,7 @@ use super::{Binding, Core, Lifecycle, Profile};
 use crate::cycle::{self, zones};
 use crate::extender::MetaVictims;
 use crate::ledger::{Ledger, PodId};
-use crate::plugins::default_preemption::is_curable;
+use crate::plugins::default_preemption::{Victim, by_violation, is_curable};
 use crate::pod::PodView;
 
 /// A node that does not fit.
@@ -67,7 +67,7 @@ impl Core {
     }
 
     /// Of candidates for a preemption those whose zones fit once the victims have left, with as few more of lower
-    /// priority as it takes. Victims that are not known free nothing.
+    /// priority as it takes, those last whose disruption a budget forbids. Victims that are not known free nothing.
     pub fn victims_by_zones(
         &mut self,
         pod: &PodView,
@@ -93,7 +93,10 @@ impl Core {
         let slot = *self.slots.get(node)?;
         let named: Vec<PodId> = victims.pods.iter().filter_map(|uid| self.ids.get(uid)).copied().collect();
         let residents = self.nodes[slot].residents.range(..(pod.priority, PodId(0)));
-        let others: Vec<PodId> = residents.map(|(_, id)| *id).filter(|id| !named.contains(id)).collect();
+        let mut others: Vec<PodId> = residents.map(|(_, id)| *id).filter(|id| !named.contains(id)).collect();
+        // The last ones are spared first.
+        let forbidden = self.forbidden([&*named, &*others].concat());
+        others.sort_by_key(|id| forbidden.contains(id));
         let mut fits = |left: &[PodId]| {
             let node = &self.nodes[slot];
             let ledger: Ledger = node.ledger.without(left.iter().copied(), &mut self.scratch);
@@ -107,7 +110,17 @@ impl Core {
         }
         let more = fewest_to_leave(&others, |more| fits(&[&*named, more].concat()))?;
         victims.pods.extend(more.iter().filter_map(|id| self.view(*id)).map(|view| Arc::clone(&view.uid)));
+        victims.violations += more.iter().filter(|id| forbidden.contains(id)).count();
         Some(victims)
+    }
+
+    /// Those of some pods whose disruption budgets forbid if all of them leave.
+    fn forbidden(&self, pods: Vec<PodId>) -> Vec<PodId> {
+        let victims = pods.into_iter().filter_map(|id| Some(Victim::of(id, self.view(id)?)));
+        let mut victims: Vec<Victim> = victims.collect();
+        victims.sort_unstable_by_key(Victim::importance);
+        let (violating, _) = by_violation(&victims, |id| self.view(id), self.budgets.values());
+        violating.into_iter().map(|victim| victim.id).collect()
     }
 
     /// Counts a pod on a node where another scheduler wants to bind it, if its zones still fit.

@@ -67,7 +67,7 @@ impl<'a> Watches<'a> {
         }
         self.zones(metrics)?;
         self.plain::<Namespace>(("watch namespaces", Source::Namespaces), intake::namespace)?;
-        self.guarded::<PodDisruptionBudget>(("watch poddisruptionbudgets", Source::Budgets), intake::budget)?;
+        self.budgets()?;
         self.selecting::<Service>(("watch services", Source::Services))?;
         let controllers = ("watch replicationcontrollers", Source::ReplicationControllers);
         self.selecting::<ReplicationController>(controllers)?;
@@ -78,10 +78,15 @@ impl<'a> Watches<'a> {
         Ok(self.started)
     }
 
-    /// Starts the watches of what decides about zones alone. Returns their number.
+    /// Starts the watches of what decides about zones alone, and of what victims rest on. Returns their number.
     pub(super) fn spawn_for_zones(mut self, metrics: &Metrics) -> anyhow::Result<usize> {
         self.zones(metrics)?;
+        self.budgets()?;
         Ok(self.started)
+    }
+
+    fn budgets(&mut self) -> anyhow::Result<()> {
+        self.guarded::<PodDisruptionBudget>(("watch poddisruptionbudgets", Source::Budgets), intake::budget)
     }
 
     /// Pods, nodes and reports.

@@ -1,5 +1,6 @@
 //! The verbs of an extender for another scheduler.
 
+use super::preemption::budget;
 use super::*;
 use crate::extender::MetaVictims;
 
@@ -82,6 +83,28 @@ fn victims_are_as_few_more_as_free_a_zone() {
         let mut wanted = wanted.map(victims);
         wanted.iter_mut().for_each(sort);
         assert_eq!(kept, wanted, "{cpus} CPUs, {given:?}");
+    }
+}
+
+/// A pod whose disruption is forbidden leaves if no other is enough, and is counted then.
+#[test]
+fn added_victims_are_those_that_budgets_allow() {
+    // budgets by pod -> added victims, of which budgets forbid so many
+    for (budgets, added, violations) in
+        [(&[("a", 1)][..], "a", 0), (&[("a", 0)], "c", 0), (&[("a", 0), ("c", 0), ("b", 0)], "a", 1)]
+    {
+        let mut core = core(&["n"]);
+        for (name, cpus, priority) in [("a", 5, 1), ("b", 3, 3), ("c", 5, 2), ("d", 3, 9)] {
+            let mut view = on_node(name, cpus, priority);
+            view.labels = Arc::new([("app".to_owned(), name.to_owned())].into());
+            core.handle(Event::Pod(view), LATER);
+        }
+        budgets.iter().for_each(|(app, allowed)| core.handle(budget(app, app, *allowed, &[]), LATER));
+        let pod = other("p", 5, json!({"spec": {"priority": 5}}));
+        let given = MetaVictims { pods: vec![], violations: 0 };
+        let kept = core.victims_by_zones(&pod, [("n".into(), given)].into(), LATER);
+        let wanted = MetaVictims { pods: vec![format!("uid-{added}").into()], violations };
+        assert_eq!(kept.into_values().next(), Some(wanted), "{budgets:?}");
     }
 }
 

@@ -77,7 +77,7 @@ fn end(core: &mut Core, name: &str, cpus: i64, node: &str, prio: i32) {
     core.handle(Event::PodGone(pod(name, cpus, last)), LATER);
 }
 
-fn budget(name: &str, app: &str, allowed: i32, disrupted: &[&str]) -> Event {
+pub(super) fn budget(name: &str, app: &str, allowed: i32, disrupted: &[&str]) -> Event {
     let disrupted: BTreeMap<_, _> = disrupted.iter().map(|name| (*name, "2026-01-01T00:00:00Z")).collect();
     Event::Budget(BudgetView::read(
         &serde_json::from_value(json!({
