@@ -1,9 +1,16 @@
 //! Explanations of whole clusters, as objects in JSON.
 
+use clap::Parser as _;
 use serde_json::json;
 
 use super::*;
 use crate::config;
+
+#[derive(clap::Parser)]
+struct Cli {
+    #[command(flatten)]
+    args: cli::Args,
+}
 
 const NOW_MS: u64 = 1_000_000_000;
 
@@ -87,4 +94,61 @@ fn each_node_says_why_and_what_would_help() {
  d-full   no    Insufficient cpu                                                              cpu 1 instead of 6 in container "main"
 "#
     );
+}
+
+/// The JSON that scripts rely on. LeastAllocated: 25 for CPUs and 96 for memory; 0 for CPUs where no zone has enough.
+/// The objects are as a must-gather has them: a folder for each kind, a file for each.
+#[tokio::test]
+async fn a_must_gather_is_explained_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |path: String, object: &Value| {
+        let path = folder.path().join("must-gather/registry-sha256-0").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, runtime::yaml::write(object).unwrap()).unwrap();
+    };
+    for (name, zones) in [("fits", [[8, 8, 0, 0], [8, 8, 0, 0]]), ("short", [[8, 4, 0, 0], [8, 5, 0, 0]])] {
+        let (node, report) = (node(name, 16), report(name, "container", &zones));
+        file(format!("cluster-scoped-resources/core/nodes/{name}.yaml"), &node);
+        let reports = "cluster-scoped-resources/topology.node.k8s.io/noderesourcetopologies";
+        file(format!("{reports}/{name}.yaml"), &report);
+    }
+    for (at, cpus) in [4, 3].into_iter().enumerate() {
+        let name = format!("there-{at}");
+        let pod = pod(&name, Some("short"), &[("c", cpus, 0)]);
+        file(format!("namespaces/ns/pods/{name}/{name}.yaml"), &pod);
+    }
+    std::fs::write(folder.path().join("must-gather/event-filter.html"), "<html>").unwrap();
+    let asked = folder.path().join("asked.yaml");
+    let object = pod("asked", None, &[("main", 6, 0)]);
+    std::fs::write(&asked, runtime::yaml::write(&object).unwrap()).unwrap();
+    let folder = folder.path().join("must-gather").display().to_string();
+    let asked = asked.display().to_string();
+    let args = Cli::parse_from(["explain", "--cluster", &folder, "--pod", &asked, "-o", "json"]).args;
+    let text = args.output.format.write(&cli::explain(&args).await.unwrap(), |_| panic!("a table")).unwrap();
+
+    let told: Value = serde_json::from_str(&text).unwrap();
+    let resources = |free: [&str; 2]| {
+        let amounts = |allocatable: &str, free: &str| json!({"allocatable": allocatable, "free": free});
+        let zones = free.iter().enumerate().map(|(zone, free)| {
+            let resources = json!({
+                "cpu": amounts("8", free), "memory": amounts("32Gi", "32Gi"), "v.io/nic": amounts("0", "0"),
+            });
+            json!({"zone": zone, "resources": resources})
+        });
+        Value::from(zones.collect::<Vec<_>>())
+    };
+    let [fits, short] = &*told["nodes"].as_array().unwrap().clone() else { panic!("{told:#}") };
+    assert_eq!((&told["pod"], &told["chosen"]), (&"ns/asked".into(), &"fits".into()));
+    assert_eq!(
+        (&fits["node"], &fits["fits"], &fits["code"]),
+        (&"fits".into(), &true.into(), &"Success".into())
+    );
+    assert_eq!((&fits["reasons"], &fits["scores"]["NodeResourceTopologyMatch"]), (&json!([]), &60.into()));
+    assert_eq!(short["fits"], false);
+    assert_eq!(short["code"], "Unschedulable");
+    let reason = "cannot align container \"main\": cpu: requested 6, most in one zone 5 (zone 1)";
+    assert_eq!(short["reasons"], json!([reason]));
+    assert_eq!(short["scores"], json!({"NodeResourceTopologyMatch": 48}));
+    assert_eq!(short["changes"][0]["text"], "cpu 5 instead of 6 in container \"main\"");
+    assert_eq!((&fits["zones"], &short["zones"]), (&resources(["8", "8"]), &resources(["4", "5"])));
 }
