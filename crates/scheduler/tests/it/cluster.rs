@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use topology::fingerprint::Fingerprint;
 
 /// Far above what anything here takes, for a machine busy with compiling.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -127,8 +128,14 @@ pub(crate) async fn fake_node(client: &Client, name: &str) {
     nodes.patch(name, &PatchParams::default(), &Patch::Merge(taints)).await.unwrap();
 }
 
-/// Writes a report with these zones.
+/// Writes a report with these zones, of a node without pods.
 pub(crate) async fn report(client: &Client, node: &str, zones: Value) {
+    report_of(client, node, zones, &[]).await;
+}
+
+/// Writes a report with these zones and the fingerprint of these pods, by namespace and name.
+pub(crate) async fn report_of(client: &Client, node: &str, zones: Value, pods: &[(&str, &str)]) {
+    let fingerprint = Fingerprint::of_names(pods.iter().copied()).to_string();
     let reports: Api<NodeResourceTopology> = Api::all(client.clone());
     let object = json!({
         "apiVersion": "topology.node.k8s.io/v1alpha2",
@@ -137,7 +144,7 @@ pub(crate) async fn report(client: &Client, node: &str, zones: Value) {
         "attributes": [
             {"name": "topologyManagerPolicy", "value": "single-numa-node"},
             {"name": "topologyManagerScope", "value": "container"},
-            {"name": "nodeTopologyPodsFingerprint", "value": "pfp0v001ef46db3751d8e999"},
+            {"name": "nodeTopologyPodsFingerprint", "value": fingerprint},
             {"name": "nodeTopologyPodsFingerprintMethod", "value": "with-exclusive-resources"},
         ],
         "zones": zones,
@@ -146,8 +153,14 @@ pub(crate) async fn report(client: &Client, node: &str, zones: Value) {
     reports.patch(node, &apply, &Patch::Apply(object)).await.unwrap();
 }
 
-/// A zone with so many CPUs.
+/// A zone with so many CPUs, all of them free.
 pub(crate) fn zone(name: &str, cpus: &str) -> Value {
-    let resource = |name: &str, amount: &str| json!({"name": name, "capacity": amount, "allocatable": amount, "available": amount});
-    json!({"name": name, "type": "Node", "resources": [resource("cpu", cpus), resource("memory", "16Gi")]})
+    used_zone(name, cpus, cpus)
+}
+
+/// A zone with so many CPUs, and so many of them free.
+pub(crate) fn used_zone(name: &str, cpus: &str, free: &str) -> Value {
+    let resource = |name: &str, amount: &str, free: &str| json!({"name": name, "capacity": amount, "allocatable": amount, "available": free});
+    let resources = [resource("cpu", cpus, free), resource("memory", "16Gi", "16Gi")];
+    json!({"name": name, "type": "Node", "resources": resources})
 }

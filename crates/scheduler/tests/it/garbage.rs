@@ -2,13 +2,15 @@
 
 use api::nrt::NodeResourceTopology;
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
-use kube::api::DeleteParams;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 
 use crate::cluster::{
-    Running, create, delete, eventually, fake_node, metrics, node_of, pod, refusal, report, zone,
+    Running, create, delete, eventually, fake_node, metrics, node_of, pod, pods, refusal, report, report_of,
+    used_zone, zone,
 };
 
 const STALE: &str = "0/1 nodes are available: 1 invalid node topology data: the report is gone or cannot be \
@@ -58,7 +60,28 @@ async fn nonsense_is_refused_and_what_follows_it_is_not() {
     report(&client, "n", json!([zone("node-3", "8"), zone("node-9", "8")])).await;
     create(&client, &pod("after", 8)).await;
     assert_eq!(eventually("after", async || node_of(&client, "after").await).await, "n");
+    a_contradiction_is_told(&client).await;
     scheduler.stop().await;
+}
+
+/// The pod runs in the zone that the kubelet's model did not say.
+async fn a_contradiction_is_told(client: &Client) {
+    let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let status = json!({"status": {"phase": "Running", "conditions": [ready]}});
+    pods(client).patch_status("after", &PatchParams::default(), &Patch::Merge(status)).await.unwrap();
+    let mut zones = json!([zone("node-3", "8"), used_zone("node-9", "8", "0")]);
+    zones[1]["resources"][1]["available"] = "16320Mi".into();
+    report_of(client, "n", zones, &[("default", "after")]).await;
+    let events: Api<Event> = Api::namespaced(client.clone(), "default");
+    let note = eventually("an event about the node", async || {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        all.into_iter().find(|event| event.reason.as_deref() == Some("LedgerDrift"))
+    })
+    .await;
+    let node = note.regarding.unwrap_or_default();
+    assert_eq!((node.kind.as_deref(), node.name.as_deref()), (Some("Node"), Some("n")));
+    let wanted = "The report of the node's zones contradicts what the scheduler had booked for default/after; the report counts";
+    assert_eq!(note.note.as_deref(), Some(wanted));
 }
 
 #[tokio::test(flavor = "multi_thread")]
