@@ -69,7 +69,8 @@ pub struct Spec {
     /// Which of the nodes that a pod fits on it gets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scoring_strategy: Option<ScoringStrategy>,
-    /// Whether pods of lower priority may be evicted to make room in a zone. Default: `Disabled`.
+    /// Whether preemption counts the zones that victims leave. The scheduler of tholepin counts them in any case.
+    /// Default: `Disabled`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_mode: Option<Switch>,
     /// How many schedulers run, of which one leads; no more than there are control plane nodes (HyperShift: workers).
