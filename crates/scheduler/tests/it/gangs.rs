@@ -8,7 +8,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::api::scheduling::v1alpha2::PodGroup;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::proxy::{Fault, Proxy};
 
@@ -20,24 +20,20 @@ const BINDING: &str = "/binding";
 const GATES: &str = "--feature-gates=GenericWorkload=true,GangScheduling=true";
 const OURS: &str = "topo-aware-scheduler";
 const STOCK: &str = "default-scheduler";
-const CONFIG: &str = "
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-leaderElection: {leaderElect: false}
-profiles:
-- schedulerName: topo-aware-scheduler
-  plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}
-";
-const CONFIG_WITH_ZONES: &str = "
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-leaderElection: {leaderElect: false}
-profiles:
-- schedulerName: topo-aware-scheduler
-  plugins: {multiPoint: {enabled: [{name: GangScheduling}, {name: NodeResourceTopologyMatch}]}}
-";
 /// Pods of a gang that fills the four zones of 7 or 8 CPUs of two nodes, by 3 CPUs each.
 const MEMBERS: usize = 8;
+
+/// A configuration with these plugins beside the default ones.
+fn config(plugins: &[&str]) -> String {
+    let enabled: Vec<Value> = plugins.iter().map(|name| json!({"name": name})).collect();
+    let plugins = json!({"multiPoint": {"enabled": enabled}});
+    json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": false},
+        "profiles": [{"schedulerName": OURS, "plugins": plugins}],
+    })
+    .to_string()
+}
 
 /// A control plane that serves PodGroups.
 fn with_groups() -> ControlPlaneOptions {
@@ -171,7 +167,7 @@ async fn gangs_are_placed_whole_or_not_at_all_as_by_kube_scheduler() {
     }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.yaml");
-    std::fs::write(&file, CONFIG).unwrap();
+    std::fs::write(&file, config(&["GangScheduling"])).unwrap();
     let config = format!("--config={}", file.display());
     let scheduler = Running::start(&account(&control, &client).await, &[&config]);
     let _stock = control.start_scheduler_with(&[GATES.to_owned()]).await.unwrap();
@@ -192,7 +188,7 @@ async fn a_gang_is_whole_after_a_leader_was_killed_among_its_bindings() {
     let dir = cluster.control().process_group().dir();
     let proxy = Proxy::start(cluster.control(), dir).await.unwrap();
     let config = dir.join("gangs.yaml");
-    std::fs::write(&config, CONFIG_WITH_ZONES).unwrap();
+    std::fs::write(&config, self::config(&["GangScheduling", "NodeResourceTopologyMatch"])).unwrap();
     let class = json!({"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"});
     let classes: Api<PriorityClass> = Api::all(client.clone());
     classes.create(&PostParams::default(), &serde_json::from_value(class).unwrap()).await.unwrap();
