@@ -65,6 +65,21 @@ impl GoTool {
         Ok(cache.join("testenv/tools").join(format!("{}-{short}", self.name)))
     }
 
+    /// The program for a test, built if this variable asks for it; `None` where it is not built. `chore`: the nightly run
+    /// that sets the variable.
+    #[cfg(test)]
+    pub(crate) fn asked(self, variable: &str, chore: &str) -> Option<PathBuf> {
+        let place = self.place().expect("a cache folder");
+        match is_set(variable) {
+            true => Some(self.program().expect("Go builds it")),
+            false if place.exists() => Some(place),
+            false => {
+                eprintln!("SKIPPED: no {}; cargo xtask nightly {chore} builds it", self.name);
+                None
+            }
+        }
+    }
+
     /// The program, built if it is not in the cache.
     pub(crate) fn program(self) -> anyhow::Result<PathBuf> {
         let target = self.place()?;
@@ -102,6 +117,12 @@ impl GoTool {
     pub(crate) fn module(self) -> PathBuf {
         root().join("testenv").join(self.name)
     }
+}
+
+/// Whether a variable of the environment is there and not empty.
+#[cfg(test)]
+pub(crate) fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
 /// Standard output and standard error of a program that ended well.

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use topology::policy::Scope;
 
 use crate::bench::rig::{ExporterProgram, Shape, TOPO_AWARE, TestBed};
-use crate::gotool::{GoTool, NFD, RTE, SCHEDULER_PLUGINS};
+use crate::gotool::{GoTool, NFD, RTE, SCHEDULER_PLUGINS, is_set};
 
 /// A node with zones of 7 and 8 CPUs.
 const NODE: Shape =
@@ -32,31 +32,22 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// Far above what a step takes. A pod that the Go scheduler has refused may wait for minutes.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-fn is_asked() -> bool {
-    std::env::var_os("INTEROP").is_some_and(|value| !value.is_empty())
-}
+const ASKED: &str = "INTEROP";
 
-/// The program, if it is to be tried.
-fn program(tool: GoTool) -> Option<PathBuf> {
-    if is_asked() {
-        return Some(tool.program().unwrap());
-    }
-    let place = tool.place().unwrap();
-    if place.exists() {
-        return Some(place);
-    }
-    eprintln!("SKIPPED: no {}; cargo xtask nightly interop builds it", tool.name);
-    None
+fn exporter(tool: GoTool) -> Option<PathBuf> {
+    tool.asked(ASKED, "interop")
 }
 
 /// A node without an exporter.
 async fn bed() -> Option<TestBed> {
-    testkit::env::rig().ok()?;
+    let rig = testkit::env::rig();
+    assert!(rig.is_ok() || !is_set(ASKED), "the rig is needed");
+    rig.ok()?;
     let binary = testkit::env::tholepin().expect("cargo xtask test builds the binary");
     Some(TestBed::start(NODE, false, binary).await.unwrap())
 }
 
-/// What the pods of a test do.
+/// The pods of a test.
 struct Pods(Api<Pod>);
 
 impl Pods {
@@ -153,14 +144,14 @@ async fn confirmed(bed: &TestBed) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reports_of_resource_topology_exporter_are_understood() {
-    let Some(program) = program(RTE) else { return };
+    let Some(program) = exporter(RTE) else { return };
     reports_are_understood(ExporterProgram::Rte { program, interval: INTERVAL }).await;
     println!("interop: resource-topology-exporter's reports: no pod lost");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reports_of_nfd_topology_updater_are_understood() {
-    let Some(program) = program(NFD) else { return };
+    let Some(program) = exporter(NFD) else { return };
     reports_are_understood(ExporterProgram::Nfd { program, interval: INTERVAL }).await;
     println!("interop: nfd-topology-updater's reports: no pod lost");
 }
@@ -168,7 +159,11 @@ async fn reports_of_nfd_topology_updater_are_understood() {
 /// The Go plugin charges a pod to both zones until a report of ours has the fingerprint of the node's pods.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_go_plugin_understands_our_reports() {
-    let Some(program) = program(SCHEDULER_PLUGINS).filter(|_| is_asked()) else { return };
+    if !is_set(ASKED) {
+        eprintln!("SKIPPED: cargo xtask nightly interop has the Go plugin place pods, for minutes");
+        return;
+    }
+    let program = SCHEDULER_PLUGINS.program().unwrap();
     let Some(mut bed) = bed().await else { return };
     bed.start_exporters(&ExporterProgram::Tholepin).await.unwrap();
     let file = SCHEDULER_PLUGINS.module().join("config.yaml");

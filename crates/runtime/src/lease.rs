@@ -135,8 +135,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A candidate that has not sent a request yet. `client` has a timeout and no retries, which would defeat the
-    /// timeouts of the calls made here.
+    /// A candidate that has not sent a request yet. `client` has a timeout, and asks again after no answer: the calls
+    /// made here are limited in time.
     ///
     /// # Errors
     /// When the durations of `config` contradict each other.

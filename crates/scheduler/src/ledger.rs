@@ -308,6 +308,22 @@ impl Ledger {
         }
         self.bindings_shown += 1;
         self.enter(pod, self.bindings_shown, scratch);
+        self.read_again(pod.id, scratch);
+    }
+
+    /// Reads the newest report once more if it shows this pod, which came after it: what the pod holds was taken for that
+    /// of an unknown one. There need not be another report.
+    fn read_again(&mut self, id: PodId, scratch: &mut Scratch) {
+        if self.unexplained.is_some() || self.report_lost || !self.is_shown_by_uid(id) {
+            return;
+        }
+        let missed: Vec<(PodId, u8)> = self.rows.iter().map(|row| (row.id, row.missed)).collect();
+        self.unexplained.clone_from(&self.topology);
+        self.explain_report(scratch);
+        for row in &mut self.rows {
+            let before = missed.iter().find(|(id, _)| *id == row.id);
+            row.missed = before.map_or(row.missed, |(_, missed)| *missed);
+        }
     }
 
     /// Adds a pod that is about to be bound to the node. A known pod changes nothing.
@@ -341,6 +357,7 @@ impl Ledger {
             shown_at,
             stage: Stage::Pending,
             described: false,
+            reports_before: 0,
             missed: 0,
             initialized: false,
             released_at: u64::MAX,
@@ -376,6 +393,7 @@ impl Ledger {
         match &mut row.stage {
             Stage::Pending => {
                 row.stage = Stage::Admitted;
+                row.reports_before = self.reports;
                 if row.finishes && others_pend {
                     self.fork(index, scratch, |world| charge(&mut world.amounts, &world.locations[index]));
                 } else {

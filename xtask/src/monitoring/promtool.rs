@@ -1,7 +1,7 @@
 //! Prometheus' own tool over alerts and queries. Its first build takes minutes, so `cargo xtask nightly promtool` makes
 //! it (`PROMTOOL=1`); other runs use it where it is in the cache.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use deployer::manifests::monitoring::dashboard::ROWS;
@@ -11,18 +11,6 @@ use serde_json::{Value, json};
 use super::alerts;
 use super::promtool_cases::{CASES, Case, Series};
 use crate::gotool::{PROMTOOL, output};
-
-/// Promtool; `None` where it is not built.
-fn promtool() -> Option<PathBuf> {
-    if std::env::var_os("PROMTOOL").is_some_and(|value| !value.is_empty()) {
-        return Some(PROMTOOL.program().unwrap());
-    }
-    let place = PROMTOOL.place().unwrap();
-    if !place.exists() {
-        eprintln!("SKIPPED: no promtool; cargo xtask nightly promtool builds it");
-    }
-    place.exists().then_some(place)
-}
 
 /// Runs it in a folder on a file with this content: JSON, which is YAML.
 fn run(promtool: &Path, folder: &Path, words: &[&str], content: &Value) -> anyhow::Result<String> {
@@ -51,7 +39,7 @@ fn queries() -> Value {
 
 #[test]
 fn rules_and_queries_are_valid() {
-    let Some(promtool) = promtool() else { return };
+    let Some(promtool) = PROMTOOL.asked("PROMTOOL", "promtool") else { return };
     let folder = tempfile::tempdir().unwrap();
     let check = |content: &Value| run(&promtool, folder.path(), &["check", "rules", "--lint-fatal"], content);
     for content in [groups(), queries()] {
@@ -73,7 +61,7 @@ fn each_alert_fires_when_it_should_and_only_then() {
     named.sort_unstable();
     all.sort_unstable();
     assert_eq!(named, all, "each alert has a case");
-    let Some(promtool) = promtool() else { return };
+    let Some(promtool) = PROMTOOL.asked("PROMTOOL", "promtool") else { return };
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("rules.yaml"), groups().to_string()).unwrap();
     let tests = |case: &Case| [test(case, case.fires, true), test(case, case.quiet, false)];

@@ -3,6 +3,7 @@
 //! In: the requests of a client and their failures. Out: at most `RETRIES` further requests. Never: writes, which the
 //! server may have carried out, and answers, whatever their status; their callers know how long waiting is worth it.
 
+use axum::http::header::UPGRADE;
 use axum::http::{Method, Request, Response};
 use kube::client::Body;
 use std::error::Error;
@@ -43,7 +44,8 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for ClosedConnections {
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
-        if request.method() != Method::GET {
+        // A read that becomes another protocol may run a command.
+        if request.method() != Method::GET || request.headers().contains_key(UPGRADE) {
             return None;
         }
         let mut again = Request::new(request.body().try_clone()?);
@@ -56,7 +58,7 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for ClosedConnections {
     }
 }
 
-/// Whether the connection ended after the request went out and before a response came.
+/// Whether the connection ended before a response came, be it in the handshake. A refused connection did not begin.
 fn is_closed(error: &(dyn Error + 'static)) -> bool {
     let incomplete = error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message);
     let is_reset = |error: &io::Error| {

@@ -44,7 +44,7 @@ async fn a_strict_client_gives_up_on_a_silent_server() {
 }
 
 #[tokio::test]
-async fn no_client_retries_on_its_own() {
+async fn no_client_asks_again_after_an_answer() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let file = kubeconfig(&listener.local_addr().unwrap().to_string());
     let (asked, mut requests) = tokio::sync::mpsc::unbounded_channel();

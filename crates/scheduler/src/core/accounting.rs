@@ -69,9 +69,14 @@ impl Core {
         let Some(entry) = self.pods.get(&id) else { return };
         let Some(slot) = entry.lifecycle.slot() else { return };
         let (ledger, pod) = (&mut self.nodes[slot].ledger, BoundPod::of(id, &entry.view));
-        match entry.lifecycle {
-            Lifecycle::Assumed { .. } => ledger.assumed(&pod, &mut self.scratch),
-            _ => ledger.bound(&pod, &mut self.scratch),
+        if let Lifecycle::Assumed { .. } = entry.lifecycle {
+            return ledger.assumed(&pod, &mut self.scratch);
+        }
+        let reports = ledger.reports();
+        ledger.bound(&pod, &mut self.scratch);
+        // The pod explains a report that came before it.
+        if ledger.reports() != reports {
+            self.zones_changed(slot);
         }
     }
 

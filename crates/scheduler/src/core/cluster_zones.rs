@@ -39,12 +39,13 @@ impl FreeInZones {
         if amount < self.largest || amount == 0 {
             return;
         }
-        let shape = zones.resources.iter().zip(zones.row(row));
-        let shape = shape.map(|(name, amount)| Need { name: *name, amount: (*amount).max(0) });
-        let amounts = |shape: &[Need]| shape.iter().map(|need| need.amount).collect::<Vec<_>>();
-        let shape: Vec<Need> = shape.collect();
-        if amount > self.largest || amounts(&shape) > amounts(&self.shape) {
-            (self.largest, self.shape) = (amount, shape);
+        let row = zones.row(row);
+        let is_larger =
+            || row.iter().map(|amount| (*amount).max(0)).gt(self.shape.iter().map(|need| need.amount));
+        if amount > self.largest || is_larger() {
+            let needs = zones.resources.iter().zip(row);
+            let needs = needs.map(|(name, amount)| Need { name: *name, amount: (*amount).max(0) });
+            (self.largest, self.shape) = (amount, needs.collect());
         }
     }
 }

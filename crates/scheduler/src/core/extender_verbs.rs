@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::victim_sets::fewest_to_leave;
-use super::{Binding, Core, Lifecycle, Profile};
+use super::{Binding, Core, Lifecycle};
 use crate::cycle::{self, zones};
 use crate::extender::MetaVictims;
-use crate::ledger::{Ledger, PodId};
+use crate::ledger::{Ledger, PodId, Scratch};
 use crate::plugins::default_preemption::{Victim, by_violation, is_curable};
 use crate::pod::PodView;
 
@@ -74,40 +74,41 @@ impl Core {
         candidates: BTreeMap<Arc<str>, MetaVictims>,
         now_ms: u64,
     ) -> BTreeMap<Arc<str>, MetaVictims> {
-        let Some(profile) = self.settings.profiles.first().cloned() else { return BTreeMap::new() };
+        let mut scratch = std::mem::take(&mut self.scratch);
         let found = candidates.into_iter().filter_map(|(node, victims)| {
-            let victims = self.more_victims(pod, &node, victims, &profile, now_ms)?;
+            let victims = self.more_victims(pod, &node, victims, now_ms, &mut scratch)?;
             Some((node, victims))
         });
-        found.collect()
+        let found = found.collect();
+        self.scratch = scratch;
+        found
     }
 
     fn more_victims(
-        &mut self,
+        &self,
         pod: &PodView,
         node: &str,
         mut victims: MetaVictims,
-        profile: &Profile,
         now_ms: u64,
+        scratch: &mut Scratch,
     ) -> Option<MetaVictims> {
+        let filter = self.settings.profiles.first()?.zone_filter_of_preemption();
         let slot = *self.slots.get(node)?;
         let named: Vec<PodId> = victims.pods.iter().filter_map(|uid| self.ids.get(uid)).copied().collect();
         let residents = self.nodes[slot].residents.range(..(pod.priority, PodId(0)));
         let mut others: Vec<PodId> = residents.map(|(_, id)| *id).filter(|id| !named.contains(id)).collect();
-        // The last ones are spared first.
-        let forbidden = self.forbidden([&*named, &*others].concat());
-        others.sort_by_key(|id| forbidden.contains(id));
         let mut fits = |left: &[PodId]| {
             let node = &self.nodes[slot];
-            let ledger: Ledger = node.ledger.without(left.iter().copied(), &mut self.scratch);
+            let ledger: Ledger = node.ledger.without(left.iter().copied(), scratch);
             let asked = (&*pod.spec, pod.created_s);
-            let filter = profile.zone_filter_of_preemption();
-            cycle::filter_zones((&ledger, &node.over_reserve), asked, filter, now_ms, &mut self.scratch)
-                .is_ok()
+            cycle::filter_zones((&ledger, &node.over_reserve), asked, filter, now_ms, scratch).is_ok()
         };
         if fits(&named) {
             return Some(victims);
         }
+        // The last ones are spared first.
+        let forbidden = self.forbidden([&*named, &*others].concat());
+        others.sort_by_key(|id| forbidden.contains(id));
         let more = fewest_to_leave(&others, |more| fits(&[&*named, more].concat()))?;
         victims.pods.extend(more.iter().filter_map(|id| self.view(*id)).map(|view| Arc::clone(&view.uid)));
         victims.violations += more.iter().filter(|id| forbidden.contains(id)).count();

@@ -96,11 +96,16 @@ impl Core {
             self.nodes[slot].over_reserve.report(Arc::clone(&topology));
         }
         if self.nodes.report(slot, topology, &mut self.scratch) || reserves {
-            self.withdraw_from(slot);
-            self.changed.insert(slot);
-            self.freed.insert(slot);
+            self.zones_changed(slot);
         }
         self.changed.append(&mut self.resynced);
+    }
+
+    /// Other things are known of the zones of a node than were expected.
+    pub(super) fn zones_changed(&mut self, slot: usize) {
+        self.withdraw_from(slot);
+        self.changed.insert(slot);
+        self.freed.insert(slot);
     }
 
     /// A node is new or has changed.

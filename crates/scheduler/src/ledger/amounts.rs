@@ -58,6 +58,22 @@ pub(super) enum Held {
     Ids(Arc<HeldIds>),
 }
 
+impl Held {
+    /// Whether it is nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Self::Cells(placement) => *placement == Placement::default(),
+            Self::Ids(held) => {
+                held.bounds.is_empty()
+                    && held.containers.iter().all(|container| {
+                        let ContainerAllocation { name: _, cpus, memory, devices } = container;
+                        cpus.is_empty() && memory.is_empty() && devices.is_empty()
+                    })
+            }
+        }
+    }
+}
+
 impl Default for Held {
     fn default() -> Self {
         Self::Cells(Placement::default())

@@ -34,7 +34,7 @@ impl Ledger {
     }
 
     /// Whether the kubelet has given something in zones to the pod.
-    pub(super) fn holds_something(&self, at: usize) -> bool {
+    fn holds_something(&self, at: usize) -> bool {
         let held = self.worlds.iter().filter_map(|world| world.locations[at].held());
         held.into_iter().any(|held| held != Held::default())
     }

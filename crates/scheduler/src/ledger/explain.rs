@@ -2,7 +2,6 @@
 
 use topology::fingerprint::Fingerprint;
 
-use super::identify::by_id::MAX_MISSED;
 use super::row::Row;
 use super::{Ledger, PodId, Stage};
 
@@ -58,21 +57,33 @@ impl Ledger {
         }
     }
 
-    /// Admitted pods that the next report will show. Cost: rows x worlds; the report's zones if there may be one.
+    /// Admitted pods that the next report will show. One that no report showed which was understood since its admission
+    /// is not among them: the exporter may leave it out. Cost: rows x worlds; the report's zones if there may be one.
     fn unreported(&self) -> usize {
         let Some(report) = self.topology.as_ref().filter(|_| self.is_modelled()) else { return 0 };
-        let is_new = |row: &Row| row.stage == Stage::Admitted && !row.described && row.missed < MAX_MISSED;
+        let is_new =
+            |row: &Row| row.stage == Stage::Admitted && !row.described && row.reports_before == self.reports;
         let mut new = self.rows.iter().enumerate().filter(|(_, row)| is_new(row)).peekable();
         if new.peek().is_none() {
             return 0;
         }
         let free = report.available();
-        new.filter(|(at, row)| self.counts(report, &free, row) && self.holds_something(*at)).count()
+        let holds_something = |at: usize| {
+            let mut held = self.worlds.iter().filter_map(|world| world.locations[at].held());
+            held.any(|held| !held.is_empty())
+        };
+        new.filter(|(at, row)| self.counts(report, &free, row) && holds_something(*at)).count()
     }
 
     /// Pods that do not hold the same, exactly known, in every world. Cost: rows x worlds.
     fn in_doubt(&self) -> usize {
         self.indices(|stage| stage != Stage::Released).filter(|at| !self.is_certain(*at)).count()
+    }
+
+    /// Number of times that a report was understood.
+    #[must_use]
+    pub fn reports(&self) -> u64 {
+        self.reports
     }
 
     /// A number that differs after any change of [`Self::fingerprinted`].

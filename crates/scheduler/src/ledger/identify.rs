@@ -17,7 +17,7 @@ use super::location::{charge, charge_all_zones, possible_locations, widen};
 use super::{Amounts, Held, Ledger, Location, Row, Scratch, Stage, World};
 
 mod assign;
-pub(in crate::ledger) mod by_id;
+mod by_id;
 mod by_value;
 mod torn;
 

@@ -120,6 +120,8 @@ pub(super) struct Row {
     pub(super) shown_at: u64,
     /// Whether the last understood report counts this pod.
     pub(super) described: bool,
+    /// Number of reports understood before its admission.
+    pub(super) reports_before: u64,
     /// Reports by ids since its admission that show nothing of the pod.
     pub(super) missed: u8,
     /// Number of the release, in [`Ledger::releases`]; `u64::MAX` before.

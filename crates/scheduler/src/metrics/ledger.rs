@@ -62,8 +62,9 @@ pub(super) struct LedgerMetrics {
     largest: Family<ResourceLabel, UnitGauge>,
     shape: Family<ShapeLabel, UnitGauge>,
     stranded_cpus: UnitGauge,
-    /// Resources that have a series.
+    /// Resources that have a series, and pairs of them that have one of shapes.
     resources: Arc<Mutex<BTreeSet<ResourceName>>>,
+    shapes: Arc<Mutex<BTreeSet<(ResourceName, ResourceName)>>>,
 }
 
 impl LedgerMetrics {
@@ -112,8 +113,8 @@ impl LedgerMetrics {
         );
         registry.register(
             "tholepin_zone_largest_shape",
-            "Amounts that are free together in the zone with the most of CPUs or of a device (most_of), which one pod can \
-             have: CPUs, bytes or devices",
+            "Amounts that are free together in the zone with the most CPUs, or with the most of a device (most_of): CPUs, \
+             bytes or devices",
             m.shape.clone(),
         );
         registry.register(
@@ -169,15 +170,21 @@ impl LedgerMetrics {
 
     /// The series of the largest shapes. Not by memory: the zone with most of it is seldom what a pod waits for.
     fn set_shapes(&self, zones: &ClusterZones) {
-        self.shape.clear();
+        let mut known = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = BTreeSet::new();
         let is_counted =
             |name: &ResourceName| matches!(name.kind(), ResourceKind::Cpu | ResourceKind::Device);
         for (most_of, amounts) in zones.by_resource.iter().filter(|(name, _)| is_counted(name)) {
             for Need { name, amount } in &amounts.shape {
                 let label = ShapeLabel { most_of: most_of.as_str(), resource: name.as_str() };
                 self.shape.get_or_create(&label).set(units(*name, (*amount).into()));
+                now.insert((*most_of, *name));
             }
         }
+        for (most_of, name) in known.difference(&now) {
+            self.shape.remove(&ShapeLabel { most_of: most_of.as_str(), resource: name.as_str() });
+        }
+        *known = now;
     }
 
     /// The time since the first of these nodes, with the number of its reports, was not confirmed any more. It goes on

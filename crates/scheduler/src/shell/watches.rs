@@ -40,6 +40,9 @@ use crate::volumes::views::{
     AttachmentView, CapacityView, ClaimView, ClassView, CsiNodeView, DriverView, VolumeView,
 };
 
+/// The task that watches budgets.
+const BUDGETS: &str = "watch poddisruptionbudgets";
+
 /// What starts watches.
 pub(super) struct Watches<'a> {
     tasks: &'a mut Tasks,
@@ -81,12 +84,29 @@ impl<'a> Watches<'a> {
     /// Starts the watches of what decides about zones alone, and of what victims rest on. Returns their number.
     pub(super) fn spawn_for_zones(mut self, metrics: &Metrics) -> anyhow::Result<usize> {
         self.zones(metrics)?;
-        self.budgets()?;
+        self.budgets_if_allowed()?;
         Ok(self.started)
     }
 
     fn budgets(&mut self) -> anyhow::Result<()> {
-        self.guarded::<PodDisruptionBudget>(("watch poddisruptionbudgets", Source::Budgets), intake::budget)
+        self.guarded::<PodDisruptionBudget>((BUDGETS, Source::Budgets), intake::budget)
+    }
+
+    /// Budgets, for an account that may lack the right to read them: then there is none.
+    fn budgets_if_allowed(&mut self) -> anyhow::Result<()> {
+        let api = Api::<DeserializeGuard<PodDisruptionBudget>>::all(self.connection.watch_client()?);
+        let (config, metrics) = (watcher::Config::default(), self.metrics.clone());
+        let mut sink = self.sink(Source::Budgets, intake::budget);
+        self.tasks.spawn(BUDGETS, async move {
+            let reason = watch::run_while_allowed(api, config, &metrics, &mut sink).await;
+            tracing::warn!(
+                reason,
+                "PodDisruptionBudgets cannot be read: each victim counts as one that may leave"
+            );
+            sink(watch::Event::Reset { objects: Vec::new(), vanished: Vec::new(), served: true });
+            Ok::<Infallible, Infallible>(std::future::pending().await)
+        });
+        Ok(())
     }
 
     /// Pods, nodes and reports.

@@ -103,7 +103,8 @@ async fn the_stock_scheduler_loses_no_pod_with_it() {
     extender.await.unwrap().unwrap();
 }
 
-/// What the extender says to a client with this certificate, or with none, that asks for what is not there.
+/// The answer of the extender to a client with this certificate, or with none, about a path that is not there: words of
+/// the error.
 async fn answer(url: &str, authority: &str, certificate: Option<(String, String)>) -> String {
     let (certificate, key) = certificate.unzip();
     let endpoint = HttpEndpoint {

@@ -113,6 +113,7 @@ fn placement(job: &str) -> Vec<Alert> {
             causes: &[
                 "the exporter of the node is down, or its object was deleted by hand",
                 "an exporter without fingerprints, beside pods that another scheduler binds",
+                "the exporter leaves out a pod that holds something in zones (podExcludes)",
                 "two exporters write the report of one node",
                 "a device failed together with the pod that had it: the next pod that comes or goes there settles it",
             ],

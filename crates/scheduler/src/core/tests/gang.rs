@@ -425,6 +425,8 @@ struct Known {
 struct GangWorld {
     /// Whether the API server stores the bindings to a node in the order of the decisions, as our outbox sends them.
     stores_in_order: bool,
+    /// Whether a pod has ended. What is left is not where a kubelet would put it by now, and the reports do not tell.
+    has_ended: bool,
     bindings: usize,
     groups: BTreeMap<usize, usize>,
     pods: BTreeMap<usize, Known>,
@@ -484,6 +486,7 @@ impl GangWorld {
                 };
                 core.handle(Event::PodGone(self.view(*at, ended(&node)).unwrap()), now);
                 self.pods.remove(at);
+                self.has_ended = true;
             }
             GangStep::Delete(at) => {
                 if self.pods.get(at).is_some_and(|known| known.node.is_none()) {
@@ -534,7 +537,7 @@ impl GangWorld {
             };
             core.handle(Event::Pod(self.view(at, more).unwrap()), now);
         }
-        if self.stores_in_order {
+        if self.stores_in_order && !self.has_ended {
             let is_part = |group: &usize| (1..self.groups[group]).contains(&self.placed(core, *group));
             let in_part: Vec<usize> = whole.into_iter().filter(is_part).collect();
             self.decide(core);

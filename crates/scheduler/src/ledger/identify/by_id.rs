@@ -30,11 +30,11 @@ use topology::zone::NodeTopology;
 use super::Understood;
 use crate::ledger::amounts::{Amounts, Held, HeldIds, Ids, Scratch, Vacant};
 use crate::ledger::drift::MAX_NAMED;
-use crate::ledger::{Ledger, Location, Predictions, Row, Stage, World};
+use crate::ledger::{Ledger, Location, PodId, Predictions, Row, Stage, World};
 
 /// Reports after its admission that show nothing of a pod, until it is taken to hold nothing: the kubelet may have
 /// admitted it under other settings.
-pub(in crate::ledger) const MAX_MISSED: u8 = 3;
+const MAX_MISSED: u8 = 3;
 
 /// Reports one after the other that are left out because they show a pod in part.
 const MAX_PARTIAL: u8 = 3;
@@ -132,6 +132,18 @@ impl Ledger {
             bases,
             scratch,
         );
+    }
+
+    /// Whether the newest report, by ids, has something of a pod. Names may be those of a former pod.
+    pub(in crate::ledger) fn is_shown_by_uid(&self, id: PodId) -> bool {
+        let report = self.topology.as_ref().filter(|_| self.start.is_some());
+        let holdings = report.and_then(|report| report.kubelet.as_deref()).map(|kubelet| &kubelet.holdings);
+        let row = self.rows.iter().find(|row| row.id == id);
+        let Some((holdings, row)) = holdings.zip(row).filter(|(it, _)| it.key() == HashKey::Uid) else {
+            return false;
+        };
+        let mut containers = row.needs.pod.containers.iter();
+        containers.any(|it| holdings.of(row.names.hash(HashKey::Uid, &it.name)).is_some())
     }
 
     /// Whether a report shows a pod, which no world has so, without a part of what it gets: the kubelet was handing it
