@@ -575,6 +575,8 @@ fn a_report_tells_pods_alike_apart() {
 #[derive(Clone, Debug)]
 enum Step {
     Pod(Vec<(ContainerKind, u32, u32, u32)>),
+    /// A pod of another scheduler, which is seen only after a report that shows it.
+    LatePod(Vec<(ContainerKind, u32, u32, u32)>),
     End(usize),
     Report,
     Restart,
@@ -592,7 +594,8 @@ fn step() -> impl Strategy<Value = Step> {
         all
     });
     prop_oneof![
-        5 => containers.prop_map(Step::Pod),
+        5 => containers.clone().prop_map(Step::Pod),
+        1 => containers.prop_map(Step::LatePod),
         3 => (0..8_usize).prop_map(Step::End),
         3 => Just(Step::Report),
         1 => Just(Step::Restart),
@@ -625,6 +628,19 @@ proptest! {
                     }
                     if fits {
                         node.run(&pod);
+                    }
+                }
+                Step::LatePod(containers) => {
+                    let pod = pod(id, &containers);
+                    if node.would_admit(&pod) {
+                        let asked = Node::asked(&pod);
+                        kubelet::admit(&node.kubelet, &mut node.state, &asked, &Lowest).unwrap();
+                        node.pods.push(pod.clone());
+                        node.report();
+                        node.bind(&pod);
+                        node.ledger.admitted(pod.id, &mut node.scratch);
+                        node.ledger.initialized(pod.id);
+                        is_exact &= key == HashKey::Uid;
                     }
                 }
                 Step::End(at) if at < node.pods.len() => node.release(at),
