@@ -65,8 +65,8 @@ impl GoTool {
         Ok(cache.join("testenv/tools").join(format!("{}-{short}", self.name)))
     }
 
-    /// The program for a test, built if this variable asks for it; `None` where it is not built. `chore`: the nightly run
-    /// that sets the variable.
+    /// The program for a test, built if this variable asks for it; `None` where it is not built. `chore`: the nightly
+    /// run that sets the variable.
     #[cfg(test)]
     pub(crate) fn asked(self, variable: &str, chore: &str) -> Option<PathBuf> {
         let place = self.place().expect("a cache folder");

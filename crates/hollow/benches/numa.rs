@@ -70,8 +70,8 @@ fn half_full(zones: u32, is_blind: bool) -> anyhow::Result<CoreCluster> {
     Ok(cluster)
 }
 
-/// Pods of a class each come to half-full nodes; the difference that zones make, by node. Each pod comes to both kinds of
-/// nodes, one after the other, so that a change of the machine's speed is in both.
+/// Pods of a class each come to half-full nodes; the difference that zones make, by node. Each pod comes to both kinds
+/// of nodes, one after the other, so that a change of the machine's speed is in both.
 fn zones_of_a_cycle(zones: u32) -> anyhow::Result<()> {
     let (mut blind, mut seeing) = (half_full(zones, true)?, half_full(zones, false)?);
     let (mut without, mut added) = (Vec::new(), Vec::new());

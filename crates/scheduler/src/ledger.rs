@@ -311,21 +311,6 @@ impl Ledger {
         self.read_again(pod.id, scratch);
     }
 
-    /// Reads the newest report once more if it shows this pod, which came after it: what the pod holds was taken for that
-    /// of an unknown one. There need not be another report.
-    fn read_again(&mut self, id: PodId, scratch: &mut Scratch) {
-        if self.unexplained.is_some() || self.report_lost || !self.is_shown_by_uid(id) {
-            return;
-        }
-        let missed: Vec<(PodId, u8)> = self.rows.iter().map(|row| (row.id, row.missed)).collect();
-        self.unexplained.clone_from(&self.topology);
-        self.explain_report(scratch);
-        for row in &mut self.rows {
-            let before = missed.iter().find(|(id, _)| *id == row.id);
-            row.missed = before.map_or(row.missed, |(_, missed)| *missed);
-        }
-    }
-
     /// Adds a pod that is about to be bound to the node. A known pod changes nothing.
     pub fn assumed(&mut self, pod: &BoundPod, scratch: &mut Scratch) {
         if self.index(pod.id).is_none() {

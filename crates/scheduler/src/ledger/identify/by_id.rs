@@ -134,8 +134,23 @@ impl Ledger {
         );
     }
 
+    /// Reads the newest report once more if it shows this pod, which came after it and was taken for an unknown one.
+    /// There need not be another report.
+    pub(in crate::ledger) fn read_again(&mut self, id: PodId, scratch: &mut Scratch) {
+        if self.unexplained.is_some() || self.report_lost || !self.is_shown_by_uid(id) {
+            return;
+        }
+        let missed: Vec<(PodId, u8)> = self.rows.iter().map(|row| (row.id, row.missed)).collect();
+        self.unexplained.clone_from(&self.topology);
+        self.explain_report(scratch);
+        for row in &mut self.rows {
+            let before = missed.iter().find(|(id, _)| *id == row.id);
+            row.missed = before.map_or(row.missed, |(_, missed)| *missed);
+        }
+    }
+
     /// Whether the newest report, by ids, has something of a pod. Names may be those of a former pod.
-    pub(in crate::ledger) fn is_shown_by_uid(&self, id: PodId) -> bool {
+    fn is_shown_by_uid(&self, id: PodId) -> bool {
         let report = self.topology.as_ref().filter(|_| self.start.is_some());
         let holdings = report.and_then(|report| report.kubelet.as_deref()).map(|kubelet| &kubelet.holdings);
         let row = self.rows.iter().find(|row| row.id == id);
