@@ -9,7 +9,7 @@
 
 use topology::request::PodNeeds;
 
-use super::{Held, Ledger, PodId, Scratch, Stage};
+use super::{Ledger, PodId, Scratch, Stage};
 
 /// Most leaving pods whose early release is tried in every combination; more are tried one by one and all together.
 const MAX_COMBINED: usize = 3;
@@ -34,9 +34,9 @@ impl Ledger {
     }
 
     /// Whether the kubelet has given something in zones to the pod.
-    fn holds_something(&self, at: usize) -> bool {
-        let held = self.worlds.iter().filter_map(|world| world.locations[at].held());
-        held.into_iter().any(|held| held != Held::default())
+    pub(super) fn holds_something(&self, at: usize) -> bool {
+        let mut held = self.worlds.iter().filter_map(|world| world.locations[at].held());
+        held.any(|held| !held.is_empty())
     }
 
     /// Sets of pods that the kubelet may release before it admits the next one: the subsets of the leaving pods (of

@@ -68,11 +68,7 @@ impl Ledger {
             return 0;
         }
         let free = report.available();
-        let holds_something = |at: usize| {
-            let mut held = self.worlds.iter().filter_map(|world| world.locations[at].held());
-            held.any(|held| !held.is_empty())
-        };
-        new.filter(|(at, row)| self.counts(report, &free, row) && holds_something(*at)).count()
+        new.filter(|(at, row)| self.counts(report, &free, row) && self.holds_something(*at)).count()
     }
 
     /// Pods that do not hold the same, exactly known, in every world. Cost: rows x worlds.

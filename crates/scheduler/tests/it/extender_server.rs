@@ -51,8 +51,9 @@ async fn the_stock_scheduler_loses_no_pod_with_it() {
     let address = format!("127.0.0.1:{port}");
     // The files of the API server do for it.
     let files = cluster.control().process_group().dir().join("control");
+    let (certificate, key) = cluster.control().server_files();
     let [certificate, key, authority] =
-        ["server.crt", "server.key", "ca.crt"].map(|name| files.join(name).display().to_string());
+        [certificate, key, cluster.control().ca_file()].map(|path| path.display().to_string());
     let [client_certificate, client_key] =
         ["to-kubelets.crt", "to-kubelets.key"].map(|name| files.join(name).display().to_string());
     let flags = ["extender", "--kubeconfig", &kubeconfig, "--http-bind-address", "127.0.0.1:0"];

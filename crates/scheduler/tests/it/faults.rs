@@ -21,7 +21,8 @@ use crate::whole_loop::exporting;
 
 /// Four zones of 7 or 8 CPUs, with two pods of 3 CPUs each.
 const PODS: usize = 8;
-const BINDING: &str = "/binding";
+/// The end of the path of a binding.
+pub(crate) const BINDING: &str = "/binding";
 const ALONE: &[&str] = &["--leader-elect=false"];
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -13,10 +13,9 @@ use testkit::controlplane::{ControlPlane, ControlPlaneOptions};
 use testkit::proxy::{Fault, Proxy};
 
 use crate::cluster::{PATIENCE, Running, create, delete, eventually, fake_node, node_of, pod, pods, refusal};
-use crate::faults::Process;
+use crate::faults::{BINDING, Process};
 use crate::whole_loop::{exporting_with, runs};
 
-const BINDING: &str = "/binding";
 const GATES: &str = "--feature-gates=GenericWorkload=true,GangScheduling=true";
 const OURS: &str = "topo-aware-scheduler";
 const STOCK: &str = "default-scheduler";
