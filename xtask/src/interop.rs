@@ -128,18 +128,12 @@ async fn reports_are_understood(exporter: ExporterProgram) {
 /// Waits until the newest report is understood and shows all admitted pods.
 async fn confirmed(bed: &TestBed) {
     let metrics = ["tholepin_ledger_unexplained_reports", "tholepin_ledger_age_seconds"];
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let mut values = Vec::new();
-        for name in metrics {
-            values.push(bed.scheduler_metric(name).await);
-        }
-        if values.iter().all(|value| *value == Some(0.0)) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{metrics:?} are {values:?} after {PATIENCE:?}");
-        sleep(Duration::from_millis(50)).await;
-    }
+    let are_zero = async || {
+        let values = futures::future::join_all(metrics.map(|name| bed.scheduler_metric(name))).await;
+        values.iter().all(|value| *value == Some(0.0))
+    };
+    let scheduler = bed.scheduler.as_ref().unwrap();
+    scheduler.wait_until("confirmed by a report", PATIENCE, are_zero).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

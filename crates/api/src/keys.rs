@@ -94,3 +94,5 @@ pub const ANNOTATION_API_APPROVED: &str = "api-approved.kubernetes.io";
 /// Pod annotation: what the pod wants of zones beyond what kubelets enforce, `require`, `prefer` or `ignore`. Read by
 /// our scheduler.
 pub const POD_ALIGNMENT: &str = "tholepin.dev/alignment";
+/// Annotation of mirror pods: the uid of the static pod. Written by the kubelet.
+pub const CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use api::keys::POD_ALIGNMENT;
+use api::keys::{CONFIG_MIRROR, POD_ALIGNMENT};
 use k8s_openapi::api::core::v1 as wire;
 use topology::fingerprint::PodHash;
 use topology::kubelet::rejection::REASONS;
@@ -126,6 +126,8 @@ pub struct Progress {
 pub struct PodView {
     /// `metadata.uid`.
     pub uid: Arc<str>,
+    /// The uid of the static pod that it mirrors, which the kubelet's managers have in place of its own.
+    pub static_uid: Option<Arc<str>>,
     /// `metadata.namespace`.
     pub namespace: Arc<str>,
     /// `metadata.name`.
@@ -208,6 +210,7 @@ impl PodView {
         let rejection = reason.filter(|reason| REASONS.contains(reason));
         Self {
             uid: text(meta.uid.as_ref()),
+            static_uid: annotation(pod, CONFIG_MIRROR).map(Arc::from),
             version: meta.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
             created_s: u64::try_from(created).unwrap_or(0),
             scheduler: spec.and_then(|s| s.scheduler_name.as_deref()).unwrap_or("default-scheduler").into(),
@@ -318,8 +321,7 @@ impl Spec {
 
 impl AlignmentIntent {
     fn read(pod: &wire::Pod) -> Result<Self, String> {
-        let stated = pod.metadata.annotations.as_ref().and_then(|all| all.get(POD_ALIGNMENT));
-        match stated.map(String::as_str) {
+        match annotation(pod, POD_ALIGNMENT) {
             None => Ok(Self::Unstated),
             Some("require") => Ok(Self::Require),
             Some("prefer") => Ok(Self::Prefer),
@@ -376,6 +378,10 @@ impl Progress {
             }),
         }
     }
+}
+
+fn annotation<'p>(pod: &'p wire::Pod, key: &str) -> Option<&'p str> {
+    pod.metadata.annotations.as_ref()?.get(key).map(String::as_str)
 }
 
 /// The name of the PodGroup of a pod.

@@ -32,6 +32,8 @@ mod preemption;
 mod rejected;
 #[path = "it/secure_port.rs"]
 mod secure_port;
+#[path = "it/static_pods.rs"]
+mod static_pods;
 #[path = "it/tenant.rs"]
 mod tenant;
 #[path = "it/volumes.rs"]

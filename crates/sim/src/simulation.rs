@@ -491,6 +491,7 @@ impl<'a> Simulation<'a> {
         };
         PodView {
             uid: uid_of(number).into(),
+            static_uid: None,
             version: 0,
             created_s: self.now_ms / 1_000,
             scheduler: PROFILE.into(),

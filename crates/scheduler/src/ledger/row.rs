@@ -76,10 +76,10 @@ impl BoundPod {
     }
 }
 
-/// The names of a pod, by which reports know it.
+/// The names of a pod, by which its kubelet and reports know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodNames {
-    /// `metadata.uid`.
+    /// `metadata.uid`; of a mirror pod, the uid of its static pod.
     pub uid: Arc<str>,
     /// `metadata.namespace`.
     pub namespace: Arc<str>,
@@ -91,7 +91,11 @@ impl PodNames {
     /// The names of a pod.
     #[must_use]
     pub fn of(pod: &PodView) -> Self {
-        Self { uid: Arc::clone(&pod.uid), namespace: Arc::clone(&pod.namespace), name: Arc::clone(&pod.name) }
+        Self {
+            uid: Arc::clone(pod.static_uid.as_ref().unwrap_or(&pod.uid)),
+            namespace: Arc::clone(&pod.namespace),
+            name: Arc::clone(&pod.name),
+        }
     }
 
     /// The hash under which a report has a container.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use api::keys::POD_ALIGNMENT;
+use api::keys::{CONFIG_MIRROR, POD_ALIGNMENT};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
@@ -108,11 +108,20 @@ struct NeededMeta {
     annotations: Option<NeededAnnotations>,
 }
 
-/// The annotation that is read; others are passed over.
+/// The annotations that are read; others are passed over.
 #[derive(Deserialize)]
 struct NeededAnnotations {
     #[serde(rename = "tholepin.dev/alignment")]
     alignment: Option<String>,
+    #[serde(rename = "kubernetes.io/config.mirror")]
+    mirror: Option<String>,
+}
+
+impl From<NeededAnnotations> for BTreeMap<String, String> {
+    fn from(NeededAnnotations { alignment, mirror }: NeededAnnotations) -> Self {
+        let all = [(POD_ALIGNMENT, alignment), (CONFIG_MIRROR, mirror)];
+        all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+    }
 }
 
 impl From<Needed> for Pod {
@@ -129,7 +138,6 @@ impl From<Needed> for Pod {
             owner_references,
             annotations,
         } = metadata;
-        let alignment = annotations.and_then(|annotations| annotations.alignment);
         let metadata = ObjectMeta {
             name,
             namespace,
@@ -139,7 +147,7 @@ impl From<Needed> for Pod {
             deletion_timestamp,
             labels,
             owner_references,
-            annotations: alignment.map(|value| BTreeMap::from([(POD_ALIGNMENT.to_owned(), value)])),
+            annotations: annotations.map(BTreeMap::from),
             ..ObjectMeta::default()
         };
         Self { metadata, spec, status }
@@ -268,6 +276,7 @@ mod tests {
         let more = json!({
             "creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:00:01Z",
             "labels": { "a": "b" },
+            "annotations": { POD_ALIGNMENT: "require", CONFIG_MIRROR: "static", "another": "c" },
             "ownerReferences": [{ "apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u", "controller": true }],
             "managedFields": [{ "manager": "m", "fieldsV1": { "f:spec": {} } }],
         });
@@ -276,6 +285,7 @@ mod tests {
         let whole = PodView::read(&serde_json::from_value(object).unwrap());
         assert_eq!(format!("{:?}", read.view), format!("{whole:?}"));
         assert!(read.view.progress.deleting && read.view.stays && read.problem.is_none());
+        assert_eq!((&*read.view.uid, read.view.static_uid.as_deref()), ("u", Some("static")));
     }
 
     /// A pod counts what can be read of it, whether it comes in a list or in a watch.

@@ -99,7 +99,7 @@ fn placement(job: &str) -> Vec<Alert> {
             causes: &[
                 "two exporters write the report of one node",
                 "an exporter does not see new pods any more: its report stays the same while pods come and go",
-                "static pods or pods outside of the cluster hold exclusive resources of the node",
+                "pods outside of the cluster, or static pods whose mirror pod the API server refuses, hold exclusive resources of the node",
                 "a device failed together with the pod that had it: the next pod that comes or goes there settles it",
             ],
             first: "tholepin validate --only report-writers,report-stale,exporter-twice",
@@ -107,7 +107,7 @@ fn placement(job: &str) -> Vec<Alert> {
         Alert {
             name: "TholepinLedgerOld",
             expr: format!("max(tholepin_ledger_age_seconds{{job=\"{job}\"}}) > 900"),
-            lasting: "15m",
+            lasting: "1m",
             summary: "No report has confirmed the scheduler's ledger of a node for a quarter of an hour.",
             description: "The newest report of some node is not understood, cannot be read, is gone, or does not show a pod that the kubelet has admitted since. Pods that need zones may wait although they would fit there.",
             causes: &[

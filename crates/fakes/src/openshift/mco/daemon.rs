@@ -109,6 +109,6 @@ impl Daemon {
 
 /// DaemonSets would bring theirs back, and a file on the node makes mirror pods.
 fn stays(pod: &Pod) -> bool {
-    let is_mirror = pod.annotations().contains_key("kubernetes.io/config.mirror");
+    let is_mirror = pod.annotations().contains_key(api::keys::CONFIG_MIRROR);
     is_mirror || pod.owner_references().iter().any(|owner| owner.kind == "DaemonSet")
 }
