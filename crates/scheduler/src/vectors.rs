@@ -1,7 +1,8 @@
-//! Acceptance vectors for the zone filter and score: what the NodeResourceTopologyMatch plugin answers.
+//! Acceptance vectors for zones: what the NodeResourceTopologyMatch plugin answers, alone and in a scheduler.
 //!
 //! Where we answer differently, it is on purpose, and listed here by vector.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::nrt::NodeResourceTopology;
@@ -9,11 +10,13 @@ use e2e::catalogue::tmpol::vectors::VECTORS as VECTORS_OF_SPECS;
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use topology::policy::Manager;
+use topology::policy::{DEFAULT_MAX_NUMA_NODES, Manager};
 use topology::request::PodNeeds;
 use topology::score::{Strategy, Weights, ZoneScorer};
 use topology::zone::NodeTopology;
 
+use crate::config::default_settings;
+use crate::explain;
 use crate::ledger::{Ledger, Refusal, Scratch};
 use crate::over_reserve::OverReserve;
 use crate::reason::Reason;
@@ -41,12 +44,18 @@ const OTHER_SCORES: [(&str, &str); 4] = [
     ("score-116", "what no zone lists takes no part in LeastNUMANodes"),
 ];
 
+const NOW_MS: u64 = 1_000_000_000;
+
 const VECTORS: &str = include_str!("../tests/data/zone-vectors.json");
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Vectors {
     filter: Vec<Filter>,
     score: Vec<Score>,
+    placement: Vec<Placement>,
+    least_numa_nodes: Vec<Span>,
+    rules: Vec<KubeletRules>,
 }
 
 #[derive(Deserialize)]
@@ -65,11 +74,11 @@ struct Score {
     id: String,
     name: String,
     strategy: String,
-    weights: std::collections::BTreeMap<String, i64>,
+    weights: BTreeMap<String, i64>,
     nodes: Vec<ScoreNode>,
     pod: Value,
     qos: String,
-    expected: std::collections::BTreeMap<String, i64>,
+    expected: BTreeMap<String, i64>,
 }
 
 #[derive(Deserialize)]
@@ -77,6 +86,71 @@ struct ScoreNode {
     name: String,
     fresh: bool,
     nrt: Option<Value>,
+}
+
+/// A pod that a scheduler places on one of several nodes.
+#[derive(Deserialize)]
+struct Placement {
+    id: String,
+    name: String,
+    strategy: String,
+    nodes: Vec<PlacementNode>,
+    pod: Value,
+    /// The nodes of which it may have any; none if it waits.
+    chosen: Vec<String>,
+    /// What the filter says of each node, empty where the pod fits.
+    filter: BTreeMap<String, String>,
+    /// Of nodes that fit.
+    scores: BTreeMap<String, i64>,
+}
+
+#[derive(Deserialize)]
+struct PlacementNode {
+    name: String,
+    allocatable: Value,
+    nrt: Value,
+}
+
+/// The zones that LeastNUMANodes takes for a request.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Span {
+    id: String,
+    name: String,
+    zones: Vec<SpanZone>,
+    request: BTreeMap<String, String>,
+    zones_used: i64,
+    closest: bool,
+}
+
+#[derive(Deserialize)]
+struct SpanZone {
+    id: u32,
+    resources: BTreeMap<String, String>,
+    costs: BTreeMap<String, i64>,
+}
+
+/// The kubelet's rules that an object states.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KubeletRules {
+    id: String,
+    name: String,
+    nrt: Value,
+    policy: String,
+    scope: String,
+    #[serde(rename = "maxNUMANodes")]
+    max_numa_nodes: u32,
+}
+
+fn strategy(name: &str) -> Strategy {
+    match name {
+        "LeastAllocated" => Strategy::LeastAllocated,
+        "MostAllocated" => Strategy::MostAllocated,
+        "LeastNUMANodes" => Strategy::LeastNumaNodes,
+        "BalancedAllocation" => Strategy::BalancedAllocation,
+        other => panic!("no strategy {other}"),
+    }
 }
 
 fn topology(nrt: &Value) -> Arc<NodeTopology> {
@@ -155,12 +229,7 @@ fn score() {
     let vectors: Vectors = serde_json::from_str(VECTORS).unwrap();
     let mut different = Vec::new();
     for vector in &vectors.score {
-        let strategy = match vector.strategy.as_str() {
-            "LeastAllocated" => Strategy::LeastAllocated,
-            "MostAllocated" => Strategy::MostAllocated,
-            "LeastNUMANodes" => Strategy::LeastNumaNodes,
-            _ => Strategy::BalancedAllocation,
-        };
+        let strategy = strategy(&vector.strategy);
         let weights = Weights(
             vector
                 .weights
@@ -191,4 +260,108 @@ fn score() {
         }
     }
     assert_eq!(different, [""; 0]);
+}
+
+/// Whole decisions, as `explain` tells them.
+#[test]
+fn placement() {
+    let vectors: Vectors = serde_json::from_str(VECTORS).unwrap();
+    let mut different = Vec::new();
+    for vector in &vectors.placement {
+        let objects = vector.nodes.iter().flat_map(|node| {
+            let metadata = json!({"name": node.name, "uid": node.name});
+            let mut report = node.nrt.clone();
+            report["apiVersion"] = "topology.node.k8s.io/v1alpha2".into();
+            report["kind"] = "NodeResourceTopology".into();
+            report["metadata"] = metadata.clone();
+            let status = json!({"allocatable": node.allocatable});
+            [json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status}), report]
+        });
+        let mut settings = default_settings(0);
+        settings.profiles[0].numa.as_mut().unwrap().strategy = strategy(&vector.strategy);
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "ns", "name": "p"}, "spec": vector.pod,
+        });
+        pod["spec"]["schedulerName"] = (*settings.profiles[0].name).into();
+        let told = explain::of_objects(settings, objects, pod, NOW_MS).unwrap();
+
+        let mut differs = |what: String| different.push(format!("{} {}: {what}", vector.id, vector.name));
+        if !told
+            .chosen
+            .as_ref()
+            .map_or(vector.chosen.is_empty(), |node| vector.chosen.iter().any(|wanted| **wanted == **node))
+        {
+            differs(format!("{:?}, not one of {:?}", told.chosen, vector.chosen));
+        }
+        for row in &told.nodes {
+            let (wanted, code) = match &*vector.filter[&*row.node] {
+                "" => ("", "Success"),
+                reason => (reason, "Unschedulable"),
+            };
+            let reason = row.reasons.first().map_or("", String::as_str);
+            let is_same = if wanted.is_empty() { reason.is_empty() } else { reason.starts_with(wanted) };
+            if !is_same || row.code != code {
+                differs(format!("{}: {} {reason:?}, not {code} {wanted:?}", row.node, row.code));
+            }
+            let wanted = vector.scores.get(&*row.node);
+            let score = row.scores.get("NodeResourceTopologyMatch").filter(|_| row.fits);
+            if score != wanted {
+                differs(format!("{}: {score:?}, not {wanted:?}", row.node));
+            }
+        }
+    }
+    assert_eq!(different, [""; 0]);
+}
+
+/// The score tells how many zones were taken, and whether no others are closer.
+#[test]
+fn least_numa_nodes() {
+    let vectors: Vectors = serde_json::from_str(VECTORS).unwrap();
+    assert!(!vectors.least_numa_nodes.is_empty());
+    for vector in &vectors.least_numa_nodes {
+        let zones: Vec<Value> = vector.zones.iter().map(SpanZone::object).collect();
+        let nrt = json!({"topologyPolicies": ["BestEffortPodLevel"], "zones": zones});
+        let amounts = &vector.request;
+        let resources = json!({"requests": amounts, "limits": amounts});
+        let needs = needs(&json!({"containers": [{"name": "c", "resources": resources}]}), "Guaranteed");
+        let scorer = ZoneScorer::new(Strategy::LeastNumaNodes, &Weights::default(), &needs);
+        let score = crate::cycle::zones::zone_score_of(&ledger(Some(&nrt), true), &scorer);
+        // Of at most eight zones: twelve for each, and half of that back.
+        let wanted = match vector.zones_used {
+            0 => 0,
+            zones => 100 - 12 * zones + if vector.closest { 6 } else { 0 },
+        };
+        assert_eq!(score, wanted, "{} {}", vector.id, vector.name);
+    }
+}
+
+impl SpanZone {
+    fn object(&self) -> Value {
+        let resource = |(name, amount): (&String, &String)| json!({"name": name, "capacity": amount, "allocatable": amount, "available": amount});
+        let cost = |(id, value): (&String, &i64)| json!({"name": format!("node-{id}"), "value": value});
+        json!({
+            "name": format!("node-{}", self.id), "type": "Node",
+            "resources": self.resources.iter().map(resource).collect::<Vec<_>>(),
+            "costs": self.costs.iter().map(cost).collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[test]
+fn rules() {
+    let vectors: Vectors = serde_json::from_str(VECTORS).unwrap();
+    assert!(!vectors.rules.is_empty());
+    for vector in &vectors.rules {
+        let topology = topology(&vector.nrt);
+        let rules = topology.rules;
+        let most = topology.max_numa_nodes.unwrap_or(DEFAULT_MAX_NUMA_NODES);
+        let wanted = (&*vector.policy, &*vector.scope, vector.max_numa_nodes);
+        assert_eq!(
+            (rules.policy.as_str(), rules.scope.as_str(), most),
+            wanted,
+            "{} {}",
+            vector.id,
+            vector.name
+        );
+    }
 }
