@@ -504,11 +504,18 @@ impl Ledger {
             self.worlds.clear();
             self.counts_unknown_pods = false;
             self.torn = None;
+        }
+        if !same_table || !same_rules {
             self.rows.iter_mut().for_each(|row| row.described = false);
         }
         self.topology = Some(Arc::clone(&topology));
-        self.unexplained = is_modelled.then_some(topology);
-        self.explain_report(scratch);
+        if is_modelled {
+            self.unexplained = Some(topology);
+            self.explain_report(scratch);
+        } else {
+            self.unexplained = None;
+            self.describe_by_amounts(&topology);
+        }
         expected.is_none() || expected != VerdictBasis::of(self)
     }
 

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::victim_sets::fewest_to_leave;
+use super::victim_sets::{fewest_to_leave, smallest_set};
 use super::{Binding, Core, Lifecycle};
 use crate::cycle::{self, zones};
 use crate::extender::MetaVictims;
@@ -66,8 +66,9 @@ impl Core {
         nodes.iter().map(|name| (Arc::clone(name), score(name).unwrap_or(0))).collect()
     }
 
-    /// Of candidates for a preemption those whose zones fit once the victims have left, with as few more of lower
-    /// priority as it takes, those last whose disruption a budget forbids. Victims that are not known free nothing.
+    /// Of candidates for a preemption those whose zones fit once the victims have left, with more of lower priority if
+    /// those are not enough: as our own preemption takes them, the least important, few, and those last whose disruption
+    /// a budget forbids. Victims that are not known free nothing.
     pub fn victims_by_zones(
         &mut self,
         pod: &PodView,
@@ -110,8 +111,23 @@ impl Core {
         let forbidden = self.forbidden([&*named, &*others].concat());
         others.sort_by_key(|id| forbidden.contains(id));
         let more = fewest_to_leave(&others, |more| fits(&[&*named, more].concat()))?;
+        let priority = |id: &PodId| self.view(*id).map(|view| view.priority);
+        let most_important = more.iter().map(priority).max()?;
+        others.retain(|id| priority(id) <= most_important);
+        let violations = |more: &[PodId]| more.iter().filter(|id| forbidden.contains(id)).count();
+        let chosen = |set: &[usize]| -> Vec<PodId> { set.iter().map(|at| others[*at]).collect() };
+        let freed_zones = self.nodes[slot].ledger.freed_zones(&pod.spec.needs, &[&*named, &*others].concat());
+        let could_fit = |set: &[usize]| {
+            let all = || (0..named.len()).chain(set.iter().map(|at| named.len() + at)).collect::<Vec<_>>();
+            violations(&chosen(set)) <= violations(&more)
+                && freed_zones.as_ref().is_none_or(|zones| zones.could_be_enough(&all()))
+        };
+        let fewer = smallest_set((others.len(), more.len()), could_fit, |set| {
+            fits(&[&*named, &*chosen(set)].concat())
+        });
+        let more = fewer.map_or(more, |set| chosen(&set));
         victims.pods.extend(more.iter().filter_map(|id| self.view(*id)).map(|view| Arc::clone(&view.uid)));
-        victims.violations += more.iter().filter(|id| forbidden.contains(id)).count();
+        victims.violations += violations(&more);
         Some(victims)
     }
 

@@ -7,12 +7,13 @@ use topology::kubelet::alignment::Alignment;
 use topology::request::PodNeeds;
 
 use super::amounts::Amounts;
-use super::{Ledger, Scratch};
+use super::location::{charge, charge_all_zones};
+use super::{Ledger, Scratch, Stage};
 
 impl Ledger {
     /// How well the kubelet would align a pod that fits; `None` if that is not known. Of a node that reports amounts
-    /// and enforces nothing, the last report is all that is known. Cost: nothing where the policy enforces alignment;
-    /// else an admission for each world.
+    /// and enforces nothing, the last report is known, and which pods it counts; others may be in any zone. Cost:
+    /// nothing where the policy enforces alignment; else an admission for each world.
     #[must_use]
     pub fn alignment(&self, needs: &PodNeeds, scratch: &mut Scratch) -> Option<Alignment> {
         if !needs.may_align() {
@@ -24,7 +25,13 @@ impl Ledger {
             return Some(Alignment::Aligned);
         }
         if self.worlds.is_empty() {
-            return Amounts::Counts(topology.available()).alignment(rules, needs, scratch);
+            let mut amounts = Amounts::Counts(topology.available());
+            let by_report = amounts.alignment(rules, needs, scratch)?;
+            for row in self.rows.iter().filter(|row| !row.described && row.stage != Stage::Released) {
+                let anywhere = charge_all_zones(rules, &amounts, &row.needs);
+                charge(&mut amounts, &anywhere);
+            }
+            return Some(by_report).filter(|said| amounts.alignment(rules, needs, scratch) == Some(*said));
         }
         let mut all = Some(Alignment::Aligned);
         for world in &self.worlds {

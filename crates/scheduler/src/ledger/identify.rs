@@ -88,6 +88,15 @@ impl Ledger {
         self.adopt(&Understood { rules, amounts, members, released_unannounced }, bases, scratch);
     }
 
+    /// Takes a report by amounts of a node that enforces nothing: only which pods it counts.
+    pub(super) fn describe_by_amounts(&mut self, report: &NodeTopology) {
+        let free = report.available();
+        let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(report, &free, row)).collect();
+        if let Some(members) = self.members(report, &free, &counted) {
+            self.describe(&counted, &members);
+        }
+    }
+
     /// The locations in each of the worlds that expect these amounts. `None`: in one of the worlds the zones of a pod
     /// are not known, so it expects nothing, and may agree too.
     pub(super) fn agreeing(&self, expected: &[Option<Free>], free: &Free) -> Option<Vec<Vec<Location>>> {

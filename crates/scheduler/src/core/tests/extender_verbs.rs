@@ -86,6 +86,19 @@ fn victims_are_as_few_more_as_free_a_zone() {
     }
 }
 
+/// Two pods in the order of their importance would do, and one alone does.
+#[test]
+fn one_victim_is_better_than_two_that_are_as_important() {
+    let mut core = core(&["n"]);
+    for (name, cpus, priority) in [("a", 4, 1), ("b", 4, 1), ("c", 8, 1)] {
+        core.handle(Event::Pod(on_node(name, cpus, priority)), LATER);
+    }
+    let pod = other("p", 8, json!({"spec": {"priority": 5}}));
+    let given = MetaVictims { pods: vec![], violations: 0 };
+    let kept = core.victims_by_zones(&pod, [("n".into(), given)].into(), LATER);
+    assert_eq!(kept.into_values().next().unwrap().pods, ["uid-c".into()]);
+}
+
 /// A pod whose disruption is forbidden leaves if no other is enough, and is counted then.
 #[test]
 fn added_victims_are_those_that_budgets_allow() {

@@ -75,6 +75,32 @@ fn nodes_that_align_a_pod_come_first_or_alone() {
     }
 }
 
+/// The exporter of a node that enforces nothing reports amounts, from time to time: pods since then may be in any zone.
+#[test]
+fn pods_since_the_report_may_be_in_any_zone() {
+    const UNKNOWN: &str =
+        "0/1 nodes are available: 1 node(s) were not known to align the pod, as it requires.";
+    let mut core = Core::new(settings());
+    add(&mut core, "best");
+    let requires = json!({"metadata": {"annotations": {"tholepin.dev/alignment": "require"}}});
+    for name in ["a", "b", "c"] {
+        core.handle(Event::Pod(pod(name, 3, requires.clone())), LATER);
+    }
+    let waits = format!("c: {UNKNOWN}");
+    assert_eq!(decide(&mut core, LATER), ["a -> best", "b -> best", &waits]);
+    for name in ["a", "b"] {
+        let mut runs = running("best");
+        merge(&mut runs, requires.clone());
+        core.handle(Event::Pod(pod(name, 3, runs)), LATER);
+    }
+    let mut told = NodeTopology::clone(&report([3, 6], &["a"]));
+    told.rules.policy = Policy::BestEffort;
+    core.handle(Event::Report("best".into(), Arc::new(told.clone())), LATER);
+    assert_eq!(decide(&mut core, LATER), ["c -> best"], "b leaves three CPUs in one zone, wherever it is");
+    core.handle(Event::Pod(pod("d", 3, requires)), LATER);
+    assert_eq!(decide(&mut core, LATER), [format!("d: {UNKNOWN}")]);
+}
+
 #[test]
 fn another_word_keeps_the_pod_waiting() {
     let told = decided(Accept, "always", &["plain"]);
