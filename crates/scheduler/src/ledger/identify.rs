@@ -10,7 +10,7 @@
 use smallvec::SmallVec;
 use topology::admit::{self, Grant, Placement};
 use topology::fingerprint::{Fingerprint, Method, PodHash};
-use topology::policy::Rules;
+use topology::policy::{Policy, Rules};
 use topology::zone::{Free, NodeTopology};
 
 use super::location::{charge, charge_all_zones, possible_locations, widen};
@@ -88,8 +88,12 @@ impl Ledger {
         self.adopt(&Understood { rules, amounts, members, released_unannounced }, bases, scratch);
     }
 
-    /// Takes a report by amounts of a node that enforces nothing: only which pods it counts.
+    /// Takes a report by amounts of a node that enforces nothing: only which pods it counts, for
+    /// [`Ledger::alignment`], which amounts tell under `best-effort` alone.
     pub(super) fn describe_by_amounts(&mut self, report: &NodeTopology) {
+        if report.rules.policy != Policy::BestEffort {
+            return;
+        }
         let free = report.available();
         let counted: Vec<bool> = self.rows.iter().map(|row| self.counts(report, &free, row)).collect();
         if let Some(members) = self.members(report, &free, &counted) {
