@@ -67,8 +67,8 @@ impl Core {
     }
 
     /// Of candidates for a preemption those whose zones fit once the victims have left, with more of lower priority if
-    /// those are not enough: as our own preemption takes them, the least important, few, and those last whose disruption
-    /// a budget forbids. Victims that are not known free nothing.
+    /// those are not enough: as our own preemption takes them, the least important, few, and those last whose
+    /// disruption a budget forbids. Victims that are not known free nothing.
     pub fn victims_by_zones(
         &mut self,
         pod: &PodView,
