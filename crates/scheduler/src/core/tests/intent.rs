@@ -95,7 +95,7 @@ fn pods_since_the_report_may_be_in_any_zone() {
     }
     let mut told = NodeTopology::clone(&report([3, 6], &["a"]));
     told.rules.policy = Policy::BestEffort;
-    core.handle(Event::Report("best".into(), Arc::new(told.clone())), LATER);
+    core.handle(Event::Report("best".into(), Arc::new(told)), LATER);
     assert_eq!(decide(&mut core, LATER), ["c -> best"], "b leaves three CPUs in one zone, wherever it is");
     core.handle(Event::Pod(pod("d", 3, requires)), LATER);
     assert_eq!(decide(&mut core, LATER), [format!("d: {UNKNOWN}")]);
