@@ -51,15 +51,15 @@ const VECTORS: &str = include_str!("../tests/data/zone-vectors.json");
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Vectors {
-    filter: Vec<Filter>,
-    score: Vec<Score>,
-    placement: Vec<Placement>,
-    least_numa_nodes: Vec<Span>,
-    rules: Vec<KubeletRules>,
+    filter: Vec<FilterVector>,
+    score: Vec<ScoreVector>,
+    placement: Vec<PlacementVector>,
+    least_numa_nodes: Vec<SpanVector>,
+    rules: Vec<RulesVector>,
 }
 
 #[derive(Deserialize)]
-struct Filter {
+struct FilterVector {
     id: String,
     name: String,
     fresh: bool,
@@ -70,7 +70,7 @@ struct Filter {
 }
 
 #[derive(Deserialize)]
-struct Score {
+struct ScoreVector {
     id: String,
     name: String,
     strategy: String,
@@ -90,7 +90,7 @@ struct ScoreNode {
 
 /// A pod that a scheduler places on one of several nodes.
 #[derive(Deserialize)]
-struct Placement {
+struct PlacementVector {
     id: String,
     name: String,
     strategy: String,
@@ -114,7 +114,7 @@ struct PlacementNode {
 /// The zones that LeastNUMANodes takes for a request.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Span {
+struct SpanVector {
     id: String,
     name: String,
     zones: Vec<SpanZone>,
@@ -133,7 +133,7 @@ struct SpanZone {
 /// The kubelet's rules that an object states.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct KubeletRules {
+struct RulesVector {
     id: String,
     name: String,
     nrt: Value,

@@ -65,7 +65,7 @@ pub(crate) struct Args {
     /// Its KubeSchedulerConfiguration; client and leader election are replaced
     #[arg(long, value_name = "FILE", requires = "peer")]
     peer_config: Option<PathBuf>,
-    /// How often to measure each scheduler, by turns; the row has the median rate, and the median ratio to the first
+    /// How often to measure each scheduler, by turns; the row has the median rate, and the ratios to the first
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// Which schedulers
@@ -109,8 +109,10 @@ struct Row {
     nodes: usize,
     pods: u64,
     pods_per_s: f64,
-    /// The median over rounds of the rate beside that of the first scheduler in the same round.
+    /// The median of `rate_ratios`.
     rate_ratio: Option<f64>,
+    /// The rate beside that of the first scheduler in the same round, of each round.
+    rate_ratios: Vec<f64>,
     p50_ms: Option<u64>,
     p99_ms: Option<u64>,
     rss_mib: u64,
@@ -148,13 +150,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     if !args.json {
         println!(
-            "{:<15} {:<5} {:>6} {:>6} {:>9} {:>6} {:>8} {:>8} {:>8} {:>12} {:>10} {:>9}",
+            "{:<15} {:<5} {:>6} {:>6} {:>9} {:>18} {:>8} {:>8} {:>8} {:>12} {:>10} {:>9}",
             "SCHEDULER",
             "ZONES",
             "NODES",
             "PODS",
             "PODS/S",
-            "RATIO",
+            "RATIO (RANGE)",
             "P50",
             "P99",
             "RSS",
@@ -164,24 +166,46 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     let mut rows: Vec<Vec<Row>> = contenders.iter().map(|_| Vec::new()).collect();
-    for round in 0..args.rounds {
+    for turn in 0..args.rounds {
         // What a round leaves behind must not always meet the same one.
         let mut turns: Vec<usize> = (0..contenders.len()).collect();
-        turns.rotate_left(round as usize % contenders.len());
+        turns.rotate_left(turn as usize % contenders.len());
         for at in turns {
-            rows[at].push(runtime.block_on(measure(args, &contenders[at], &binary))?);
+            let row = runtime.block_on(measure(args, &contenders[at], &binary))?;
+            let (name, zones) = (&row.scheduler, if row.numa { " with zones" } else { "" });
+            eprintln!("round {} of {}: {name}{zones}: {:.0} pods/s", turn + 1, args.rounds, row.pods_per_s);
+            rows[at].push(row);
         }
     }
     let rates: Vec<Vec<f64>> =
         rows.iter().map(|rows| rows.iter().map(|row| row.pods_per_s).collect()).collect();
-    for (mut rows, own) in rows.into_iter().zip(&rates) {
-        let ratios = own.iter().zip(&rates[0]).map(|(rate, first)| rate / first).collect();
-        let rate_ratio = scheduler_perf::median(ratios).map(round);
-        rows.sort_by(|left, right| left.pods_per_s.total_cmp(&right.pods_per_s));
-        let row = rows.swap_remove(rows.len() / 2);
-        print(&Row { rate_ratio, ..row }, args.json)?;
+    for (rows, own) in rows.into_iter().zip(&rates) {
+        let ratios = own.iter().zip(&rates[0]).map(|(rate, first)| round(rate / first)).collect();
+        if let Some(row) = median_row(rows, ratios) {
+            print(&row, args.json)?;
+        }
     }
     Ok(())
+}
+
+/// The row with the median rate, and the ratios of all.
+fn median_row(mut rows: Vec<Row>, rate_ratios: Vec<f64>) -> Option<Row> {
+    rows.sort_by(|left, right| left.pods_per_s.total_cmp(&right.pods_per_s));
+    let rate_ratio = scheduler_perf::median(rate_ratios.clone()).map(round);
+    let row = rows.into_iter().nth(rate_ratios.len() / 2)?;
+    Some(Row { rate_ratio, rate_ratios, ..row })
+}
+
+/// The ratio of a row's rate to the first scheduler's, with its range where there were rounds.
+fn ratio(row: &Row) -> String {
+    let extreme = |of: fn(f64, f64) -> f64| row.rate_ratios.iter().copied().reduce(of);
+    match (row.rate_ratio, extreme(f64::min), extreme(f64::max)) {
+        (Some(median), Some(least), Some(most)) if row.rate_ratios.len() > 1 => {
+            format!("{median:.2} ({least:.2}-{most:.2})")
+        }
+        (Some(median), ..) => format!("{median:.2}"),
+        (None, ..) => "-".to_owned(),
+    }
 }
 
 fn print(row: &Row, as_json: bool) -> anyhow::Result<()> {
@@ -191,13 +215,13 @@ fn print(row: &Row, as_json: bool) -> anyhow::Result<()> {
     }
     let ms = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"));
     println!(
-        "{:<15} {:<5} {:>6} {:>6} {:>9.0} {:>6} {:>8} {:>8} {:>4} MiB {:>10.2} s {:>10.0} {:>9}",
+        "{:<15} {:<5} {:>6} {:>6} {:>9.0} {:>18} {:>8} {:>8} {:>4} MiB {:>10.2} s {:>10.0} {:>9}",
         row.scheduler,
         if row.numa { row.zones.to_string() } else { "-".to_owned() },
         row.nodes,
         row.pods,
         row.pods_per_s,
-        row.rate_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}")),
+        ratio(row),
         ms(row.p50_ms),
         ms(row.p99_ms),
         row.rss_mib,
@@ -240,6 +264,7 @@ async fn measure(args: &Args, contender: &Contender, binary: &Path) -> anyhow::R
         pods: args.pods,
         pods_per_s: round(pods / took.as_secs_f64()),
         rate_ratio: None,
+        rate_ratios: Vec::new(),
         p50_ms: percentile_ms(50),
         p99_ms: percentile_ms(99),
         rss_mib: process.memory()?.peak_kib / 1024,

@@ -96,35 +96,33 @@ impl Core {
         let filter = self.settings.profiles.first()?.zone_filter_of_preemption();
         let slot = *self.slots.get(node)?;
         let named: Vec<PodId> = victims.pods.iter().filter_map(|uid| self.ids.get(uid)).copied().collect();
-        let residents = self.nodes[slot].residents.range(..(pod.priority, PodId(0)));
+        let node = &self.nodes[slot];
+        let residents = node.residents.range(..(pod.priority, PodId(0)));
         let mut others: Vec<PodId> = residents.map(|(_, id)| *id).filter(|id| !named.contains(id)).collect();
+        let without_named: Ledger = node.ledger.without(named.iter().copied(), scratch);
         let mut fits = |left: &[PodId]| {
-            let node = &self.nodes[slot];
-            let ledger: Ledger = node.ledger.without(left.iter().copied(), scratch);
+            let ledger = without_named.without(left.iter().copied(), scratch);
             let asked = (&*pod.spec, pod.created_s);
             cycle::filter_zones((&ledger, &node.over_reserve), asked, filter, now_ms, scratch).is_ok()
         };
-        if fits(&named) {
+        if fits(&[]) {
             return Some(victims);
         }
         // The last ones are spared first.
         let forbidden = self.forbidden([&*named, &*others].concat());
         others.sort_by_key(|id| forbidden.contains(id));
-        let more = fewest_to_leave(&others, |more| fits(&[&*named, more].concat()))?;
+        let more = fewest_to_leave(&others, &mut fits)?;
         let priority = |id: &PodId| self.view(*id).map(|view| view.priority);
         let most_important = more.iter().map(priority).max()?;
         others.retain(|id| priority(id) <= most_important);
         let violations = |more: &[PodId]| more.iter().filter(|id| forbidden.contains(id)).count();
         let chosen = |set: &[usize]| -> Vec<PodId> { set.iter().map(|at| others[*at]).collect() };
-        let freed_zones = self.nodes[slot].ledger.freed_zones(&pod.spec.needs, &[&*named, &*others].concat());
+        let freed_zones = without_named.freed_zones(&pod.spec.needs, &others);
         let could_fit = |set: &[usize]| {
-            let all = || (0..named.len()).chain(set.iter().map(|at| named.len() + at)).collect::<Vec<_>>();
             violations(&chosen(set)) <= violations(&more)
-                && freed_zones.as_ref().is_none_or(|zones| zones.could_be_enough(&all()))
+                && freed_zones.as_ref().is_none_or(|zones| zones.could_be_enough(set))
         };
-        let fewer = smallest_set((others.len(), more.len()), could_fit, |set| {
-            fits(&[&*named, &*chosen(set)].concat())
-        });
+        let fewer = smallest_set((others.len(), more.len()), could_fit, |set| fits(&chosen(set)));
         let more = fewer.map_or(more, |set| chosen(&set));
         victims.pods.extend(more.iter().filter_map(|id| self.view(*id)).map(|view| Arc::clone(&view.uid)));
         victims.violations += violations(&more);
