@@ -26,6 +26,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use exposition::Format;
 use prometheus_client::registry::Registry;
+pub use server::Limits;
 use slis::Slis;
 use std::convert::Infallible;
 use std::fmt::{Debug, Formatter};
@@ -287,7 +288,20 @@ pub async fn serve(
     router: Router,
     token: CancellationToken,
 ) -> Result<(), Infallible> {
-    server::run(listener, router, token, None, server::Limits::default()).await;
+    serve_within(Limits::default(), listener, router, token).await
+}
+
+/// Like [`serve`], with other limits.
+///
+/// # Errors
+/// Never; the result is that of a task.
+pub async fn serve_within(
+    limits: Limits,
+    listener: TcpListener,
+    router: Router,
+    token: CancellationToken,
+) -> Result<(), Infallible> {
+    server::run(listener, router, token, None, limits).await;
     Ok(())
 }
 

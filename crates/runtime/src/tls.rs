@@ -273,13 +273,27 @@ pub async fn serve(
     token: CancellationToken,
     server: CertWatcher,
 ) -> Result<(), Infallible> {
+    serve_within(Limits::default(), listener, router, token, server).await
+}
+
+/// Like [`serve`], with other limits.
+///
+/// # Errors
+/// Never; the result is that of a task.
+pub async fn serve_within(
+    limits: Limits,
+    listener: TcpListener,
+    router: Router,
+    token: CancellationToken,
+    server: CertWatcher,
+) -> Result<(), Infallible> {
     let config = server.config.subscribe();
     let watch_files = async {
         server.watch_files().await;
         std::future::pending().await
     };
     tokio::select! {
-        () = run(listener, router, token, Some(config), Limits::default()) => {}
+        () = run(listener, router, token, Some(config), limits) => {}
         () = watch_files => {}
     }
     Ok(())

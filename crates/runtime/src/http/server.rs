@@ -31,17 +31,18 @@ use tokio_util::sync::CancellationToken;
 
 /// The limits of a server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Open connections, those in a TLS handshake included. Each takes some 60 kB at most.
-    pub(crate) connections: usize,
+    pub connections: usize,
     /// The time for a TLS handshake.
-    pub(crate) handshake: Duration,
+    pub handshake: Duration,
     /// The time in which a client sends the next request's header: silent and idle clients are disconnected.
-    pub(crate) header: Duration,
-    /// The time after which a connection ends, whatever it does: it bounds slow readers and slow bodies.
-    pub(crate) lifetime: Duration,
+    pub header: Duration,
+    /// The time after which a connection takes no further request. One under way has two seconds more: it bounds slow
+    /// readers and slow bodies.
+    pub lifetime: Duration,
     /// The size of a request's header.
-    pub(crate) header_bytes: usize,
+    pub header_bytes: usize,
 }
 
 impl Default for Limits {
@@ -143,25 +144,20 @@ struct Client {
 
 impl Client {
     async fn serve(self, stream: TcpStream, tls: Option<TlsAcceptor>) {
-        let (peer, lifetime) = (self.peer, self.limits.lifetime);
-        let talk = async {
-            let Some(tls) = tls else { return self.answer(stream, PeerCertificates::default()).await };
-            match timeout(self.limits.handshake, tls.accept(stream)).await {
-                Ok(Ok(stream)) => {
-                    let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-                    let shown = PeerCertificates(shown.iter().map(|one| one.clone().into_owned()).collect());
-                    self.answer(stream, shown).await;
-                }
-                Ok(Err(error)) => tracing::debug!(%peer, %error, "tls handshake failed"),
-                Err(_) => tracing::debug!(%peer, "tls handshake took too long"),
+        let peer = self.peer;
+        let Some(tls) = tls else { return self.answer(stream, PeerCertificates::default()).await };
+        match timeout(self.limits.handshake, tls.accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                let shown = PeerCertificates(shown.iter().map(|one| one.clone().into_owned()).collect());
+                self.answer(stream, shown).await;
             }
-        };
-        if timeout(lifetime, talk).await.is_err() {
-            tracing::debug!(%peer, ?lifetime, "closed a connection after its longest time");
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "tls handshake failed"),
+            Err(_) => tracing::debug!(%peer, "tls handshake took too long"),
         }
     }
 
-    /// Answers requests until the client goes, is too slow, or the server stops.
+    /// Answers requests until the client goes, is too slow, its time is over, or the server stops.
     async fn answer(&self, stream: impl AsyncRead + AsyncWrite + Unpin, certificates: PeerCertificates) {
         let router =
             self.router.clone().layer(Extension(ConnectInfo(self.peer))).layer(Extension(certificates));
@@ -172,15 +168,19 @@ impl Client {
             .max_buf_size(self.limits.header_bytes)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
+        let peer = self.peer;
+        let is_over = timeout(self.limits.lifetime, self.token.cancelled());
         let result = tokio::select! {
-            result = connection.as_mut() => result,
-            () = self.token.cancelled() => {
+            result = connection.as_mut() => Ok(result),
+            _ = is_over => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                timeout(DRAIN, connection).await
             }
         };
-        if let Err(error) = result {
-            tracing::debug!(peer = %self.peer, %error, "a connection failed");
+        match result {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "a connection failed"),
+            Err(_) => tracing::debug!(%peer, "closed a connection amid a request after its longest time"),
         }
     }
 }

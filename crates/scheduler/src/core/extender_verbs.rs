@@ -97,9 +97,12 @@ impl Core {
         let slot = *self.slots.get(node)?;
         let named: Vec<PodId> = victims.pods.iter().filter_map(|uid| self.ids.get(uid)).copied().collect();
         let node = &self.nodes[slot];
-        let residents = node.residents.range(..(pod.priority, PodId(0)));
-        let mut others: Vec<PodId> = residents.map(|(_, id)| *id).filter(|id| !named.contains(id)).collect();
-        let without_named: Ledger = node.ledger.without(named.iter().copied(), scratch);
+        let residents = node.residents.range(..(pod.priority, PodId(0))).map(|(_, id)| *id);
+        // A pod without an object leaves by itself, and the other scheduler knows it no more.
+        let is_there = |id: &PodId| self.pods.get(id).is_some_and(|entry| entry.charged.is_some());
+        let (mut others, gone): (Vec<PodId>, Vec<PodId>) =
+            residents.filter(|id| !named.contains(id)).partition(is_there);
+        let without_named: Ledger = node.ledger.without([&*named, &*gone].concat(), scratch);
         let mut fits = |left: &[PodId]| {
             let ledger = without_named.without(left.iter().copied(), scratch);
             let asked = (&*pod.spec, pod.created_s);

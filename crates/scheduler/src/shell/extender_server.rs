@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
@@ -18,7 +19,7 @@ use axum::{Json, Router};
 use kube::Client;
 use prometheus_client::registry::Registry;
 use runtime::client::{Connection, Options};
-use runtime::http::{Endpoints, Probe};
+use runtime::http::{Endpoints, Limits, Probe};
 use runtime::shutdown::Tasks;
 use runtime::{log, process_metrics, tls};
 use serde_json::{Value, json};
@@ -33,6 +34,8 @@ use crate::pod::PodView;
 
 mod args;
 mod request;
+#[cfg(test)]
+mod tests;
 
 pub use args::Args;
 use request::{candidates, field, nodes, pod};
@@ -41,6 +44,14 @@ use request::{candidates, field, nodes, pod};
 const MAX_BODY: usize = 64 << 20;
 /// The highest score of an extender (`MaxExtenderPriority`).
 const MAX_SCORE: i64 = 10;
+/// kube-scheduler keeps connections for 90 s, and binds each pod with a call of its own.
+const LIMITS: Limits = Limits {
+    connections: 128,
+    handshake: Duration::from_secs(5),
+    header: Duration::from_secs(100),
+    lifetime: Duration::from_secs(600),
+    header_bytes: 16 << 10,
+};
 
 /// What handlers share.
 #[derive(Clone)]
@@ -83,10 +94,14 @@ pub async fn run(args: Args, level: log::Handle, token: CancellationToken) -> an
     let listener = runtime::http::bind(args.bind_address).await?;
     let router = router(server);
     match secure {
-        None => tasks.spawn_draining("extender", runtime::http::serve(listener, router, token.clone())),
+        None => {
+            let server = runtime::http::serve_within(LIMITS, listener, router, token.clone());
+            tasks.spawn_draining("extender", server);
+        }
         Some(settings) => {
             let watcher = tls::CertWatcher::new(&settings)?;
-            tasks.spawn_draining("extender", tls::serve(listener, router, token.clone(), watcher));
+            let server = tls::serve_within(LIMITS, listener, router, token.clone(), watcher);
+            tasks.spawn_draining("extender", server);
         }
     }
     tasks.run(GRACE).await?;
@@ -111,10 +126,18 @@ impl Server {
         Arc::clone(locks.entry(node.to_owned()).or_default())
     }
 
-    /// Binds a pod, and tells whether it is bound.
-    async fn bind(&self, uid: String, node: Arc<str>) -> Result<(), String> {
-        let lock = self.lock(&node);
-        let _guard = lock.lock().await;
+    /// Binds a pod, and tells whether it is bound. A client that goes before its turn is not bound for; from then on
+    /// only the end of the binding tells whether the pod is on the node, so it goes on without the client.
+    async fn bind(self, uid: String, node: Arc<str>) -> Result<(), String> {
+        let guard = self.lock(&node).lock_owned().await;
+        let bound = tokio::spawn(async move {
+            let _guard = guard;
+            self.bind_in_turn(uid, node).await
+        });
+        bound.await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    async fn bind_in_turn(&self, uid: String, node: Arc<str>) -> Result<(), String> {
         let binding = self.observer.ask(move |core, now_ms| core.assume(&uid, &node, now_ms)).await??;
         let id = binding.id;
         let bound = binding::post_until_certain(&self.client, &binding, &self.stopped, 0).await;

@@ -139,3 +139,17 @@ fn a_pod_is_counted_from_the_moment_it_is_to_be_bound() {
     assert!(core.assume("uid-r", &node, LATER).is_ok(), "the failed binding holds nothing");
     recount(&core);
 }
+
+/// A pod whose object is gone frees its zone by itself. The other scheduler knows it no more, and would give up.
+#[test]
+fn no_victim_is_a_pod_that_is_gone() {
+    let mut core = core(&["n"]);
+    for (name, cpus, priority) in [("a", 5, 0), ("b", 3, 0), ("c", 8, 9)] {
+        core.handle(Event::Pod(on_node(name, cpus, priority)), LATER);
+    }
+    core.handle(Event::PodGone(on_node("a", 5, 0)), LATER);
+    let pod = other("p", 8, json!({"spec": {"priority": 5}}));
+    let given = MetaVictims { pods: vec!["uid-b".into()], violations: 0 };
+    let kept = core.victims_by_zones(&pod, [("n".into(), given.clone())].into(), LATER);
+    assert_eq!(kept.into_values().next(), Some(given));
+}
