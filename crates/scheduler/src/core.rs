@@ -370,16 +370,8 @@ impl Core {
             Event::Node(view) => self.node(view, now_ms),
             Event::NodeGone(name) => self.node_gone(&name, now_ms),
             Event::Report(name, topology) => self.report(&name, topology),
-            Event::ReportGone(name) => {
-                let slot = self.slot(&name);
-                self.nodes[slot].ledger.report_deleted();
-                self.changed.insert(slot);
-                self.reclaim(slot);
-            }
-            Event::ReportUnreadable(name) => {
-                let slot = self.slot(&name);
-                self.nodes[slot].ledger.report_unreadable();
-            }
+            Event::ReportGone(name) => self.report_gone(&name),
+            Event::ReportUnreadable(name) => self.report_unreadable(&name),
             Event::ReportsServed(served) => self.set_reports_served(served, now_ms),
             Event::Volumes(change) => self.volumes_changed(change, now_ms),
             Event::VolumesWritten(id, volumes) => self.volumes_written(id, volumes, now_ms),
@@ -436,6 +428,9 @@ impl Core {
         }
         let respecified =
             known.is_none_or(|entry| entry.view.spec != view.spec || entry.view.priority != view.priority);
+        // The kubelet admits it with these. With the first status it says what it has taken it with.
+        let reallocated = known
+            .is_some_and(|entry| entry.view.allocated != view.allocated && !entry.view.progress.admitted);
         let renominated = known.map(|entry| &entry.view.nominated) != Some(&view.nominated);
         let progress = view.progress;
         self.reprioritize(id, view.priority);
@@ -469,6 +464,9 @@ impl Core {
             // Its priority, start and labels count when others are evicted.
             self.nodes.touch(slot);
             self.recharge(id);
+            if reallocated {
+                self.reenter_ledger(id, slot);
+            }
             self.select(id);
             if progress.admitted {
                 self.nodes[slot].ledger.admitted(id, &mut self.scratch);
@@ -485,6 +483,7 @@ impl Core {
                 self.release(id);
             }
         } else if terminal {
+            self.dequeue(id);
             self.drop_pod(id);
         }
         self.regroup_of(id);

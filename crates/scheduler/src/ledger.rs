@@ -49,6 +49,7 @@ mod order;
 mod pod_location;
 mod readmission;
 mod refusal;
+mod report;
 mod row;
 mod unexplained_report;
 mod verdict_basis;
@@ -67,7 +68,6 @@ use readmission::check_release_points;
 pub use refusal::{Doubt, Refusal};
 use row::Row;
 pub use row::{BoundPod, PodId, PodNames, Stage};
-use verdict_basis::VerdictBasis;
 
 /// Most possible worlds; more are merged into one that is worse than each of them.
 const MAX_WORLDS: usize = 64;
@@ -291,6 +291,11 @@ impl Ledger {
         self.topology().filter(manages).is_some_and(|topology| topology.rules.policy != Policy::None)
     }
 
+    /// Whether it has a pod that no report has shown yet.
+    pub(crate) fn has_unreported(&self, pod: PodId) -> bool {
+        self.index(pod).is_some_and(|at| !self.rows[at].described)
+    }
+
     /// The free amounts of the first possible world.
     #[must_use]
     pub fn free(&self) -> Option<&Free> {
@@ -342,6 +347,7 @@ impl Ledger {
             shown_at,
             stage: Stage::Pending,
             described: false,
+            may_follow_report: true,
             reports_before: 0,
             missed: 0,
             initialized: false,
@@ -482,62 +488,6 @@ impl Ledger {
         let worlds = std::mem::take(&mut self.worlds);
         self.settle(worlds, scratch);
     }
-
-    /// Takes a new report about the node. Returns whether it says something else than was expected: if not, each check
-    /// and each score is what it was.
-    pub fn report(&mut self, topology: Arc<NodeTopology>, scratch: &mut Scratch) -> bool {
-        let later = self.start.as_ref().zip(self.topology.as_ref());
-        let later = later.and_then(|(start, before)| start.later(before, &topology));
-        let expected = later.as_ref().and_then(|_| VerdictBasis::of(self));
-        self.changes();
-        self.search_pause = 0;
-        self.report_lost = false;
-        self.start = later.or_else(|| scratch.models.of(&topology)).map(Arc::new);
-        let same_table = self.worlds.first().is_none_or(|world| {
-            world.amounts.is_by_ids() == self.start.is_some()
-                && world.amounts.free().layout() == topology.available().layout()
-        });
-        let same_rules = self.topology.as_ref().is_none_or(|old| old.rules == topology.rules);
-        let is_modelled = self.start.is_some() || topology.rules.policy.enforces();
-        if !is_modelled || !same_table || !same_rules {
-            // Cells and predictions of the old table do not apply to the new one.
-            self.worlds.clear();
-            self.counts_unknown_pods = false;
-            self.torn = None;
-        }
-        if !same_table || !same_rules {
-            self.rows.iter_mut().for_each(|row| row.described = false);
-        }
-        self.topology = Some(Arc::clone(&topology));
-        if is_modelled {
-            self.unexplained = Some(topology);
-            self.explain_report(scratch);
-        } else {
-            self.unexplained = None;
-            self.describe_by_amounts(&topology);
-        }
-        expected.is_none() || expected != VerdictBasis::of(self)
-    }
-
-    /// The report object was deleted. The worlds still hold, but no report will correct them. A node whose reports were
-    /// never readable has an exporter, and may well enforce alignment.
-    pub fn report_deleted(&mut self) {
-        self.changes();
-        self.report_lost = if self.topology.is_some() { self.is_modelled() } else { self.report_lost };
-        self.unexplained = None;
-    }
-
-    /// The node's first report is expected until `due_ms`.
-    pub fn expect_report(&mut self, due_ms: u64) {
-        self.report_due_ms = due_ms;
-    }
-
-    /// The report cannot be read. It proves that the node has an exporter, so the node may well enforce alignment.
-    pub fn report_unreadable(&mut self) {
-        self.changes();
-        self.report_lost = true;
-        self.unexplained = None;
-    }
 }
 
 // === internals ===
@@ -553,7 +503,7 @@ impl Ledger {
 
     /// Rows that the kubelet may not have admitted yet, in the order in which it will.
     fn unsettled(&self) -> Vec<usize> {
-        self.indices(|stage| matches!(stage, Stage::Pending | Stage::Leaving { admitted: false })).collect()
+        self.indices(Stage::may_be_admitted_later).collect()
     }
 
     /// Ends an event: adopts the new worlds within bounds, then tries once more to explain a report that was not

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1 as wire;
 use topology::quantity::Quantity;
 use topology::request::{Need, PodNeeds};
 use topology::resource::ResourceName;
+use topology::zone::MAX_COUNTED;
 
 use crate::affinity::{Labels, Taint};
 use crate::ledger::{Ledger, PodId};
@@ -63,12 +64,26 @@ pub struct Node {
     pub volumes: UsedVolumes,
     /// The names of the images there, in order.
     pub images: Box<[ImageName]>,
+    /// The object with the report about it.
+    pub report_object: ReportObject,
     /// The free amounts of the zones.
     pub ledger: Ledger,
     /// The free amounts by upstream's accounting, where a profile counts that way.
     pub over_reserve: OverReserve,
     /// Pods that the kubelet may hold, the least important first.
     pub residents: BTreeSet<(i32, PodId)>,
+}
+
+/// A NodeResourceTopology object, as last seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReportObject {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It cannot be read.
+    Unreadable,
+    /// The ledger has read it.
+    Readable,
 }
 
 /// CPU of a container without a request in scores, in thousandths (kube-scheduler 1.36 `util.DefaultMilliCPURequest`).
@@ -166,16 +181,19 @@ impl Node {
         self.shift(needs, -1);
     }
 
+    /// The API server lets a pod ask for more than any node has, and binds it where its `nodeName` says. So no amount
+    /// counts for more than [`MAX_COUNTED`], and sums wrap: what a pod adds it takes away again, whatever others ask
+    /// for.
     fn shift(&mut self, needs: &PodNeeds, sign: i64) {
+        let shifted = |sum: i64, amount: i64| sum.wrapping_add(sign * amount.min(MAX_COUNTED));
         for need in &needs.totals {
             match self.used.binary_search_by_key(&need.name, |n| n.name) {
-                Ok(at) => self.used[at].amount = self.used[at].amount.saturating_add(sign * need.amount),
-                Err(at) => self.used.insert(at, Need { name: need.name, amount: sign * need.amount }),
+                Ok(at) => self.used[at].amount = shifted(self.used[at].amount, need.amount),
+                Err(at) => self.used.insert(at, Need { name: need.name, amount: shifted(0, need.amount) }),
             }
         }
         let (cpu, memory) = nonzero(needs);
-        self.used_nonzero.0 += sign * cpu;
-        self.used_nonzero.1 += sign * memory;
+        self.used_nonzero = (shifted(self.used_nonzero.0, cpu), shifted(self.used_nonzero.1, memory));
         self.pods += sign;
     }
 

@@ -4,13 +4,14 @@
 //! resync. Out: whether the plugin would let a pod onto the node. Never: a zone of a pod; each is charged to every
 //! zone until a report with a matching fingerprint is taken over.
 //!
-//! It exists to be compared with the ledger. The rules are upstream's but for three: a node whose first report comes
-//! late is known from then on; foreign pods are not looked for; and a node without pods takes its report over, which
-//! upstream never does, since the exporter's own pod runs on each node. Cost: a check is one admission; a resync is
-//! the pods of the nodes that refused one.
+//! It exists to be compared with the ledger. The rules are upstream's but for four: a node whose first report comes
+//! late is known from then on; foreign pods are not looked for; a node without pods takes its report over, which
+//! upstream never does, since the exporter's own pod runs on each node; and no more than [`MAX_ENDED`] pods that have
+//! ended are kept of a node. Cost: a check is one admission; a placement, the pods since the last resync; a resync, the
+//! pods of the nodes that refused one.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use topology::admit::{self, Scratch};
@@ -23,6 +24,9 @@ use topology::zone::{Free, NodeTopology};
 
 use crate::ledger::PodId;
 
+/// Most pods of a node that have ended and are charged until a resync.
+const MAX_ENDED: usize = 256;
+
 /// What the plugin keeps of one node.
 #[derive(Debug, Default)]
 pub struct OverReserve {
@@ -32,6 +36,8 @@ pub struct OverReserve {
     counted: Option<(Arc<NodeTopology>, Free)>,
     /// Pods placed since the report that counts.
     assumed: BTreeMap<PodId, Arc<PodNeeds>>,
+    /// Those of them that have ended.
+    ended: BTreeSet<PodId>,
     /// Whether the node has refused a pod since the last resync, and so may be reserved too much of.
     may_be_over_reserved: Cell<bool>,
 }
@@ -53,8 +59,17 @@ impl OverReserve {
         }
     }
 
-    /// The pod was not bound. Pods that end are not taken back before a resync.
+    /// The pod has ended. It is charged until a resync, as by upstream, but for those beyond [`MAX_ENDED`]: a node that
+    /// refuses no pod, or whose reports have no fingerprint, is never looked at.
+    pub fn ended(&mut self, pod: PodId) {
+        if self.assumed.contains_key(&pod) && self.ended.insert(pod) && self.ended.len() > MAX_ENDED {
+            self.unreserve(pod);
+        }
+    }
+
+    /// The pod was not bound.
     pub fn unreserve(&mut self, pod: PodId) {
+        self.ended.remove(&pod);
         if self.assumed.remove(&pod).is_some() {
             self.recount();
         }
@@ -106,6 +121,7 @@ impl OverReserve {
             return false;
         }
         self.assumed.clear();
+        self.ended.clear();
         self.may_be_over_reserved.set(false);
         self.count(newest);
         true
@@ -214,5 +230,22 @@ mod tests {
         node.reserve(PodId(2), &needs(6));
         node.unreserve(PodId(2));
         assert!(fits(&node, 8), "a pod that was not bound is charged no longer");
+    }
+
+    #[test]
+    fn pods_that_have_gone_do_not_pile_up() {
+        let mut node = OverReserve::default();
+        node.report(report([8, 8], &[]));
+        for at in 0..1_000 {
+            node.reserve(PodId(at), &needs(1));
+            node.ended(PodId(at));
+            node.ended(PodId(0));
+            node.ended(PodId(5_000));
+        }
+        assert_eq!(node.assumed.len(), MAX_ENDED);
+        assert!(node.resync(std::iter::empty()) && node.assumed.is_empty());
+        node.reserve(PodId(1), &needs(1));
+        node.ended(PodId(1));
+        assert!(!fits(&node, 8), "charged until the next resync");
     }
 }

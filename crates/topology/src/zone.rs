@@ -29,6 +29,13 @@ use crate::resource::ResourceName;
 /// The most zones a node can have; the kubelet's bit masks and the NRT peers share this limit.
 pub const MAX_ZONES: usize = 64;
 
+/// The limit for an amount of a resource in one zone, in base units: sums over all zones of a node cannot overflow.
+pub const MAX_AMOUNT: i64 = i64::MAX / MAX_ZONES as i64;
+
+/// The most that is counted of what one pod asks for, in base units: 1 PiB, 10^12 CPUs. No node has as much. Of so
+/// many, thousands of pods can be counted on one node before a sum wraps.
+pub const MAX_COUNTED: i64 = 1 << 50;
+
 /// A NUMA zone id as the kernel numbers it (`node-3` has id 3). A key, never an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ZoneId(pub u32);
@@ -224,7 +231,7 @@ impl Free {
     /// The amount of all zones together.
     #[must_use]
     pub fn sum(&self, column: usize) -> i64 {
-        (0..self.layout.zones.len()).map(|row| self.get(row, column)).sum()
+        (0..self.layout.zones.len()).map(|row| self.get(row, column)).fold(0, i64::saturating_add)
     }
 
     /// The amount at a row and column; 0 out of range.
@@ -243,10 +250,11 @@ impl Free {
         }
     }
 
-    /// Adds `delta`, which may be negative, at an index of [`Free::cells`]. Saturates; out of range does nothing.
+    /// Adds `delta`, which may be negative, at an index of [`Free::cells`]. Wraps, so that what was taken can always be
+    /// given back. Out of range does nothing.
     pub fn add(&mut self, index: usize, delta: i64) {
         if let Some(cell) = self.cells.get_mut(index) {
-            *cell = cell.saturating_add(delta);
+            *cell = cell.wrapping_add(delta);
         }
     }
 

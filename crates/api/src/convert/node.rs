@@ -7,14 +7,11 @@ use topology::fingerprint::{Fingerprint, Method};
 use topology::policy::{Manager, Policy, Rules, Scope};
 use topology::quantity::Quantity;
 use topology::resource::{ResourceName, ResourceNameError};
-use topology::zone::{MAX_ZONES, NodeTopology, Zone, ZoneId, ZoneResource};
+use topology::zone::{MAX_AMOUNT, MAX_ZONES, NodeTopology, Zone, ZoneId, ZoneResource};
 
 use super::{ConvertError, Problem, Warning, amount_available, quantity};
 use crate::keys;
 use crate::nrt::{self, NodeResourceTopology, attribute, zone_name};
-
-/// The limit for a resource of a zone, in base units: sums over all zones of a node cannot overflow.
-const MAX_AMOUNT: i64 = i64::MAX / MAX_ZONES as i64;
 
 /// Reads an NRT object.
 ///

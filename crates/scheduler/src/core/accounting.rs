@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{Core, Lifecycle, Timer};
 use crate::ledger::{BoundPod, PodId};
-use crate::node::Node;
+use crate::node::{Node, ReportObject};
 use crate::plugins::inter_pod_affinity::TermEffect;
 use crate::pod::{PodView, Spec};
 use crate::selection::PodSelector;
@@ -44,12 +44,14 @@ impl Core {
         slot
     }
 
-    /// Frees the slot of a node without an object and pods.
+    /// Frees the slot of a node without an object, report and pods. A report outlives its node where that does not own
+    /// it, and comes no second time.
     pub(super) fn reclaim(&mut self, slot: usize) {
         let node = &self.nodes[slot];
-        let empty =
-            node.view.is_none() && !self.pods.values().any(|entry| entry.lifecycle.slot() == Some(slot));
-        if empty && self.slots.remove(&node.name).is_some() {
+        let is_empty = node.view.is_none()
+            && node.report_object == ReportObject::Absent
+            && !self.pods.values().any(|entry| entry.lifecycle.slot() == Some(slot));
+        if is_empty && self.slots.remove(&node.name).is_some() {
             self.changed.remove(&slot);
             self.freed.remove(&slot);
             self.timers.retain(|(_, timer)| *timer != Timer::Unreported(slot));
@@ -76,6 +78,16 @@ impl Core {
         ledger.bound(&pod, &mut self.scratch);
         // The pod explains a report that came before it.
         if ledger.reports() != reports {
+            self.zones_changed(slot);
+        }
+    }
+
+    /// Lets the ledger of its node know a pod with other requests, unless a report shows it already: then the kubelet
+    /// has admitted it before. A pod that waits for volumes or claims is not in the ledger yet.
+    pub(super) fn reenter_ledger(&mut self, id: PodId, slot: usize) {
+        if self.nodes[slot].ledger.has_unreported(id) {
+            self.nodes[slot].ledger.forget(id, &mut self.scratch);
+            self.enter_ledger(id);
             self.zones_changed(slot);
         }
     }
@@ -120,6 +132,7 @@ impl Core {
         self.nodes[slot].ledger.forget(id, &mut self.scratch);
         self.changed.insert(slot);
         self.freed.insert(slot);
+        self.reclaim(slot);
     }
 
     /// A pod is not bound after all.
@@ -127,7 +140,11 @@ impl Core {
         match self.pods.get(&id).map(|entry| entry.lifecycle) {
             Some(Lifecycle::Assumed { .. }) => {
                 self.unplace(id);
-                self.queue.back_off(id, now_ms, self.settings.backoff);
+                match self.view(id).is_some_and(|view| view.progress.deleting) {
+                    // A finalizer keeps it. No event would take it off the queue.
+                    true => self.dequeue(id),
+                    false => self.queue.back_off(id, now_ms, self.settings.backoff),
+                }
                 self.release_claims_of(id);
                 self.regroup_of(id);
             }
@@ -151,6 +168,7 @@ impl Core {
         if let Some(entry) = self.pods.get(&id) {
             self.nodes[slot].residents.remove(&(entry.view.priority, id));
         }
+        self.nodes[slot].over_reserve.ended(id);
         self.nodes[slot].ledger.released(id, &mut self.scratch);
         self.withdraw_from(slot);
         self.changed.insert(slot);

@@ -11,8 +11,8 @@ use topology::zone::NodeTopology;
 
 use super::{Core, Timer};
 use crate::cycle::UNREPORTED_GRACE_MS;
-use crate::ledger::{Drift, Scratch};
-use crate::node::{Node, NodeView};
+use crate::ledger::{Drift, Ledger, Scratch};
+use crate::node::{Node, NodeView, ReportObject};
 
 /// The nodes.
 #[derive(Debug, Default)]
@@ -77,6 +77,17 @@ impl IndexMut<usize> for Nodes {
 }
 
 impl Core {
+    /// Whether there is a node of this name.
+    #[must_use]
+    pub fn has_node(&self, name: &str) -> bool {
+        self.slots.get(name).is_some_and(|slot| self.nodes[*slot].view.is_some())
+    }
+
+    /// All ledgers by node, also those of nodes that may come back.
+    pub(crate) fn ledgers(&self) -> impl Iterator<Item = (&Arc<str>, &Ledger)> {
+        self.slots.iter().map(|(name, slot)| (name, &self.nodes[*slot].ledger))
+    }
+
     /// Contradictions of ledgers by reports since the last call, at most one of each node. Cost: nodes.
     pub fn take_drifts(&mut self) -> Vec<(NodeView, Drift)> {
         let slots: Vec<usize> =
@@ -98,7 +109,42 @@ impl Core {
         if self.nodes.report(slot, topology, &mut self.scratch) || reserves {
             self.zones_changed(slot);
         }
+        self.set_report_object(slot, ReportObject::Readable);
         self.changed.append(&mut self.resynced);
+    }
+
+    /// The report about a node is gone.
+    pub(super) fn report_gone(&mut self, name: &Arc<str>) {
+        let slot = self.slot(name);
+        self.nodes[slot].ledger.report_deleted();
+        self.set_report_object(slot, ReportObject::Absent);
+        self.changed.insert(slot);
+        self.reclaim(slot);
+    }
+
+    /// The report about a node cannot be read.
+    pub(super) fn report_unreadable(&mut self, name: &Arc<str>) {
+        let slot = self.slot(name);
+        self.nodes[slot].ledger.report_unreadable();
+        self.set_report_object(slot, ReportObject::Unreadable);
+    }
+
+    /// No verdict about a node that exists depends on it.
+    fn set_report_object(&mut self, slot: usize, object: ReportObject) {
+        if self.nodes[slot].report_object != object {
+            self.nodes[slot].report_object = object;
+        }
+    }
+
+    /// Reads a report again that stayed when its node went. A node that came back had the time to write another one,
+    /// and the garbage collector to take the old one.
+    pub(super) fn read_kept_report(&mut self, slot: usize) {
+        let node = &self.nodes[slot];
+        let kept = node.ledger.lost_report().filter(|_| node.report_object == ReportObject::Readable);
+        if let Some(topology) = kept.filter(|_| node.view.is_some()).cloned() {
+            self.nodes.report(slot, topology, &mut self.scratch);
+            self.zones_changed(slot);
+        }
     }
 
     /// Other things are known of the zones of a node than were expected.
@@ -153,8 +199,9 @@ impl Core {
         let Some(view) = &node.view else { return };
         let due_ms = if self.reports_served { view.created_ms + UNREPORTED_GRACE_MS } else { 0 };
         node.ledger.expect_report(due_ms);
-        if due_ms > now_ms {
-            self.timers.insert((due_ms, Timer::Unreported(slot)));
+        match due_ms > now_ms {
+            true => drop(self.timers.insert((due_ms, Timer::Unreported(slot)))),
+            false => self.read_kept_report(slot),
         }
     }
 

@@ -23,7 +23,7 @@ use topology::kubelet::{self, ContainerAllocation};
 use topology::policy::{Policy, Rules, Scope};
 use topology::reason::Misfit;
 use topology::request::PodNeeds;
-use topology::zone::Free;
+use topology::zone::{Free, MAX_COUNTED};
 
 use super::Location;
 use super::kubelet_model_cache::KubeletModelCache;
@@ -333,7 +333,8 @@ impl Amounts {
             (0..rows).flat_map(|row| sums.iter().enumerate().map(move |(column, sum)| (row, column, *sum)));
         let grants = cells.filter(|(.., sum)| *sum > 0).map(|(row, column, held)| {
             let cell = u32::try_from(free.index(row, column)).unwrap_or(u32::MAX);
-            Grant { cell, held, visible: 0 }
+            // No zone has more.
+            Grant { cell, held: held.min(MAX_COUNTED), visible: 0 }
         });
         self.bounded_by(grants.collect())
     }

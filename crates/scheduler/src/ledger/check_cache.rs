@@ -76,13 +76,15 @@ impl Ledger {
             return Some(score);
         }
         let topology = self.topology().filter(|_| !self.report_lost)?;
+        // By the other strategies upstream scores the zones of no node that enforces nothing, whichever exporter it
+        // has.
+        let is_least = scorer.strategy() == Strategy::LeastNumaNodes;
         match self.free() {
-            Some(free) => Some(scorer.score(topology, free)),
-            // Of a node that enforces nothing and tells no ids, the report is all that is known.
-            None if scorer.strategy() == Strategy::LeastNumaNodes => {
-                Some(scorer.score(topology, &topology.available()))
+            Some(free) => {
+                (is_least || topology.rules.policy.enforces()).then(|| scorer.score(topology, free))
             }
-            None => None,
+            // Of a node that enforces nothing and tells no ids, the report is all that is known.
+            None => is_least.then(|| scorer.score(topology, &topology.available())),
         }
     }
 }

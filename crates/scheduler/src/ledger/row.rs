@@ -38,6 +38,11 @@ impl Stage {
         matches!(self, Self::Leaving { .. })
     }
 
+    /// Whether the kubelet may not have admitted the pod yet.
+    pub(super) fn may_be_admitted_later(self) -> bool {
+        matches!(self, Self::Pending | Self::Leaving { admitted: false })
+    }
+
     /// Whether nothing says that the pod leaves.
     pub(super) fn stays(self) -> bool {
         matches!(self, Self::Pending | Self::Admitted)
@@ -124,6 +129,8 @@ pub(super) struct Row {
     pub(super) shown_at: u64,
     /// Whether the last understood report counts this pod.
     pub(super) described: bool,
+    /// Whether the last report, understood or not, may have come before its admission.
+    pub(super) may_follow_report: bool,
     /// Number of reports understood before its admission.
     pub(super) reports_before: u64,
     /// Reports by ids since its admission that show nothing of the pod.

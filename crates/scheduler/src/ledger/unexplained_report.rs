@@ -13,7 +13,7 @@ use super::{Amounts, Ledger, Stage, World};
 impl Ledger {
     /// The amounts of a world, and no more than an unexplained report shows. What pods hold is charged to a report that
     /// does not count them, and given back where they have left since. Of a report of unknown pods only that is known
-    /// which pods it may precede: those that are pending.
+    /// which pods it may precede: those that were pending when it came, and those after them.
     pub(super) fn cautious<'w>(&self, world: &'w World) -> Cow<'w, Amounts> {
         let Some(report) = &self.unexplained else { return Cow::Borrowed(&world.amounts) };
         let counted = self.torn.as_ref().and_then(|torn| torn.counted_by(report));
@@ -23,7 +23,7 @@ impl Ledger {
             match counted.map(|pods| pods.contains(&row.id)) {
                 Some(true) if is_released => release(&mut view, location),
                 Some(false) if !is_released => charge(&mut view, location),
-                None if row.stage == Stage::Pending => charge(&mut view, location),
+                None if row.may_follow_report && !is_released => charge(&mut view, location),
                 _ => {}
             }
         }

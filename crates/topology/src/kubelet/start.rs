@@ -49,8 +49,8 @@ pub struct KubeletStart {
     pub allocatable: Arc<Free>,
 }
 
-/// Most devices of a resource in a zone, more than any machine has.
-const MAX_DEVICES: i64 = 10_000;
+/// Most devices of a node, more than any machine has.
+const MAX_DEVICES: i64 = 20_000;
 /// The name under which residents hold what a report says is not available.
 const RESIDENTS: &str = "residents";
 
@@ -60,8 +60,8 @@ impl KubeletStart {
     /// # Errors
     /// Why there can be no such machine, or why its kubelet refuses to start.
     pub fn new(topology: &NodeTopology, options: PolicyOptions) -> Result<Self, String> {
-        check_sizes(topology)?;
         let report = topology.kubelet.as_deref();
+        check_sizes(topology, report.map_or(&[][..], |report| &report.device_groups))?;
         let (machine, reserved) = match report {
             Some(report) => (Machine::new(zones(topology), &report.cpus), report.reserved_cpus.clone()),
             None => numbered(topology),
@@ -243,21 +243,19 @@ fn take_block(blocks: &mut [Block], taken: Block) {
 }
 
 /// # Errors
-/// When a zone has more than a model is made for, which no machine has.
-fn check_sizes(topology: &NodeTopology) -> Result<(), String> {
+/// When a node has more than a model is made for, which no machine has.
+fn check_sizes(topology: &NodeTopology, groups: &[ReportedDeviceGroup]) -> Result<(), String> {
     let all: u64 = topology.zones.iter().map(|zone| cpus(zone, capacity)).fold(0, u64::saturating_add);
     if all > u64::from(MAX_CPU) + 1 {
         return Err(format!("{all} CPUs; allowed are up to {}", MAX_CPU + 1));
     }
-    let resources = topology.zones.iter().flat_map(|zone| &zone.resources);
-    let is_device = |resource: &&ZoneResource| resource.name.kind() == ResourceKind::Device;
-    match resources.filter(is_device).find(|resource| resource.allocatable > MAX_DEVICES) {
-        Some(resource) => Err(format!(
-            "{} of {} in a zone; allowed are up to {MAX_DEVICES}",
-            resource.allocatable, resource.name
-        )),
-        None => Ok(()),
+    let of_zones = topology.zones.iter().flat_map(device_resources).map(|resource| resource.allocatable);
+    let of_groups = groups.iter().map(|group| i64::from(group.allocatable));
+    let devices = of_zones.chain(of_groups).fold(0, i64::saturating_add);
+    if devices > MAX_DEVICES {
+        return Err(format!("{devices} devices; allowed are up to {MAX_DEVICES}"));
     }
+    Ok(())
 }
 
 /// The machine with CPUs numbered as usual, and its reserved CPUs.

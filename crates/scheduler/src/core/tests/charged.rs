@@ -174,3 +174,46 @@ fn no_pod_fills_the_table_of_names() {
     let (topology, warnings) = api::convert::node_topology(&serde_json::from_value(object).unwrap()).unwrap();
     assert_eq!((topology.zones[0].resources.len(), warnings.len()), (1, 0));
 }
+
+/// Pods that ask for more than there are numbers for, bound by their `nodeName`. Once they are gone, the totals and
+/// zones of the node are what they were; before, no other pod fits.
+#[test]
+fn pods_that_ask_for_everything_leave_a_node_as_it_was() {
+    let mut core = core(&["n"]);
+    core.handle(Event::Pod(pod("a", 2, running("n"))), LATER);
+    let state = |core: &Core| {
+        let node = core.nodes().next().unwrap();
+        (node.used.clone(), node.used_nonzero, node.ledger.free().cloned())
+    };
+    let before = state(&core);
+    let everything = json!({"cpu": "9223372036854775807", "memory": "100000000000E"});
+    let containers = json!([{"name": "c", "resources": {"requests": everything, "limits": everything}}]);
+    let greedy = |name: &str, phase: &str| {
+        let spec = json!({"nodeName": "n", "containers": containers});
+        pod(name, 1, json!({"spec": spec, "status": {"phase": phase}}))
+    };
+    let names = ["w", "x", "y", "z"];
+    names.iter().for_each(|name| core.handle(Event::Pod(greedy(name, "Pending")), LATER));
+    core.handle(Event::Pod(pod("b", 2, json!({}))), LATER);
+    let refused = "b: 0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.";
+    assert_eq!(decide(&mut core, LATER), [refused]);
+    names.iter().for_each(|name| core.handle(Event::Pod(greedy(name, "Failed")), LATER));
+    assert_eq!(state(&core), before);
+    assert_eq!(decide(&mut core, LATER), ["b -> n"]);
+}
+
+/// What a resize asks for before the kubelet has admitted the pod is what the kubelet then looks for.
+#[test]
+fn a_resize_before_the_admission_counts_in_zones() {
+    let bound = |cpus| pod("a", cpus, on("n"));
+    for (before, after, fits) in [(2, 6, "b: "), (6, 2, "b -> n")] {
+        let mut core = core(&["n"]);
+        core.handle(Event::Pod(pod("full", 8, running("n"))), LATER);
+        core.handle(Event::Pod(bound(before)), LATER);
+        core.handle(Event::Pod(bound(after)), LATER);
+        core.handle(Event::Pod(pod("b", 4, json!({}))), LATER);
+        let decisions = decide(&mut core, LATER);
+        assert!(decisions[0].starts_with(fits), "{before} to {after} CPUs: {decisions:?}");
+        recount(&core);
+    }
+}

@@ -68,3 +68,17 @@ fn explain_names_the_node_that_is_taken() {
     assert!(total(0) < total(1), "firm has less room: {verdicts:?}");
     assert_eq!(verdicts.chosen.as_deref(), Some("firm"));
 }
+
+/// A finalizer keeps a pod that is being deleted. The API server refuses its binding, and no event follows.
+#[test]
+fn a_pod_that_is_being_deleted_is_not_tried_again() {
+    let mut core = core(&["n"]);
+    core.handle(Event::Pod(pod("a", 8, json!({}))), LATER);
+    let Some(Decision::Bind(binding)) = core.next(LATER) else { panic!("not bound") };
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}});
+    core.handle(Event::Pod(pod("a", 8, deleted)), LATER);
+    core.handle(Event::BindFailed(binding.id), LATER);
+    assert_eq!(decide(&mut core, LATER + 3_600_000), [""; 0]);
+    assert_eq!(core.queue_lengths(), (0, 0, 0));
+    recount(&core);
+}

@@ -97,3 +97,53 @@ fn a_contradiction_is_told_once_with_node_and_pod() {
     assert_eq!(told, [("n", vec!["a"])]);
     assert!(core.take_drifts().is_empty());
 }
+
+/// A report that its node does not own stays when the node goes, and its exporter need not write it again.
+#[test]
+fn a_report_that_outlives_its_node_counts_when_the_node_is_back() {
+    const AWAITED: &str =
+        "b: 0/1 nodes are available: 1 invalid node topology data: the report is gone or cannot be read.";
+    for is_gone in [true, false] {
+        let mut core = core(&["n"]);
+        core.handle(Event::Pod(pod("a", 8, running("n"))), LATER);
+        core.handle(Event::Report("n".into(), report([0, 8], &["a"])), LATER);
+        if is_gone {
+            core.handle(Event::NodeGone("n".into()), LATER);
+        }
+        let mut again = node("n");
+        (again.uid, again.created_ms) = ("another".into(), LATER);
+        core.handle(Event::Node(again), LATER);
+        core.handle(Event::Pod(pod("b", 8, json!({}))), LATER);
+        assert_eq!(decide(&mut core, LATER), [AWAITED], "it may be that of the former node");
+        let now = LATER + UNREPORTED_GRACE_MS;
+        core.handle(Event::Pod(pod("c", 4, json!({}))), now);
+        let refused = "c: 0/1 nodes are available: 1 Insufficient cpu.";
+        assert_eq!(decide(&mut core, now), ["b -> n", refused]);
+    }
+}
+
+/// The watch of nodes begins anew: to the core the node was away for a moment.
+#[test]
+fn a_node_that_was_away_for_a_moment_keeps_its_report() {
+    let mut core = core(&["n"]);
+    core.handle(Event::NodeGone("n".into()), LATER);
+    core.handle(Event::Node(node("n")), LATER);
+    for (name, cpus) in [("a", 5), ("b", 5), ("c", 4)] {
+        core.handle(Event::Pod(pod(name, cpus, json!({}))), LATER);
+    }
+    let refused = "c: 0/1 nodes are available: 1 cannot align container \"c\": cpu: requested 4, most in one zone 3 (zone 0).";
+    assert_eq!(decide(&mut core, LATER), ["a -> n", "b -> n", refused]);
+}
+
+/// A pod on its way to a node that is gone holds its slot no longer than itself.
+#[test]
+fn a_failed_binding_frees_the_slot_of_a_node_that_is_gone() {
+    let mut core = core(&["n"]);
+    core.handle(Event::Pod(pod("a", 2, json!({}))), LATER);
+    let Some(Decision::Bind(binding)) = core.next(LATER) else { panic!("not bound") };
+    core.handle(Event::NodeGone("n".into()), LATER);
+    core.handle(Event::ReportGone("n".into()), LATER);
+    assert_eq!(core.slots.len(), 1, "the binding may be stored yet");
+    core.handle(Event::BindFailed(binding.id), LATER);
+    assert_eq!((core.slots.len(), core.free_slots.len()), (0, 1));
+}

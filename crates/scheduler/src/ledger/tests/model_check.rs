@@ -231,6 +231,7 @@ impl State {
                 let shown_earlier = |other: &&Row| other.is_unseen() && other.shown_at < row.shown_at;
                 let order = row.is_unseen().then(|| ledger.rows.iter().filter(shown_earlier).count());
                 let _ = write!(text, "{alike:?}{order:?}{}", order.is_some() && row.shown_at == u64::MAX);
+                let _ = write!(text, "{}", ledger.unexplained.is_some() && row.may_follow_report);
             }
             let worlds = ledger.worlds.iter().map(|world| (world.amounts.free().cells(), &world.locations));
             let mut worlds: Vec<String> = worlds.map(|world| format!("{world:?}")).collect();

@@ -1,5 +1,7 @@
 //! Reports that are late, or that describe pods which the model cannot place.
 
+use std::slice;
+
 use super::restart::{fits, pod, report, restarted};
 use super::*;
 
@@ -304,4 +306,26 @@ fn pods_that_no_report_shows_are_counted() {
     assert_eq!(numbers(&ledger), (2, 0), "an exporter may leave a pod out");
     ledger.report(report([(2, 7), (0, 7)], &pods, Method::WithExclusiveResources), &mut scratch);
     assert_eq!(numbers(&ledger), (3, 0));
+}
+
+/// A report counts a pod that the ledger does not know, so nothing tells which others it counts: not those that were
+/// admitted after it.
+#[test]
+fn a_report_of_unknown_pods_precedes_those_admitted_since() {
+    let mut scratch = Scratch::default();
+    let (unknown, next) = (app(9, 4), app(1, 4));
+    let mut ledger = restarted(&[], report([(8, 8), (0, 8)], &[], Method::All));
+    ledger.report(report([(4, 7), (0, 8)], slice::from_ref(&unknown), Method::All), &mut scratch);
+    assert!(ledger.summary().unexplained && fits(&ledger, 4) && !fits(&ledger, 5), "{ledger:#?}");
+    ledger.bound(&next, &mut scratch);
+    assert!(!fits(&ledger, 1), "{ledger:#?}");
+    ledger.admitted(next.id, &mut scratch);
+    assert!(!fits(&ledger, 1), "{ledger:#?}");
+    // The next report came after it, and says as much.
+    ledger.report(report([(0, 6), (0, 8)], &[unknown, next], Method::All), &mut scratch);
+    assert!(!fits(&ledger, 1), "{ledger:#?}");
+    ledger.leaving(PodId(1), &mut scratch);
+    ledger.released(PodId(1), &mut scratch);
+    ledger.report(report([(4, 7), (0, 8)], &[app(9, 4)], Method::All), &mut scratch);
+    assert!(fits(&ledger, 4) && !fits(&ledger, 5), "{ledger:#?}");
 }

@@ -4,16 +4,21 @@ use std::sync::Arc;
 
 use crate::cpuset::CpuSet;
 use crate::kubelet::device_manager::Lowest;
+use crate::kubelet::hint::ZoneMask;
 use crate::kubelet::machine::{Cpu, Machine, MachineZone};
 use crate::kubelet::pod::Pod;
 use crate::kubelet::profile::{
     CpuManager, CpuOptions, KubeletProfile, MemoryManager, Minor, ReservedCpus, Stage,
 };
+use crate::kubelet::report::{KubeletReport, ReportedDeviceGroup};
+use crate::kubelet::start::{KubeletStart, PolicyOptions};
 use crate::kubelet::zone_table::{Scratch, ZoneTable, fits};
 use crate::kubelet::{Kubelet, admit};
+use crate::placement::holdings::{HashKey, Holdings};
 use crate::policy::{CpuOption, Policy};
 use crate::request::{ContainerKind, ContainerRequest, PodRequest, Qos};
 use crate::resource::ResourceName;
+use crate::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 
 const GIB: u64 = 1 << 30;
 
@@ -232,4 +237,44 @@ fn options_have_the_stage_of_their_version() {
     assert_eq!(stages(CpuOption::StrictReservation), ["Beta", "Stable", "Stable", "Stable"]);
     assert_eq!(stages(CpuOption::PreferUncoreCache), ["Beta", "Beta", "Stable", "Stable"]);
     assert_eq!(stages(CpuOption::FullPcpusOnly), ["Stable"; 4]);
+}
+
+/// A node writes its report itself. One that speaks of more devices than a machine has is no reason to make them.
+#[test]
+fn no_report_makes_a_model_of_devices_without_number() {
+    let report = |device_groups| KubeletReport {
+        minor: Some(Minor::V36),
+        cpu_options: CpuOptions::default(),
+        prefer_closest: false,
+        pod_level_managers: false,
+        reserved_cpus: CpuSet::new(),
+        cpus: vec![cpu(0, 0)],
+        free_cpus: CpuSet::new(),
+        memory_groups: Vec::new(),
+        device_groups,
+        holdings: Holdings::new(HashKey::Uid, Vec::new()),
+    };
+    let name = ResourceName::new("vendor.example/nic").unwrap();
+    let zones = |count: i64| {
+        let of_zone = |id| Zone {
+            id: ZoneId(id),
+            distances: Vec::new(),
+            resources: vec![ZoneResource { name, capacity: count, allocatable: count, available: count }],
+        };
+        (0..3).map(of_zone).collect()
+    };
+    let group = |count| ReportedDeviceGroup {
+        resource: name,
+        zones: ZoneMask::parse("0,1").unwrap(),
+        allocatable: count,
+        available: count,
+    };
+    for (in_zone, groups, devices) in
+        [(7_000, vec![], 21_000_u64), (0, vec![group(u32::MAX); 2], 2 * u64::from(u32::MAX))]
+    {
+        let kubelet = Some(Box::new(report(groups)));
+        let topology = NodeTopology { zones: zones(in_zone), kubelet, ..NodeTopology::default() };
+        let refusal = KubeletStart::new(&topology, PolicyOptions::default()).err();
+        assert_eq!(refusal, Some(format!("{devices} devices; allowed are up to 20000")));
+    }
 }
