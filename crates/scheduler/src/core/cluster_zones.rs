@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use topology::request::Need;
+use topology::policy::Scope;
+use topology::request::{Need, PodNeeds, Qos};
 use topology::resource::ResourceName;
 use topology::zone::Cells;
 
@@ -54,12 +55,19 @@ impl Core {
     /// The free amounts of all zones. Cost: nodes x zones x resources, and the waiting classes.
     #[must_use]
     pub fn cluster_zones(&self) -> ClusterZones {
-        let waiting = self.queue.heads().filter(|(_, head)| head.spec.needs.may_align());
-        let smallest = waiting.map(|(_, head)| head.cpu).filter(|cpu| *cpu > 0).min();
+        let smallest_under = |scope| {
+            let waiting = self.queue.heads().map(|(_, head)| cpus_of_one_zone(&head.spec.needs, scope));
+            waiting.filter(|cpu| *cpu > 0).min()
+        };
+        let (by_container, by_pod) = (smallest_under(Scope::Container), smallest_under(Scope::Pod));
         let mut all = ClusterZones::default();
         for node in self.nodes().filter(|node| node.ledger.is_trusted()) {
             let Some(free) = node.ledger.free() else { continue };
             let zones = free.as_cells();
+            let smallest = match node.ledger.topology().map(|topology| topology.rules.scope) {
+                Some(Scope::Pod) => by_pod,
+                Some(Scope::Container) | None => by_container,
+            };
             for (column, name) in zones.resources.iter().enumerate() {
                 let of_zones = || (0..zones.zones).map(|row| zones.row(row)[column].max(0));
                 let of_name = all.by_resource.entry(*name).or_default();
@@ -72,5 +80,18 @@ impl Core {
             }
         }
         all
+    }
+}
+
+/// The CPUs that one zone has to have for a pod: whole ones of Guaranteed pods, of the largest container or of all.
+fn cpus_of_one_zone(needs: &PodNeeds, scope: Scope) -> i64 {
+    let is_cpu = |need: &&Need| need.name == ResourceName::CPU && need.is_whole();
+    match (needs.qos, scope) {
+        (Qos::Guaranteed, Scope::Pod) => needs.pod_scope_whole_cpu,
+        (Qos::Guaranteed, Scope::Container) => {
+            let all = needs.containers.iter().flat_map(|container| &container.needs);
+            all.filter(is_cpu).map(|need| need.amount).max().unwrap_or(0)
+        }
+        (Qos::Burstable | Qos::BestEffort, _) => 0,
     }
 }

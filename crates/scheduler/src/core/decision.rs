@@ -205,6 +205,7 @@ impl Core {
                 let volumes = self.reserve_volumes(&pod, slot, &profile);
                 let claims = self.reserve_claims(&pod, slot, &profile, now_ms);
                 self.stopwatch.lap("Reserve", true);
+                self.note_placement(id, &pod, now_ms);
                 self.charge(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
                     entry.lifecycle = Lifecycle::Assumed { slot };
@@ -235,7 +236,7 @@ impl Core {
     }
 
     /// The message about a pod that is refused before nodes are looked at (kube-scheduler's PreFilter).
-    fn refused_at_once(&self, spec: &Spec, profile: &Profile) -> Option<(String, Refusals)> {
+    pub(super) fn refused_at_once(&self, spec: &Spec, profile: &Profile) -> Option<(String, Refusals)> {
         let nodes = self.node_order.len();
         if let Some(message) = contradiction(spec, profile, nodes) {
             return Some((message, Refusals::default()));
@@ -367,7 +368,10 @@ impl Core {
         let mut scratch = std::mem::take(&mut self.scratch);
         let pods = self.first_to_wake(&mut marked, now_ms, &mut scratch);
         ((self.changed, self.freed), self.scratch) = (marked, scratch);
-        pods.into_iter().for_each(|pod| self.queue.wake(pod));
+        for pod in pods {
+            self.end_vain_nomination(pod);
+            self.queue.wake(pod);
+        }
     }
 
     /// The first waiting pod that fits on a changed node, or those that may preempt there. Nodes of which nothing more
@@ -453,7 +457,8 @@ impl Core {
         })
     }
 
-    pub(super) fn run_timers(&mut self, now_ms: u64) {
+    /// Lets pods end, reports be late and waits be over whose time has come.
+    pub(crate) fn run_timers(&mut self, now_ms: u64) {
         while let Some((due, timer)) = self.timers.first().filter(|(due, _)| *due <= now_ms).copied() {
             self.timers.remove(&(due, timer));
             self.groups.renew();
@@ -463,6 +468,7 @@ impl Core {
                     self.drop_pod(id);
                 }
                 Timer::Unreported(slot) => {
+                    self.read_kept_report(slot);
                     self.nodes.touch(slot);
                     self.changed.insert(slot);
                 }
@@ -480,14 +486,17 @@ impl Core {
 
 /// The message about features that the pod needs and the scheduler lacks, in kube-scheduler's form.
 pub(super) fn unsupported(spec: &Spec, nodes: usize) -> Option<String> {
+    unsupported_features(spec).map(|features| format!("0/{nodes} nodes are available: {features}."))
+}
+
+/// The features that the pod needs and the scheduler lacks, as a reason.
+pub(super) fn unsupported_features(spec: &Spec) -> Option<String> {
     let features: Vec<String> = spec.unsupported.iter().map(ToString::to_string).collect();
-    (!features.is_empty()).then(|| {
-        format!("0/{nodes} nodes are available: the scheduler does not yet support {}.", features.join(", "))
-    })
+    (!features.is_empty()).then(|| format!("the scheduler does not yet support {}", features.join(", ")))
 }
 
 /// The message about node affinity that names no node, which kube-scheduler finds before it looks at nodes.
-pub(super) fn contradiction(spec: &Spec, profile: &Profile, nodes: usize) -> Option<String> {
+fn contradiction(spec: &Spec, profile: &Profile, nodes: usize) -> Option<String> {
     let found = nodes > 0 && profile.plugins.filters.node_names && spec.affinity.is_contradictory();
     found.then(|| format!("0/{nodes} nodes are available: pod affinity terms conflict."))
 }

@@ -11,7 +11,7 @@ use topology::request::PodRequest;
 use topology::resource::ResourceName;
 use topology::zone::ZoneId;
 
-use super::decision::{contradiction, unsupported};
+use super::decision::{unsupported, unsupported_features};
 use super::search::best_first;
 use super::trial::IncomingPod;
 use super::{Core, Profile};
@@ -114,13 +114,14 @@ impl Core {
         let incoming = IncomingPod { id, rank: self.queue.rank(id), pod: &pod, profile: &profile, now_ms };
         let spanning = self.pre_filter(&pod, &profile, now_ms);
         let mut refusals = Refusals::default();
+        let lacking = unsupported_features(&spec);
         let mut changed = 0;
         let mut nodes = Vec::with_capacity(order.len());
         for slot in &order {
             let verdict = self.judge(incoming, *slot, &spanning, &mut scratch);
             let reasons = verdict.err().unwrap_or_default();
             reasons.iter().for_each(|reason| refusals.add(*reason));
-            let changes = match reasons.is_empty() || changed == MAX_CHANGED {
+            let changes = match reasons.is_empty() || lacking.is_some() || changed == MAX_CHANGED {
                 true => Vec::new(),
                 false => {
                     let (core, slot, spanning, scratch) = (&*self, *slot, &spanning, &mut scratch);
@@ -128,10 +129,17 @@ impl Core {
                 }
             };
             changed += usize::from(!changes.is_empty());
+            let (code, texts) = match &lacking {
+                Some(lacking) => (Code::UnschedulableAndUnresolvable, vec![lacking.clone()]),
+                None => {
+                    let texts = reasons.iter().map(|reason| reason.text(&spec.needs)).collect();
+                    (self.code(*slot, &pod, &reasons), texts)
+                }
+            };
             nodes.push(NodeVerdict {
                 node: Arc::clone(&self.nodes[*slot].name),
-                code: self.code(*slot, &pod, &reasons),
-                reasons: reasons.iter().map(|reason| reason.text(&spec.needs)).collect(),
+                code,
+                reasons: texts,
                 scores: Vec::new(),
                 total: None,
                 is_second_choice: false,
@@ -143,10 +151,13 @@ impl Core {
         let best = best_first(&found, &totals).first().copied();
         let best =
             best.map(|best| self.most_tolerant((&spec, &profile), best, (&found, &totals), &mut scratch));
+        // A nominated node is tried before all others.
+        let best = self.nominated_slot(id).filter(|slot| found.contains(slot)).or(best);
         self.scratch = scratch;
         let count = self.node_order.len();
-        let whole = unsupported(&spec, count)
-            .or_else(|| contradiction(&spec, &profile, count))
+        let whole = held_back(&pod)
+            .or_else(|| unsupported(&spec, count))
+            .or_else(|| self.refused_at_once(&spec, &profile).map(|(message, _)| message))
             .or_else(|| self.claims_not_ready(&pod, &profile, now_ms).map(|(message, _)| message));
         let best = best.filter(|_| whole.is_none());
         let chosen = best.map(|slot| Arc::clone(&self.nodes[slot].name));
@@ -236,4 +247,14 @@ impl Core {
     fn key(&self, id: PodId) -> Option<String> {
         self.view(id).map(PodView::key)
     }
+}
+
+/// Why a pod is not tried at all, whatever nodes there are; of one with gates in the words of kube-scheduler 1.36
+/// `schedulinggates`.
+fn held_back(pod: &PodView) -> Option<String> {
+    if pod.progress.deleting {
+        return Some("the pod is being deleted".to_owned());
+    }
+    let gates = &pod.spec.gates;
+    (!gates.is_empty()).then(|| format!("waiting for scheduling gates: [{}]", gates.join(" ")))
 }

@@ -308,6 +308,11 @@ impl Core {
             self.give_up(popped, refused, true, now_ms);
             return;
         }
+        // What was kept for one of them alone is for others, whatever becomes of the gang.
+        for rank in &ranks {
+            self.nominate(rank.pod, None);
+            self.end_hold_of(rank.pod, now_ms);
+        }
         // Nothing that is taken back in the end tells of a change.
         let marks = (
             std::mem::take(&mut self.changed),

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use super::decision::unsupported;
 use super::node_copy::NodeCopy;
 use super::search::Reasons;
 use super::trial::{IncomingPod, filters_exactly};
@@ -41,6 +42,10 @@ impl Core {
             pod.spec = Arc::new(Spec { spread, ..(*pod.spec).clone() });
         }
         let spec = Arc::clone(&pod.spec);
+        if let Some(message) = unsupported(&spec, self.node_order.len()) {
+            let nodes = self.node_order.iter().map(|slot| (Arc::clone(&self.nodes[*slot].name), 0));
+            return Some(Headroom { nodes: nodes.collect(), message: Some(message) });
+        }
         spec.selectors().for_each(|pods| self.selections.follow(pods));
         let mut scratch = std::mem::take(&mut self.scratch);
         let spanning = self.pre_filter(&pod, profile, now_ms);

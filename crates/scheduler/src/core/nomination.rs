@@ -74,6 +74,7 @@ impl Core {
         if let Some(slot) = before.and_then(|before| self.slots.get(&before)) {
             self.changed.insert(*slot);
             self.freed.insert(*slot);
+            self.groups.renew();
         }
     }
 
@@ -111,17 +112,25 @@ impl Core {
             .filter_map(|pod| self.queue.rank(pod))
             .collect();
         pods.sort_unstable();
-        let is_ruled_out = |pod: PodId| {
-            let (Some(entry), Some(profile)) = (self.pods.get(&pod), self.profile_of(pod)) else {
-                return false;
-            };
-            let (spec, plugins) = (&entry.view.spec, &profile.plugins);
-            // The nomination of a pod that may not preempt stays, whatever becomes of the node.
-            spec.preempts
-                && node.view.as_ref().is_some_and(|view| cycle::properties(view, spec, plugins).is_err())
-        };
         let mut pods = pods.into_iter().map(|rank| rank.pod);
-        pods.find(|pod| is_ruled_out(*pod) || self.fits_on(*pod, slot, now_ms, scratch))
+        pods.find(|pod| self.is_ruled_out(*pod, slot) || self.fits_on(*pod, slot, now_ms, scratch))
+    }
+
+    /// Whether a pod can never be on a node as that is now. The nomination of a pod that may not preempt stays,
+    /// whatever becomes of the node.
+    fn is_ruled_out(&self, pod: PodId, slot: usize) -> bool {
+        let (Some(entry), Some(profile)) = (self.pods.get(&pod), self.profile_of(pod)) else { return false };
+        let (spec, view) = (&entry.view.spec, &self.nodes[slot].view);
+        let fits = |view| cycle::properties(view, spec, &profile.plugins).is_ok();
+        spec.preempts && view.as_ref().is_some_and(|view| !fits(view))
+    }
+
+    /// Ends the nomination of a pod for a node where it can never be. An attempt need not end it: with an error of an
+    /// extender or a volume the pod would be tried again and again, and keep all others waiting.
+    pub(super) fn end_vain_nomination(&mut self, pod: PodId) {
+        if self.nominated_slot(pod).is_some_and(|slot| self.is_ruled_out(pod, slot)) {
+            self.nominate(pod, None);
+        }
     }
 
     /// Whether an attempt would find that a waiting pod fits on a node.

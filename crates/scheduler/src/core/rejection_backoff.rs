@@ -5,7 +5,9 @@
 //!
 //! A controller makes a new pod for each that fails. Where a prediction is wrong for good, that would go on as fast as
 //! pods can be placed. So after [`MAX_REJECTED`] rejections of one controller's pods within [`WINDOW_MS`], its pods
-//! wait a minute, and twice as long after each further one, up to half an hour. Pods without a controller come once.
+//! wait a minute, and twice as long after each further one, up to half an hour. Then one of them is placed. The others
+//! wait a minute for what becomes of it: if its kubelet admits it, all is forgotten. Pods without a controller come
+//! once.
 //!
 //! Cost: nothing for pods that are not rejected but a look at a map of controllers in trouble, mostly empty.
 
@@ -22,7 +24,7 @@ const MAX_REJECTED: usize = 3;
 /// Rejections that are further apart have nothing to do with each other.
 const WINDOW_MS: u64 = 10 * 60 * 1_000;
 /// The first wait.
-const FIRST_WAIT_MS: u64 = 60 * 1_000;
+pub(super) const FIRST_WAIT_MS: u64 = 60 * 1_000;
 /// The longest wait.
 const LONGEST_WAIT_MS: u64 = 30 * 60 * 1_000;
 /// Most pods of one controller that are remembered, to count each once.
@@ -51,6 +53,14 @@ struct ControllerRejections {
     times: usize,
     last_ms: u64,
     until_ms: u64,
+    /// The uid of the pod that was placed after the wait.
+    tried: Option<Arc<str>>,
+}
+
+impl ControllerRejections {
+    fn is_over(&self, now_ms: u64) -> bool {
+        now_ms >= self.last_ms.max(self.until_ms).saturating_add(WINDOW_MS)
+    }
 }
 
 /// A pod that a kubelet has rejected.
@@ -71,7 +81,7 @@ pub struct RejectedPod {
 impl RejectionBackoff {
     /// Counts a rejection, once for each pod. Returns how many there were lately.
     fn count(&mut self, owner: &Owner, (uid, reason): (&Arc<str>, &Arc<str>), now_ms: u64) -> Option<usize> {
-        self.controllers.retain(|_, of| now_ms < of.last_ms.max(of.until_ms).saturating_add(WINDOW_MS));
+        self.controllers.retain(|_, of| !of.is_over(now_ms));
         let of = self.controllers.entry(Arc::clone(&owner.uid)).or_insert_with(|| ControllerRejections {
             owner: owner.clone(),
             reason: Arc::clone(reason),
@@ -79,6 +89,7 @@ impl RejectionBackoff {
             times: 0,
             last_ms: now_ms,
             until_ms: 0,
+            tried: None,
         });
         if of.pods.contains(uid) {
             return None;
@@ -109,6 +120,20 @@ impl RejectionBackoff {
             owner.kind, owner.name
         );
         Some((*until_ms, text))
+    }
+
+    /// A pod of a controller is placed. After a wait it is the only one until its kubelet has seen it.
+    fn placed(&mut self, owner: &str, uid: &Arc<str>, now_ms: u64) {
+        let Some(of) = self.controllers.get_mut(owner) else { return };
+        if of.times >= MAX_REJECTED && !of.is_over(now_ms) {
+            of.until_ms = now_ms.saturating_add(FIRST_WAIT_MS);
+            of.tried = Some(Arc::clone(uid));
+        }
+    }
+
+    /// A kubelet has admitted a pod. If it is the one placed after a wait, all is well with its controller by now.
+    fn admitted(&mut self, uid: &Arc<str>) {
+        self.controllers.retain(|_, of| of.tried.as_ref() != Some(uid));
     }
 
     fn note(&mut self, rejected: RejectedPod) {
@@ -147,7 +172,12 @@ impl RejectionBackoff {
 impl Core {
     /// Looks whether a pod has been rejected by its kubelet just now.
     pub(super) fn look_for_rejection(&mut self, pod: &PodView, now_ms: u64) {
-        let Some(rejection) = &pod.rejection else { return };
+        let Some(rejection) = &pod.rejection else {
+            if pod.progress.admitted {
+                self.rejections.admitted(&pod.uid);
+            }
+            return;
+        };
         if let Some(node) = &pod.node {
             self.rejections.there.insert(Arc::clone(&pod.uid), Arc::clone(node));
         }
@@ -180,9 +210,21 @@ impl Core {
     /// The decision about a pod whose controller's pods were rejected too often. Of a gang each pod would make all
     /// others fail.
     pub(super) fn back_off_rejected(&mut self, id: PodId, pod: &PodView, now_ms: u64) -> Option<Decision> {
-        let owner = pod.owner.as_ref().filter(|_| !self.is_in_gang(id))?;
+        let owner = self.backing_off(id, pod)?;
         let (until_ms, message) = self.rejections.wait(owner, now_ms)?;
         self.queue.delay(id, until_ms);
         Some(Decision::Refuse(Refused::new((pod.clone(), message, Refusals::default()))))
+    }
+
+    /// Notes that a pod has been placed.
+    pub(super) fn note_placement(&mut self, id: PodId, pod: &PodView, now_ms: u64) {
+        if let Some(owner) = self.backing_off(id, pod) {
+            self.rejections.placed(owner, &pod.uid, now_ms);
+        }
+    }
+
+    /// The controller of a pod that may have to wait.
+    fn backing_off<'p>(&self, id: PodId, pod: &'p PodView) -> Option<&'p Arc<str>> {
+        pod.owner.as_ref().filter(|_| !self.rejections.controllers.is_empty() && !self.is_in_gang(id))
     }
 }

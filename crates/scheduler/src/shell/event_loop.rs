@@ -25,6 +25,8 @@ use crate::node::NodeView;
 const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
 /// The most decisions before inputs, a shutdown and a lost lease are looked at again.
 const BATCH: usize = 64;
+/// The time after which they are looked at again in any case.
+const MAX_TURN: Duration = Duration::from_millis(50);
 /// The most inputs before decisions are made again.
 const MAX_INPUTS: usize = 4_096;
 
@@ -139,7 +141,7 @@ impl EventLoop {
             }
             let leads = self.decides && leadership.as_ref().is_none_or(|status| status.borrow().leads());
             if observes <= Instant::now() {
-                self.observe();
+                self.observe(leads);
                 self.tell_drifts(leads);
                 observes = Instant::now() + GAUGE_INTERVAL;
             }
@@ -197,10 +199,13 @@ impl EventLoop {
     }
 
     /// Updates gauges and status files.
-    fn observe(&mut self) {
+    fn observe(&mut self, leads: bool) {
         if !self.decides {
             let rejected = self.core.pass_time(self.now_ms());
             rejected.iter().for_each(|rejected| self.metrics.rejected_by_kubelet(rejected));
+        } else if !leads {
+            // A process that leads does so with each decision.
+            self.core.run_timers(self.now_ms());
         }
         self.metrics.observe(&self.core);
         let held = self.core.held().map(|(node, pod)| format!("{node} for {}", pod.key()));
@@ -229,9 +234,14 @@ impl EventLoop {
     /// Decides about at most [`BATCH`] pods, and about none while too many bindings wait. Returns whether more can be
     /// decided at once.
     fn decide(&mut self) -> bool {
+        let turn = Instant::now();
         for _ in 0..BATCH {
             if self.is_full() {
                 return false;
+            }
+            // Extenders may take long, and a decision should rest on what is known by then.
+            if turn.elapsed() > MAX_TURN {
+                return true;
             }
             let began = Instant::now();
             let now_ms = self.now_ms();

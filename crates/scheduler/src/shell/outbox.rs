@@ -261,7 +261,10 @@ impl Outbox {
         self.groups.clear();
         self.evictions.clear();
         self.discards.clear();
-        let ended = async { while self.binds.is_busy() && self.next_result().await.is_some() {} };
+        // A claim that is written has its devices, which the next leader must see.
+        let ended = async {
+            while (self.binds.is_busy() || self.writing_claims > 0) && self.next_result().await.is_some() {}
+        };
         tokio::time::timeout(limit, ended).await.is_ok()
     }
 

@@ -168,6 +168,8 @@ pub struct Snapshot {
     keeps_waiting: bool,
     /// Those, by namespace and name.
     pub(crate) waiting: BTreeMap<(String, String), Value>,
+    /// Whether an API server was asked for all kinds.
+    is_complete: bool,
     /// Whether it is looked at what keeps pods on their nodes.
     finds_blockers: bool,
     /// What does, by uid, for all pods with a node.
@@ -244,6 +246,7 @@ impl Snapshot {
     /// # Errors
     /// When a list cannot be read, with its path.
     pub(crate) async fn take_cluster(&mut self, client: &Client) -> anyhow::Result<()> {
+        self.is_complete = true;
         for kind in &KINDS {
             let mut read = pages::each(client, kind.path, "", |object| self.take(object)).await;
             if kind.name == nrt::KIND && read.as_ref().is_err_and(client::is_not_found) {
@@ -271,6 +274,11 @@ impl Snapshot {
 
     fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&ObjectKey, &Versioned)> {
         self.events.iter().filter(move |((at, ..), _)| KINDS[*at].name == kind)
+    }
+
+    /// Whether this is a dump without any object of a kind: there may be some in the cluster.
+    pub(crate) fn leaves_out(&self, kind: &str) -> bool {
+        !self.is_complete && self.of_kind(kind).next().is_none()
     }
 
     /// Namespaces and names of all pods.

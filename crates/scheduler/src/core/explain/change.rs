@@ -94,11 +94,11 @@ impl ChangeSearch<'_, '_> {
         let spec = Arc::clone(&self.incoming.pod.spec);
         let (less, size) = self.smaller_request(&[]).unzip();
         let leave = self.departure(&spec);
-        if less.is_none() && leave.is_none() {
-            return self.smaller_and_departure().into_iter().collect();
-        }
         let is_zones = reasons.iter().any(|reason| matches!(reason, Reason::Misaligned(_)));
         let scope = if is_zones { self.other_scope() } else { None };
+        if less.is_none() && leave.is_none() && scope.is_none() {
+            return self.smaller_and_departure().into_iter().collect();
+        }
         let leave_size =
             leave.as_ref().map(|pods| LEAVE * i64::try_from(pods.len()).unwrap_or(i64::MAX / LEAVE));
         let leave = leave.map(|pods| Change::Leave { pods });
@@ -134,9 +134,8 @@ impl ChangeSearch<'_, '_> {
                 self.fits(&less, left)
             };
             let single = container.needs.iter().filter_map(|need| {
-                let reduction = |Reverse(to)| Reduction { resource: need.name, from: need.amount, to };
-                let mut smaller = amounts_below(node, *need).into_iter().map(|to| vec![reduction(to)]);
-                smaller.find(&mut fits)
+                let reduction = |to| vec![Reduction { resource: need.name, from: need.amount, to }];
+                largest_that_fits(node, *need, |to| fits(&reduction(to))).map(reduction)
             });
             let mut found: Vec<Vec<Reduction>> = single.collect();
             if found.is_empty() {
@@ -163,13 +162,20 @@ impl ChangeSearch<'_, '_> {
         Some(Change::Request { container, reductions, without })
     }
 
-    /// The constraints of the pod if this container asks for less.
+    /// The constraints of the pod if this container asks for less. A limit that is the request goes with it; the QoS
+    /// class stays.
     fn with_less(&self, at: usize, reductions: &[Reduction]) -> Arc<Spec> {
         let mut request = self.request.clone();
+        request.stated_qos = Some(self.incoming.pod.spec.needs.qos);
         for Reduction { resource, to, .. } in reductions {
-            let containers = request.containers.get_mut(at).into_iter();
-            let amounts = containers.flat_map(|it| it.requests.iter_mut().chain(&mut it.limits));
+            let Some(container) = request.containers.get_mut(at) else { continue };
             let to = quantity(*resource, *to);
+            let of = |list: &[(ResourceName, Quantity)]| {
+                list.iter().find(|(name, _)| name == resource).map(|(_, amount)| *amount)
+            };
+            let before = of(&container.requests).or_else(|| of(&container.limits));
+            let limits = container.limits.iter_mut().filter(|(_, amount)| Some(*amount) == before);
+            let amounts = container.requests.iter_mut().chain(limits);
             amounts.filter(|(name, _)| name == resource).for_each(|(_, amount)| *amount = to);
         }
         Arc::new(Spec { needs: Arc::new(request.needs()), ..Spec::clone(&self.incoming.pod.spec) })
@@ -223,6 +229,30 @@ impl ChangeSearch<'_, '_> {
     }
 }
 
+/// The largest smaller amount that fits, as far as more never fits where less does not. Cost: the amounts that are
+/// tried first, and log2 of the units between two of them.
+fn largest_that_fits(node: &Node, need: Need, mut fits: impl FnMut(i64) -> bool) -> Option<i64> {
+    let unit = step(need.name);
+    let mut too_much = need.amount;
+    for Reverse(amount) in amounts_below(node, need) {
+        if !fits(amount) {
+            too_much = amount;
+            continue;
+        }
+        let mut enough = amount;
+        while too_much - enough > unit {
+            let between = enough + (too_much - enough) / (2 * unit) * unit;
+            let between = between.max(enough + unit);
+            match fits(between) {
+                true => enough = between,
+                false => too_much = between,
+            }
+        }
+        return Some(enough);
+    }
+    None
+}
+
 /// Smaller amounts that may fit, the largest first: what zones and the node have left, and a few units less.
 fn amounts_below(node: &Node, need: Need) -> BTreeSet<Reverse<i64>> {
     let unit = step(need.name);
@@ -239,7 +269,7 @@ fn amounts_below(node: &Node, need: Need) -> BTreeSet<Reverse<i64>> {
         (0..free.layout().zones().len()).for_each(|row| add(free.get(row, column)));
     }
     if let Some(view) = &node.view {
-        add(view.allocatable(need.name) - crate::node::amount(&node.used, need.name));
+        add(node.left_of(view, need.name));
     }
     (1..=STEPS).for_each(|steps| add(need.amount - steps * unit));
     add(need.amount / 2);

@@ -3,6 +3,8 @@
 use super::*;
 use crate::pod_group::PodGroupView;
 
+mod waking;
+
 const TAKEN_BACK: &str = "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, \
                           one or more plugins asked to wait and no plugin rejected pod";
 const MISALIGNED: &str =

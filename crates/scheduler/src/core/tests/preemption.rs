@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::budget::BudgetView;
+use crate::extender::{Call, CallError, Extender, Filtered, Managed, MetaVictims, NodeVictims};
 use crate::plugins::default_preemption;
 
 mod properties;
@@ -593,4 +594,55 @@ fn upstreams_accounting_needs_its_preemption_mode() {
         let told = tell(&mut core, LATER);
         assert!(told[0].starts_with(wanted), "{accounting:?}: {told:?}");
     }
+}
+
+/// An extender that agrees to no candidate.
+#[derive(Debug)]
+struct Unwilling;
+
+impl Call for Unwilling {
+    fn filter(&self, _: &PodView, _: &[Arc<str>]) -> Result<Filtered, CallError> {
+        unreachable!()
+    }
+
+    fn prioritize(&self, _: &PodView, _: &[Arc<str>]) -> Result<Vec<(Arc<str>, i64)>, CallError> {
+        unreachable!()
+    }
+
+    fn preempt(&self, _: &PodView, _: &[NodeVictims]) -> Result<BTreeMap<Arc<str>, MetaVictims>, CallError> {
+        Ok(BTreeMap::new())
+    }
+}
+
+/// The nominated node is cordoned, and there is no other: the pod waits, and does not keep others waiting.
+#[test]
+fn a_pod_whose_nominated_node_is_closed_is_tried_once() {
+    let mut core = plain(&["n", "m"]);
+    run_all(&mut core, &[("a", 16, "n", 1, 1), ("b", 16, "m", 9, 1)]);
+    core.handle(Event::Pod(pod("p", 16, priority(5))), LATER);
+    assert_eq!(tell(&mut core, LATER), ["p evicts a on n"]);
+    core.extend(vec![Extender {
+        managed: Managed::default(),
+        filters: false,
+        weight: None,
+        preempts: true,
+        ignorable: false,
+        call: Box::new(Unwilling),
+    }]);
+    let mut closed = node("n");
+    closed.unschedulable = true;
+    core.handle(Event::Node(closed), LATER);
+    run_all(&mut core, &[("b", 16, "m", 1, 1)]);
+    core.handle(Event::Node(node("l")), LATER);
+    run_all(&mut core, &[("c", 4, "l", 9, 1)]);
+    core.handle(Event::Pod(pod("q", 4, priority(1))), LATER);
+    let told: Vec<String> = std::iter::from_fn(|| core.next(LATER))
+        .take(10)
+        .map(|decision| match decision {
+            Decision::Bind(binding) => format!("{} -> {}", binding.pod.name, binding.node),
+            Decision::Refuse(refused) => refused.pod.name.to_string(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, ["p", "q -> l"]);
 }

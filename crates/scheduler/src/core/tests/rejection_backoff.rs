@@ -1,6 +1,7 @@
 //! Controllers whose pods are rejected back off.
 
 use super::*;
+use crate::core::rejection_backoff::FIRST_WAIT_MS;
 
 /// A pod of a ReplicaSet, on no node.
 fn waiting(name: &str) -> PodView {
@@ -106,4 +107,35 @@ fn rejections_that_are_not_noted_are_bounded() {
         core.handle(Event::Pod(view), LATER);
     }
     assert_eq!(decide(&mut core, LATER).len(), 1_024);
+}
+
+/// After the wait one pod shows whether the nodes have become better, before the others follow.
+#[test]
+fn one_pod_is_placed_after_the_wait_and_tells_for_all() {
+    for admitted in [true, false] {
+        let mut core = core(&["n"]);
+        for name in ["a", "b", "c"] {
+            core.handle(Event::Pod(waiting(name)), LATER);
+            decide(&mut core, LATER);
+            core.handle(Event::Pod(rejected(name)), LATER);
+            decide(&mut core, LATER);
+        }
+        ["d", "e", "f"].iter().for_each(|name| core.handle(Event::Pod(waiting(name)), LATER));
+        assert_eq!(decide(&mut core, LATER).len(), 3, "all wait");
+        let mut now = LATER + FIRST_WAIT_MS;
+        let decisions = decide(&mut core, now);
+        let waits = ": kubelets have rejected 3 pods of ReplicaSet r (TopologyAffinityError): the next one waits for 60 s";
+        assert_eq!(decisions, ["d -> n".to_owned(), format!("e{waits}"), format!("f{waits}")]);
+        let mut runs = owned();
+        merge(&mut runs, running("n"));
+        match admitted {
+            true => core.handle(Event::Pod(pod("d", 2, runs)), now),
+            false => core.handle(Event::Pod(rejected("d")), now),
+        }
+        decide(&mut core, now);
+        now += FIRST_WAIT_MS;
+        let decisions = decide(&mut core, now);
+        let placed = decisions.iter().filter(|told| told.contains("->")).count();
+        assert_eq!(placed, if admitted { 2 } else { 0 }, "{decisions:?}");
+    }
 }

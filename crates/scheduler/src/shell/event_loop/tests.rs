@@ -190,3 +190,17 @@ fn a_failed_binding_counts_once_and_not_as_scheduled() {
     assert_eq!(scheduled(), [" 1"]);
     assert_eq!(values(&registry, "scheduler_pod_scheduling_attempts_sum"), [" 2.0"]);
 }
+
+/// A process that does not lead decides nothing, and pods without an object end there all the same.
+#[test]
+fn a_standby_lets_pods_end() {
+    let Turns { mut event_loop, .. } = turns(0, "2");
+    let bound = || PodView { node: Some("n".into()), ..pod(0) };
+    for event in [Event::Pod(bound()), Event::PodGone(bound())] {
+        event_loop.take_all(std::iter::once(Input::Change((Source::Pods, vec![event]))));
+    }
+    assert!(event_loop.core.due().is_some(), "the kubelet may have it yet");
+    event_loop.started_ms += 60_000;
+    event_loop.observe(false);
+    assert_eq!(event_loop.core.due(), None);
+}

@@ -29,6 +29,9 @@ use crate::pod::PodView;
 /// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
 const MAX_ANSWERS: u32 = 5;
 
+/// The time for which an API server may refuse to tell of a pod before it is believed.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+
 /// Most pods that are asked for at a time.
 const MAX_LOOKS: usize = 8;
 /// The longest wait for news of them, for which other bindings to the node wait as well.
@@ -160,15 +163,18 @@ async fn post_binding(client: &Client, binding: &Binding) -> Result<(), kube::Er
     client.request::<Status>(request).await.map(drop)
 }
 
-/// Whether the answer proves that the server did not store the binding.
-fn is_final(error: &kube::Error) -> bool {
+/// Whether the answer proves that the server did not store what was written.
+pub(super) fn is_final(error: &kube::Error) -> bool {
     client::code(error).is_some_and(|code| (400..500).contains(&code) && code != 408 && code != 429)
 }
 
-/// Reads the pod until the server answers: whether it is bound to the node by now.
+/// Reads the pod until the server tells of it: whether it is bound to the node by now. A refusal to tell says nothing
+/// of the binding: an API server that has just started knows no rights yet. One that goes on is believed after a
+/// minute.
 async fn look_up(client: &Client, binding: &Binding, reason: BindFailure) -> Result<(), BindFailure> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &binding.pod.namespace);
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+    let began = Instant::now();
     loop {
         match api.get_opt(&binding.pod.name).await {
             Ok(Some(pod)) if pod.metadata.uid.as_deref() == Some(binding.pod.uid.as_ref()) => {
@@ -176,7 +182,7 @@ async fn look_up(client: &Client, binding: &Binding, reason: BindFailure) -> Res
                 return if node.as_deref() == Some(binding.node.as_ref()) { Ok(()) } else { Err(reason) };
             }
             Ok(_) => return Err(reason),
-            Err(error) if is_final(&error) => return Err(reason),
+            Err(error) if is_final(&error) && began.elapsed() > REFUSED_FOR => return Err(reason),
             Err(_) => tokio::time::sleep(backoff.next_delay()).await,
         }
     }

@@ -5,17 +5,20 @@
 //! claim is read again.
 //!
 //! Source: kube-scheduler 1.36 `dynamicresources` `bindClaim`, Unreserve and PostFilter. As there, the finalizer comes
-//! first and by itself, and the allocation comes with the reservation.
+//! first and by itself, and the allocation comes with the reservation. Unlike there, a write without an answer is sent
+//! again: if it was stored, its devices are taken, and the conflict that follows shows it.
 
 use std::time::Duration;
 
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
+use runtime::backoff::Backoff;
 use runtime::client;
 use runtime::random::Random;
 use serde_json::{Value, json};
 
+use super::binding::is_final;
 use super::{Completed, extended_claims};
 use crate::core::{Deallocation, ReleaseClaims, Reservation, ReserveClaims};
 use crate::devices::views::claim::{ClaimView, FINALIZER};
@@ -26,6 +29,8 @@ use crate::pod::PodView;
 const MAX_ATTEMPTS: u32 = 5;
 /// The time between two of them.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Most attempts at one claim that end without an answer.
+const MAX_UNANSWERED: u32 = 10;
 
 /// Writes the claims of a pod one after the other.
 pub(super) async fn reserve(client: Client, reserve: ReserveClaims) -> Completed {
@@ -74,9 +79,9 @@ async fn reserve_one(client: &Client, claim: &Reservation, pod: &PodView) -> Res
     let params = PatchParams::default();
     let mut version = claim.version.to_string();
     let mut is_protected = claim.is_protected;
-    let mut attempts = 0;
+    let (mut attempts, mut unanswered) = (0, 0);
+    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     loop {
-        attempts += 1;
         let error = 'write: {
             if claim.allocation.is_some() && !is_protected {
                 let metadata =
@@ -97,6 +102,12 @@ async fn reserve_one(client: &Client, claim: &Reservation, pod: &PodView) -> Res
             }
         };
         let (error, purpose) = error;
+        if !is_final(&error) && unanswered < MAX_UNANSWERED {
+            unanswered += 1;
+            tokio::time::sleep(backoff.next_delay()).await;
+            continue;
+        }
+        attempts += 1;
         if !client::is_conflict(&error) || attempts >= MAX_ATTEMPTS {
             return Err(format!("{purpose} claim {key}: {}", message(&error)));
         }
@@ -108,6 +119,10 @@ async fn reserve_one(client: &Client, claim: &Reservation, pod: &PodView) -> Res
         let view = ClaimView::read(&found);
         if view.is_leaving || view.uid != claim.uid {
             return Err(format!("claim {key} got deleted in the meantime"));
+        }
+        // An earlier write of ours, to which there was no answer.
+        if unanswered > 0 && view.allocation.is_some() && view.is_reserved_for(&pod.uid) {
+            return Ok(found);
         }
         match (&claim.allocation, &view.allocation) {
             (Some(_), Some(_)) => return Err(format!("claim {key} got allocated elsewhere in the meantime")),
@@ -206,6 +221,10 @@ mod tests {
     use super::*;
     use crate::devices::views::claim::Allocation;
     use crate::volumes::reference::ClaimKey;
+    use axum::extract::State;
+    use axum::http::{StatusCode, Uri};
+    use axum::{Json, Router};
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn statuses_name_the_version_the_pod_and_each_share() {
@@ -232,5 +251,55 @@ mod tests {
             assert_eq!(ids.len(), shares, "{patch}");
             assert!(ids.iter().all(|id| id.len() == 36 && id.as_bytes()[14] == b'4'), "{ids:?}");
         }
+    }
+
+    /// The answers of an API server to writes of a claim: the first is stored and ends in a timeout, so the second one
+    /// conflicts. A patch of nothing reads.
+    async fn stores_and_times_out(
+        State(calls): State<Arc<AtomicUsize>>,
+        uri: Uri,
+    ) -> (StatusCode, Json<Value>) {
+        let status = |code: StatusCode, reason: &str| {
+            let code = code.as_u16();
+            json!({ "kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": reason })
+        };
+        let stored = json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
+            "metadata": { "namespace": "ns", "name": "c", "uid": "u-c", "resourceVersion": "8" }, "spec": {},
+            "status": { "allocation": {}, "reservedFor": [{ "resource": "pods", "name": "p", "uid": "u-p" }] },
+        });
+        if !uri.path().ends_with("/status") {
+            return (StatusCode::OK, Json(stored));
+        }
+        match calls.fetch_add(1, Ordering::SeqCst) {
+            0 => (StatusCode::GATEWAY_TIMEOUT, Json(status(StatusCode::GATEWAY_TIMEOUT, "Timeout"))),
+            _ => (StatusCode::CONFLICT, Json(status(StatusCode::CONFLICT, "Conflict"))),
+        }
+    }
+
+    /// Else the devices would be free for another claim, while this one has them.
+    #[tokio::test]
+    async fn a_write_without_an_answer_is_sent_again() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(stores_and_times_out).with_state(Arc::clone(&calls));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        let endpoint = client::HttpEndpoint { url, ..client::HttpEndpoint::default() };
+        let connection = client::Connection::for_endpoint(&endpoint, "test").unwrap();
+        let client = connection.client_with_timeout(Duration::from_secs(60)).unwrap();
+        let pod = json!({ "metadata": { "namespace": "ns", "name": "p", "uid": "u-p" } });
+        let claim = Reservation {
+            key: ClaimKey { namespace: "ns".into(), name: "c".into() },
+            uid: "u-c".into(),
+            version: 7,
+            is_protected: true,
+            allocation: None,
+            made: None,
+        };
+        let pod = PodView::read(&serde_json::from_value(pod).unwrap());
+        let written = reserve_one(&client, &claim, &pod).await.unwrap();
+        assert_eq!(written.metadata.resource_version.as_deref(), Some("8"));
+        assert_eq!(calls.load(Ordering::SeqCst), 2);
     }
 }
