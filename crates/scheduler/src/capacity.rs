@@ -94,6 +94,7 @@ pub(crate) fn count(
     now_ms: u64,
 ) -> anyhow::Result<(Capacity, Vec<String>)> {
     let scheduler = target.choose_profile(&settings)?;
+    target.leave_out_kinds(|kind| snapshot.leaves_out(kind));
     place_only(&mut settings);
     let mut core = Core::new(settings);
     let has_place = |event: &Event| !matches!(event, Event::Pod(pod) if pod.node.is_none());

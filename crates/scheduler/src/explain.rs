@@ -156,6 +156,7 @@ fn answer(
     now_ms: u64,
 ) -> anyhow::Result<(Explanation, Vec<String>)> {
     let profile = target.choose_profile(&settings)?;
+    target.leave_out_kinds(|kind| snapshot.leaves_out(kind));
     let mut core = snapshot.into_core(settings, now_ms);
     ask(&mut core, profile, target, now_ms)
 }

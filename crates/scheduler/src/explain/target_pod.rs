@@ -35,6 +35,7 @@ impl TargetPod {
         if !node.is_empty() {
             notes.push(format!("the pod is on node {node}; what follows is about one more like it"));
             object["spec"]["nodeName"] = Value::Null;
+            object["metadata"]["deletionTimestamp"] = Value::Null;
             object["status"] = json!({ "qosClass": object.pointer("/status/qosClass") });
             object["metadata"]["uid"] = "one more".into();
         }
@@ -100,6 +101,31 @@ impl TargetPod {
         let name = file.display();
         let Some(object) = first else { bail!("{name}: neither a Pod nor an object with spec.template") };
         Self::of_manifest(object).map_err(|error| anyhow!("{name}: {error}"))
+    }
+
+    /// Leaves out what the pod asks for of kinds that the dump does not have: nothing could be said of it.
+    pub(crate) fn leave_out_kinds(&mut self, is_left_out: impl Fn(&str) -> bool) {
+        let spec = self.pod.spec.get_or_insert_default();
+        let volumes = spec.volumes.get_or_insert_default();
+        let count = volumes.len();
+        if is_left_out("PersistentVolumeClaim") {
+            volumes.retain(|volume| volume.persistent_volume_claim.is_none() && volume.ephemeral.is_none());
+        }
+        let mut left_out = Vec::new();
+        if volumes.len() < count {
+            left_out.push("persistentvolumeclaims");
+        }
+        if is_left_out("ResourceClaim")
+            && spec.resource_claims.take().is_some_and(|claims| !claims.is_empty())
+        {
+            left_out.push("resourceclaims");
+            let init = spec.init_containers.iter_mut().flatten();
+            let resources = spec.containers.iter_mut().chain(init).filter_map(|it| it.resources.as_mut());
+            resources.for_each(|resources| resources.claims = None);
+        }
+        self.is_new |= !left_out.is_empty();
+        let note = |kind| format!("the dump has no {kind}, so those of the pod do not count");
+        self.notes.extend(left_out.into_iter().map(note));
     }
 
     /// The profile that schedules the pod. If none has the name that the pod asks for, the first one does, and a note

@@ -152,3 +152,107 @@ async fn a_must_gather_is_explained_as_json() {
     assert_eq!(short["changes"][0]["text"], "cpu 5 instead of 6 in container \"main\"");
     assert_eq!((&fits["zones"], &short["zones"]), (&resources(["8", "8"]), &resources(["4", "5"])));
 }
+
+/// What keeps a pod from being tried comes before all nodes, in the words of its event. A dump need not have claims.
+#[test]
+fn what_holds_a_pod_back_is_told_first() {
+    let with = |path: &str, value: Value| {
+        let mut pod = pod("asked", None, &[("c", 4, 0)]);
+        *pod.pointer_mut(path).unwrap() = value;
+        pod
+    };
+    let gated = || {
+        let mut spec = pod("asked", None, &[("c", 4, 0)])["spec"].clone();
+        spec["schedulingGates"] = json!([{"name": "a"}, {"name": "b"}]);
+        with("/spec", spec)
+    };
+    let claiming = || {
+        let mut spec = pod("asked", None, &[("c", 4, 0)])["spec"].clone();
+        spec["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]);
+        with("/spec", spec)
+    };
+    let other_claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"namespace": "ns", "name": "other", "uid": "other"}, "spec": {}, "status": {"phase": "Bound"},
+    });
+    let mut unread = pod("asked", None, &[("c", 4, 0)]);
+    unread["metadata"]["annotations"] = json!({"tholepin.dev/alignment": "bogus"});
+    for (asked, more, code, message) in [
+        (gated(), None, "Success", Some("waiting for scheduling gates: [a b]")),
+        (claiming(), None, "Success", None),
+        (
+            claiming(),
+            Some(other_claim),
+            "UnschedulableAndUnresolvable",
+            Some("0/1 nodes are available: persistentvolumeclaim \"data\" not found."),
+        ),
+        (
+            unread,
+            None,
+            "UnschedulableAndUnresolvable",
+            Some("0/1 nodes are available: the scheduler does not yet support "),
+        ),
+    ] {
+        let cluster = [node("n", 16), report("n", "container", &[[8, 8, 0, 0], [8, 8, 0, 0]])];
+        let objects = cluster.into_iter().chain(more);
+        let told = of_objects(config::default_settings(0), objects, asked, NOW_MS).unwrap();
+        assert_eq!(told.nodes[0].code, code, "{told:?}");
+        assert_eq!(told.chosen.is_none(), message.is_some(), "{told:?}");
+        assert!(told.message.unwrap_or_default().starts_with(message.unwrap_or_default()), "{message:?}");
+    }
+}
+
+/// A waiting pod goes to the node that is nominated for it, also if another one has a higher score.
+#[test]
+fn a_nominated_node_is_chosen() {
+    for nominated in ["a", "b"] {
+        let mut snapshot = Snapshot::default();
+        let mut asked = pod("asked", None, &[("c", 4, 0)]);
+        asked["status"] =
+            json!({"phase": "Pending", "qosClass": "Guaranteed", "nominatedNodeName": nominated});
+        let zones = [[8, 8, 0, 0], [8, 8, 0, 0]];
+        for object in [
+            node("a", 16),
+            report("a", "pod", &zones),
+            node("b", 12),
+            report("b", "pod", &zones),
+            asked.clone(),
+        ] {
+            snapshot.take(object);
+        }
+        let target = TargetPod::of_cluster(asked).unwrap();
+        let (told, _) = answer(config::default_settings(0), snapshot, target, NOW_MS).unwrap();
+        assert_eq!(told.chosen.as_deref(), Some(nominated));
+    }
+}
+
+#[test]
+fn the_smallest_change_is_found() {
+    let mut burstable = pod("asked", None, &[("c", 6, 0)]);
+    burstable["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "8".into();
+    let cases = [
+        // No smaller request and no departure helps, and the scope does.
+        (
+            40,
+            ("pod", [[20, 20, 0, 0], [20, 20, 0, 0]]),
+            pod("asked", None, &[("main", 20, 0), ("side", 20, 0)]),
+            "topologyManagerScope container",
+        ),
+        // Between what a zone has left and the half.
+        (
+            200,
+            ("container", [[120, 120, 0, 0], [5, 5, 0, 0]]),
+            pod("asked", None, &[("main", 100, 0), ("side", 50, 0)]),
+            "cpu 70 instead of 100 in container \"main\"",
+        ),
+        // The zones of a Burstable pod's CPUs do not matter, also with less of them.
+        (16, ("container", [[8, 2, 0, 0], [8, 2, 0, 0]]), burstable, "cpu 4 instead of 6 in container \"c\""),
+    ];
+    for (cpus, (scope, zones), asked, wanted) in cases {
+        let objects = [node("n", cpus), report("n", scope, &zones)];
+        let pods = [pod("g1", Some("n"), &[("c", 6, 0)]), pod("g2", Some("n"), &[("c", 6, 0)])];
+        let objects = objects.into_iter().chain(pods.into_iter().filter(|_| cpus == 16));
+        let told = of_objects(config::default_settings(0), objects, asked, NOW_MS).unwrap();
+        assert_eq!(told.nodes[0].changes.first().map(|change| &*change.text), Some(wanted), "{told:?}");
+    }
+}
