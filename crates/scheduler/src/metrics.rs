@@ -4,8 +4,8 @@
 //! prometheus-client appends to counters itself. Names, help texts and buckets of the stable metrics are those of
 //! kube-scheduler 1.36 `pkg/scheduler/metrics`, and dashboards made for it read them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -19,8 +19,10 @@ use crate::core::{Core, Lap, RejectedPod};
 use crate::queue::Incoming;
 
 mod ledger;
+mod rejection;
 
 use ledger::LedgerMetrics;
+use rejection::RejectionMetrics;
 
 /// Labels of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -60,22 +62,6 @@ struct PluginLabel {
     plugin: &'static str,
 }
 
-/// Labels of a pod that a kubelet has rejected.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RejectionLabels {
-    node: String,
-    /// The controller: `ReplicaSet ns/name`. Empty for pods without one; [`OTHER_OWNERS`] beyond [`MAX_OWNERS`].
-    owner: String,
-    reason: String,
-    /// `tholepin`, or `other`.
-    placed_by: &'static str,
-}
-
-/// Most controllers whose rejected pods are counted apart.
-const MAX_OWNERS: usize = 200;
-/// The label of all others.
-const OTHER_OWNERS: &str = "others";
-
 /// The handles of all metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -91,9 +77,7 @@ pub struct Metrics {
     preemptions: Counter,
     victims: Histogram,
     unusable_reports: Counter,
-    kubelet_rejections: Family<RejectionLabels, Counter>,
-    /// Controllers of rejected pods that have a label.
-    owners: Arc<Mutex<BTreeSet<String>>>,
+    kubelet_rejections: RejectionMetrics,
     held: Gauge,
     ledgers: LedgerMetrics,
 }
@@ -116,8 +100,7 @@ impl Metrics {
             preemptions: Counter::default(),
             victims: Histogram::new(exponential_buckets(1.0, 2.0, 7)),
             unusable_reports: Counter::default(),
-            kubelet_rejections: Family::default(),
-            owners: Arc::default(),
+            kubelet_rejections: RejectionMetrics::register(registry),
             held: Gauge::default(),
             ledgers: LedgerMetrics::register(registry),
         };
@@ -146,12 +129,6 @@ impl Metrics {
             "tholepin_scheduler_unusable_reports",
             "Number of NodeResourceTopology objects that could not be used",
             m.unusable_reports.clone(),
-        );
-        registry.register(
-            "tholepin_scheduler_kubelet_rejections",
-            "Number of pods that a kubelet has rejected for what its resource managers would give them, by \
-             controller and by who has placed them: tholepin, or other",
-            m.kubelet_rejections.clone(),
         );
         registry.register(
             "tholepin_scheduler_held_nodes",
@@ -250,22 +227,7 @@ impl Metrics {
 
     /// Counts a pod that a kubelet has rejected.
     pub fn rejected_by_kubelet(&self, rejected: &RejectedPod) {
-        let placed_by = if rejected.is_ours { "tholepin" } else { "other" };
-        let node = rejected.pod.node.as_deref().unwrap_or_default().to_owned();
-        let (owner, reason) = (self.owner_label(rejected), rejected.reason.to_string());
-        self.kubelet_rejections.get_or_create(&RejectionLabels { node, owner, reason, placed_by }).inc();
-    }
-
-    /// The label of a rejected pod's controller. Controllers come and go, so no more than [`MAX_OWNERS`] get one.
-    fn owner_label(&self, rejected: &RejectedPod) -> String {
-        let owner = rejected.pod.rejection.as_deref().and_then(|rejection| rejection.owner.as_ref());
-        let Some(owner) = owner else { return String::new() };
-        let label = format!("{} {}/{}", owner.kind, rejected.pod.namespace, owner.name);
-        let mut known = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() < MAX_OWNERS {
-            known.insert(label.clone());
-        }
-        if known.contains(&label) { label } else { OTHER_OWNERS.to_owned() }
+        self.kubelet_rejections.count(rejected);
     }
 
     /// Sets the gauges from the core. Visits each node, so call this a few times a second at most.
@@ -283,6 +245,7 @@ impl Metrics {
             counter.inc_by(number.saturating_sub(counter.get()));
         }
         self.held.set(i64::from(core.held().is_some()));
+        self.kubelet_rejections.observe(core);
         self.ledgers.observe(core);
     }
 }
@@ -330,59 +293,11 @@ pub fn specimen() -> Registry {
     metrics.tried_preemption();
     metrics.preempted(1);
     metrics.unusable_report();
-    let (node, reason) = ("worker-1".to_owned(), "TopologyAffinityError".to_owned());
-    let owner = "ReplicaSet shop/cart".to_owned();
-    let labels = RejectionLabels { node, owner, reason, placed_by: "tholepin" };
-    drop(metrics.kubelet_rejections.get_or_create(&labels));
+    metrics.kubelet_rejections.specimen();
     metrics.ledgers.specimen();
     drop(metrics.pending.get_or_create(&QueueLabel { queue: "active" }));
     specimen::watches(&mut registry);
     specimen::events(&mut registry);
     specimen::lease(&mut registry);
     registry
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)] // failing loudly is what a test is for
-
-    use serde_json::json;
-
-    use super::*;
-    use crate::pod::PodView;
-
-    fn rejected(owner: usize) -> RejectedPod {
-        let reference = json!({
-            "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("r{owner}"), "uid": format!("u{owner}"),
-            "controller": true,
-        });
-        let pod = json!({
-            "metadata": { "name": "p", "namespace": "ns", "uid": "p", "ownerReferences": [reference] },
-            "spec": { "nodeName": "n", "containers": [] },
-            "status": { "phase": "Failed", "reason": "TopologyAffinityError" },
-        });
-        let pod = PodView::read(&serde_json::from_value(pod).unwrap());
-        RejectedPod {
-            pod,
-            reason: "TopologyAffinityError".into(),
-            is_ours: true,
-            times: 1,
-            is_discarded: false,
-        }
-    }
-
-    #[test]
-    fn rejections_are_counted_by_controller_within_bounds() {
-        let metrics = Metrics::register(&mut Registry::default());
-        for owner in (0..MAX_OWNERS + 3).chain([0]) {
-            metrics.rejected_by_kubelet(&rejected(owner));
-        }
-        let count = |owner: &str| {
-            let (node, owner, reason) =
-                ("n".to_owned(), owner.to_owned(), "TopologyAffinityError".to_owned());
-            let labels = RejectionLabels { node, owner, reason, placed_by: "tholepin" };
-            metrics.kubelet_rejections.get_or_create(&labels).get()
-        };
-        assert_eq!([count("ReplicaSet ns/r0"), count("ReplicaSet ns/r1"), count(OTHER_OWNERS)], [2, 1, 3]);
-    }
 }

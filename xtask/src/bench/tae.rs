@@ -346,7 +346,7 @@ async fn measure(
     let exporters: Option<f64> = bed.exporters.iter().filter_map(|p| peak_mib(Some(p))).reduce(f64::max);
     let name = if ours { "tholepin" } else { "kube-scheduler" };
     let rss = [exporters, peak_mib(bed.scheduler.as_ref().or(stock))];
-    let drifts = bed.scheduler_metric("tholepin_ledger_corrections").await;
+    let drifts = bed.scheduler_metric("tholepin_ledger_corrections_total").await;
     let row = Row { drifts, ..row(name, args, (&records, scheduler), rss) };
     Ok((row, records))
 }

@@ -147,13 +147,13 @@ pub(super) const CASES: [Case; 22] = [
     case(
         ("TholepinPredictionsWrong", "150m"),
         &[
-            (scheduler!("tholepin_ledger_predictions" ",result=\"right\""), "0+2x150"),
-            (scheduler!("tholepin_ledger_predictions" ",result=\"wrong\""), "0+1x150"),
+            (scheduler!("tholepin_ledger_predictions_total" ",result=\"right\""), "0+2x150"),
+            (scheduler!("tholepin_ledger_predictions_total" ",result=\"wrong\""), "0+1x150"),
         ],
         &[],
         &[
-            (scheduler!("tholepin_ledger_predictions" ",result=\"right\""), "0+40x150"),
-            (scheduler!("tholepin_ledger_predictions" ",result=\"wrong\""), "0+1x150"),
+            (scheduler!("tholepin_ledger_predictions_total" ",result=\"right\""), "0+40x150"),
+            (scheduler!("tholepin_ledger_predictions_total" ",result=\"wrong\""), "0+1x150"),
         ],
     ),
     case(
@@ -164,9 +164,9 @@ pub(super) const CASES: [Case; 22] = [
     ),
     case(
         ("TholepinLedgerContradicted", "150m"),
-        &[(scheduler!("tholepin_ledger_corrections" ""), "0+1x150")],
+        &[(scheduler!("tholepin_ledger_corrections_total" ""), "0+1x150")],
         &[],
-        &[(scheduler!("tholepin_ledger_corrections" ""), "0x60 9x90")],
+        &[(scheduler!("tholepin_ledger_corrections_total" ""), "0x60 9x90")],
     ),
     case(
         ("TholepinReportsUnusable", "90m"),

@@ -3,12 +3,13 @@
 //! In: the core. Out: gauges over all nodes, and over the zones of nodes whose reports are trusted. Never: a series for
 //! each node; a cluster has thousands.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -17,6 +18,7 @@ use topology::resource::{ResourceKind, ResourceName};
 
 use crate::core::Core;
 use crate::core::cluster_zones::ClusterZones;
+use crate::ledger::{Ledger, LedgerSummary};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResourceLabel {
@@ -44,6 +46,14 @@ struct Unconfirmed {
     since: Instant,
 }
 
+/// What reports have said of one ledger: how often they contradicted it, and how its predictions were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct LedgerCounts {
+    corrections: u64,
+    right: u64,
+    wrong: u64,
+}
+
 /// A gauge of whole units of a resource: CPUs, bytes, devices.
 type UnitGauge = Gauge<f64, AtomicU64>;
 
@@ -52,12 +62,14 @@ type UnitGauge = Gauge<f64, AtomicU64>;
 pub(super) struct LedgerMetrics {
     worlds: Gauge,
     unexplained: Gauge,
-    corrections: Gauge,
+    corrections: Counter,
     pods_in_doubt: Gauge,
     age_seconds: UnitGauge,
     /// Nodes of which no report confirms the ledger.
     unconfirmed: Arc<Mutex<BTreeMap<Arc<str>, Unconfirmed>>>,
-    predictions: Family<PredictionLabel, Gauge>,
+    predictions: Family<PredictionLabel, Counter>,
+    /// What was counted of each ledger so far.
+    counted: Arc<Mutex<HashMap<Arc<str>, LedgerCounts>>>,
     free: Family<ResourceLabel, UnitGauge>,
     largest: Family<ResourceLabel, UnitGauge>,
     shape: Family<ShapeLabel, UnitGauge>,
@@ -82,7 +94,7 @@ impl LedgerMetrics {
         );
         registry.register(
             "tholepin_ledger_corrections",
-            "Number of reports that contradicted every possible world, over all nodes",
+            "Number of reports that contradicted every possible world",
             m.corrections.clone(),
         );
         registry.register(
@@ -128,8 +140,7 @@ impl LedgerMetrics {
 
     /// Sets the gauges. Cost: nodes x (pods x worlds + zones x resources).
     pub(super) fn observe(&self, core: &Core) {
-        let (mut worlds, mut unexplained, mut corrections, mut in_doubt) = (0, 0, 0, 0);
-        let (mut right, mut wrong) = (0, 0);
+        let (mut worlds, mut unexplained, mut in_doubt) = (0, 0, 0);
         let mut unconfirmed = Vec::new();
         for node in core.nodes() {
             let summary = node.ledger.summary();
@@ -137,19 +148,13 @@ impl LedgerMetrics {
             unconfirmed.extend(is_unconfirmed.then(|| (Arc::clone(&node.name), summary.reports)));
             worlds = worlds.max(count(summary.worlds as u64));
             unexplained += i64::from(summary.unexplained);
-            corrections += count(summary.corrections);
             in_doubt += count(summary.in_doubt as u64);
-            right += count(summary.predictions.right);
-            wrong += count(summary.predictions.wrong);
         }
         self.worlds.set(worlds);
         self.unexplained.set(unexplained);
-        self.corrections.set(corrections);
         self.pods_in_doubt.set(in_doubt);
         self.age_seconds.set(self.age(unconfirmed, Instant::now()).as_secs_f64());
-        for (result, number) in [("right", right), ("wrong", wrong)] {
-            self.predictions.get_or_create(&PredictionLabel { result }).set(number);
-        }
+        self.count_up(core.ledgers().map(|(node, ledger)| (node, LedgerCounts::of(ledger))));
         let zones = core.cluster_zones();
         let mut known = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
         let now: BTreeSet<ResourceName> = zones.by_resource.keys().copied().collect();
@@ -166,6 +171,23 @@ impl LedgerMetrics {
         }
         self.set_shapes(&zones);
         self.stranded_cpus.set(units(ResourceName::CPU, zones.stranded_cpu.into()));
+    }
+
+    /// Counts what ledgers have counted since the last time. A node that went takes nothing away.
+    fn count_up<'a>(&self, ledgers: impl Iterator<Item = (&'a Arc<str>, LedgerCounts)>) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = HashMap::new();
+        for (node, counts) in ledgers.filter(|(_, counts)| *counts != LedgerCounts::default()) {
+            let before = counted.get(node).copied().unwrap_or_default();
+            self.corrections.inc_by(counts.corrections.saturating_sub(before.corrections));
+            let results = [("right", counts.right, before.right), ("wrong", counts.wrong, before.wrong)];
+            for (result, number, before) in results {
+                let counter = self.predictions.get_or_create(&PredictionLabel { result });
+                counter.inc_by(number.saturating_sub(before));
+            }
+            now.insert(Arc::clone(node), counts);
+        }
+        *counted = now;
     }
 
     /// The series of the largest shapes. Not by memory: the zone with most of it is seldom what a pod waits for.
@@ -211,6 +233,13 @@ impl LedgerMetrics {
     }
 }
 
+impl LedgerCounts {
+    fn of(ledger: &Ledger) -> Self {
+        let LedgerSummary { corrections, predictions, .. } = ledger.summary();
+        Self { corrections, right: predictions.right, wrong: predictions.wrong }
+    }
+}
+
 fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -241,5 +270,23 @@ mod tests {
             age(&[("b", 5)], 11),
         ];
         assert_eq!(ages, [0, 5, 2, 0, 1, 0, 0]);
+    }
+
+    /// A node goes, another comes under its name, and one comes back with its ledger.
+    #[test]
+    fn what_was_counted_stays_counted() {
+        let metrics = LedgerMetrics::default();
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        let of = |corrections, right, wrong| LedgerCounts { corrections, right, wrong };
+        let count = |ledgers: &[(&Arc<str>, LedgerCounts)]| {
+            metrics.count_up(ledgers.iter().copied());
+            let result = |result| metrics.predictions.get_or_create(&PredictionLabel { result }).get();
+            (metrics.corrections.get(), result("right"), result("wrong"))
+        };
+        assert_eq!(count(&[(&a, of(1, 10, 0)), (&b, of(0, 5, 1))]), (1, 15, 1));
+        assert_eq!(count(&[(&a, of(2, 12, 0)), (&b, of(0, 5, 1))]), (2, 17, 1));
+        assert_eq!(count(&[(&b, of(0, 5, 1))]), (2, 17, 1));
+        assert_eq!(count(&[(&a, of(0, 1, 0)), (&b, of(0, 5, 1))]), (2, 18, 1));
+        assert_eq!(count(&[(&a, of(0, 1, 0)), (&b, of(0, 5, 2))]), (2, 18, 2));
     }
 }

@@ -149,9 +149,15 @@ pub const ROWS: [Row; 5] = [
                 "Reports against the ledger, in an hour",
                 "short",
                 &[
-                    ("sum(delta(tholepin_ledger_corrections[1h]))", "contradictions"),
-                    ("sum(delta(tholepin_ledger_predictions{result=\"right\"}[1h]))", "right predictions"),
-                    ("sum(delta(tholepin_ledger_predictions{result=\"wrong\"}[1h]))", "wrong predictions"),
+                    ("sum(increase(tholepin_ledger_corrections_total[1h]))", "contradictions"),
+                    (
+                        "sum(increase(tholepin_ledger_predictions_total{result=\"right\"}[1h]))",
+                        "right predictions",
+                    ),
+                    (
+                        "sum(increase(tholepin_ledger_predictions_total{result=\"wrong\"}[1h]))",
+                        "wrong predictions",
+                    ),
                     ("sum(increase(tholepin_scheduler_unusable_reports_total[1h]))", "unusable"),
                 ],
             ),
@@ -198,7 +204,8 @@ pub const ROWS: [Row; 5] = [
                 "Pods rejected by kubelets, in an hour",
                 "short",
                 &[(
-                    "sum by (owner, placed_by) (increase(tholepin_scheduler_kubelet_rejections_total[1h])) > 0",
+                    // A series begins with its first rejection, which `increase` does not see.
+                    "sum by (owner, placed_by) (tholepin_scheduler_kubelet_rejections_total) - (sum by (owner, placed_by) (tholepin_scheduler_kubelet_rejections_total offset 1h) or 0 * sum by (owner, placed_by) (tholepin_scheduler_kubelet_rejections_total)) > 0",
                     "{{owner}}, placed by {{placed_by}}",
                 )],
             ),

@@ -122,7 +122,7 @@ fn placement(job: &str) -> Vec<Alert> {
         Alert {
             name: "TholepinPredictionsWrong",
             expr: format!(
-                "sum(delta(tholepin_ledger_predictions{{job=\"{job}\",result=\"wrong\"}}[1h])) > 0.05 * sum(delta(tholepin_ledger_predictions{{job=\"{job}\"}}[1h]))"
+                "sum(increase(tholepin_ledger_predictions_total{{job=\"{job}\",result=\"wrong\"}}[1h])) > 0.05 * sum(increase(tholepin_ledger_predictions_total{{job=\"{job}\"}}[1h]))"
             ),
             lasting: "1h",
             summary: "More than one prediction in twenty about the zones of pods is wrong.",
@@ -149,7 +149,7 @@ fn placement(job: &str) -> Vec<Alert> {
         },
         Alert {
             name: "TholepinLedgerContradicted",
-            expr: format!("sum(delta(tholepin_ledger_corrections{{job=\"{job}\"}}[1h])) > 10"),
+            expr: format!("sum(increase(tholepin_ledger_corrections_total{{job=\"{job}\"}}[1h])) > 10"),
             lasting: "1h",
             summary: "Reports contradict the scheduler's ledger again and again.",
             description: "The ledger takes over what reports say, so each contradiction ends by itself; that they do not stop means that kubelets decide differently from the model.",
