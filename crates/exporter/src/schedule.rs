@@ -141,6 +141,7 @@ impl Schedule {
     pub fn scanned(&mut self, now: Instant, cause: Cause, outcome: Outcome, fraction: f64) {
         self.last = Some(now);
         self.scans.take(now);
+        let pending = self.event_due.map(|due| (due, self.event_cause));
         self.event_cause = if cause == Cause::Event { Cause::Event } else { Cause::TimerFollowUp };
         if cause == Cause::Timer || self.timer.is_none() {
             let factor = 1.0 + JITTER * (2.0 * fraction - 1.0);
@@ -168,8 +169,12 @@ impl Schedule {
             Outcome::Same { held } => held,
         };
         self.event_due = match FOLLOW_UPS.get(self.step) {
-            // A timer scan without a change has nothing to follow up.
+            // A timer scan without a change has nothing to follow up. What follows an event goes on.
             Some(_) if cause == Cause::Timer && matches!(outcome, Outcome::Same { .. }) => {
+                if let Some((due, cause)) = pending {
+                    (self.event_due, self.event_cause) = (Some(self.earliest(due)), cause);
+                    return;
+                }
                 self.steady(now, held)
             }
             Some(wait) => Some(self.earliest(now + *wait)),

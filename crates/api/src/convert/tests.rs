@@ -480,7 +480,7 @@ fn kubelets_are_read_whole_or_not_at_all() {
         let mut node = vec![
             ("threadSiblings", "0-1+2"),
             ("containerHoldings", "v1 uid ef46db3751d8e999"),
-            ("cpuManagerPolicyOptions", "full-pcpus-only=true,align-by-socket=false"),
+            ("cpuManagerPolicyOptions", "full-pcpus-only=True,align-by-socket=f"),
             ("topologyManagerPolicyOptions", "max-allowable-numa-nodes=16,prefer-closest-numa-nodes=true"),
             ("reservedSystemCPUs", "0"),
             ("kubeletVersion", "v1.35.4"),

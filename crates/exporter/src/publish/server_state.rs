@@ -84,15 +84,16 @@ impl ServerState {
 
     /// Takes over the server's answer to a request that was made in the state `before`.
     ///
-    /// If the watch has reported something since, the newer of the two is unknown, unless both are about the same
-    /// object. Its deletion, or a later write of another client, may have overtaken our answer, and is reported only
-    /// once. Then the watch counts. Should it be older after all, the next write is refused with a conflict.
+    /// If the watch has reported nothing since, the answer is the newest, also with an older version: a server may have
+    /// been restored from a copy. Else the newer of the two is unknown, unless both are about the same object. Its
+    /// deletion, or a later write of another client, may have overtaken our answer, and is reported only once. Then the
+    /// watch counts. Should it be older after all, the next write is refused with a conflict.
     pub fn learn(&mut self, answer: StoredObject, before: &Self) {
         let overtaken = match (&self.stored, &answer) {
             (StoredObject::Object(known), StoredObject::Object(answer))
                 if known.metadata.uid == answer.metadata.uid =>
             {
-                is_as_new(known, answer)
+                self.watch_changes != before.watch_changes && is_as_new(known, answer)
             }
             _ => self.watch_changes != before.watch_changes,
         };
@@ -206,6 +207,7 @@ mod tests {
             (at("a", "5"), vec![], at("a", "6"), "a@6"),
             (at("a", "5"), vec![Applied(object("a", "6"))], at("a", "6"), "a@6"),
             (at("a", "4"), vec![Applied(object("a", "5"))], at("a", "6"), "a@6"),
+            (at("a", "9"), vec![], at("a", "6"), "a@6"),
             (at("a", "5"), vec![edited()], at("a", "6"), "a@7"),
             (at("a", "5"), vec![deleted()], at("a", "6"), "absent"),
             (at("a", "5"), vec![reset(vec![])], at("a", "6"), "absent"),

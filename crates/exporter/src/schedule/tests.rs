@@ -76,6 +76,15 @@ fn silence_says_nothing_when_no_event_can_come() {
     assert_eq!(rig.run(4_000, FREE)[4..], [1_000, 2_000, 3_000, 4_000], "a new pod gives no event either");
 }
 
+/// The event comes a moment before the change that it is about.
+#[test]
+fn a_timer_scan_leaves_the_follow_ups_of_an_event() {
+    let mut rig = Rig::new(INTERVALS);
+    rig.run(59_000, FREE);
+    rig.schedule.event(rig.at(59_950));
+    assert_eq!(rig.run(61_500, FREE), [59_950, 59_975, 60_000, 60_050, 60_250, 60_950]);
+}
+
 #[test]
 fn an_event_is_looked_at_without_delay_and_a_storm_of_them_at_a_bounded_rate() {
     let mut rig = Rig::new(INTERVALS);

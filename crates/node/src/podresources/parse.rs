@@ -46,9 +46,14 @@ pub(super) fn allocatable(answer: wire::AllocatableResourcesResponse) -> Result<
 
 fn container(container: wire::ContainerResources, pod: &Location) -> Result<ContainerResources, Error> {
     let at = Location { call: pod.call, prefix: format!("{}/{}", pod.prefix, container.name) };
+    let memory = at.memory(&container.memory)?;
+    // Of what a kubelet offers such an amount means less than nothing, of what it has handed out it means nothing.
+    if let Some(block) = memory.iter().find(|block| i64::try_from(block.bytes).is_err()) {
+        return Err(at.error(block.resource.as_str(), format!("{} bytes is impossible", block.bytes)));
+    }
     Ok(ContainerResources {
         cpus: at.cpus(&container.cpu_ids)?,
-        memory: at.memory(&container.memory)?,
+        memory,
         devices: at.devices(container.devices)?,
         name: container.name,
     })
@@ -79,9 +84,6 @@ impl Location {
         let mut parsed = Vec::with_capacity(blocks.len());
         for block in blocks.iter().filter(|block| block.size > 0) {
             let resource = self.resource("memory_type", &block.memory_type)?;
-            if i64::try_from(block.size).is_err() {
-                return Err(self.error(&block.memory_type, format!("{} bytes is impossible", block.size)));
-            }
             let zones = self.zones(&block.memory_type, block.topology.as_ref())?;
             parsed.push(MemoryBlock { resource, bytes: block.size, zones });
         }

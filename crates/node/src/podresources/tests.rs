@@ -233,6 +233,10 @@ fn nonsense_is_refused_with_its_place() {
         let error = parse::pods(vec![pod]).unwrap_err().to_string();
         assert_eq!(error, format!("podresources list answered nonsense: {wanted}"));
     }
+    // A zone with more reserved than it has: the kubelet's number is below zero.
+    let starved = || vec![memory("memory", u64::MAX - 7, &[0])];
+    let answer = wire::AllocatableResourcesResponse { memory: starved(), ..Default::default() };
+    assert_eq!(parse::allocatable(answer).unwrap().memory[0].bytes, u64::MAX - 7);
     let answer = wire::AllocatableResourcesResponse { cpu_ids: vec![-7], ..Default::default() };
     assert_eq!(
         parse::allocatable(answer).unwrap_err().to_string(),
