@@ -428,9 +428,10 @@ impl Core {
         }
         let respecified =
             known.is_none_or(|entry| entry.view.spec != view.spec || entry.view.priority != view.priority);
-        // The kubelet admits it with these. With the first status it says what it has taken it with.
-        let reallocated = known
-            .is_some_and(|entry| entry.view.allocated != view.allocated && !entry.view.progress.admitted);
+        // The kubelet may admit it with these. It may also have taken it with more before a resize to less.
+        let has_grown = known.is_some_and(|entry| {
+            !entry.view.progress.admitted && view.allocated.asks_more_than(&entry.view.allocated)
+        });
         let renominated = known.map(|entry| &entry.view.nominated) != Some(&view.nominated);
         let progress = view.progress;
         self.reprioritize(id, view.priority);
@@ -464,7 +465,7 @@ impl Core {
             // Its priority, start and labels count when others are evicted.
             self.nodes.touch(slot);
             self.recharge(id);
-            if reallocated {
+            if has_grown {
                 self.reenter_ledger(id, slot);
             }
             self.select(id);

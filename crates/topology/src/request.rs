@@ -138,6 +138,18 @@ impl Hash for PodNeeds {
 }
 
 impl PodNeeds {
+    /// Whether a container asks for more of something than the container at the same place of another pod.
+    #[must_use]
+    pub fn asks_more_than(&self, other: &Self) -> bool {
+        let more = |(one, other): (&ContainerNeeds, &ContainerNeeds)| {
+            let before =
+                |name| other.needs.iter().find(|need| need.name == name).map_or(0, |need| need.amount);
+            one.needs.iter().any(|need| need.amount > before(need.name))
+        };
+        self.containers.len() > other.containers.len()
+            || self.containers.iter().zip(&other.containers).any(more)
+    }
+
     /// Whether any kubelet, whatever its settings, could have to align the pod.
     #[must_use]
     pub fn may_align(&self) -> bool {

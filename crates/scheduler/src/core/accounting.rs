@@ -82,7 +82,7 @@ impl Core {
         }
     }
 
-    /// Lets the ledger of its node know a pod with other requests, unless a report shows it already: then the kubelet
+    /// Lets the ledger of its node know a pod with larger requests, unless a report shows it already: then the kubelet
     /// has admitted it before. A pod that waits for volumes or claims is not in the ledger yet.
     pub(super) fn reenter_ledger(&mut self, id: PodId, slot: usize) {
         if self.nodes[slot].ledger.has_unreported(id) {

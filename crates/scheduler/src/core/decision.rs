@@ -468,7 +468,7 @@ impl Core {
                     self.drop_pod(id);
                 }
                 Timer::Unreported(slot) => {
-                    self.read_kept_report(slot);
+                    self.read_kept_report(slot, now_ms);
                     self.nodes.touch(slot);
                     self.changed.insert(slot);
                 }

@@ -138,9 +138,9 @@ impl Core {
 
     /// Reads a report again that stayed when its node went. A node that came back had the time to write another one,
     /// and the garbage collector to take the old one.
-    pub(super) fn read_kept_report(&mut self, slot: usize) {
+    pub(super) fn read_kept_report(&mut self, slot: usize, now_ms: u64) {
         let node = &self.nodes[slot];
-        let kept = node.ledger.lost_report().filter(|_| node.report_object == ReportObject::Readable);
+        let kept = node.ledger.lost_report(now_ms).filter(|_| node.report_object == ReportObject::Readable);
         if let Some(topology) = kept.filter(|_| node.view.is_some()).cloned() {
             self.nodes.report(slot, topology, &mut self.scratch);
             self.zones_changed(slot);
@@ -201,7 +201,7 @@ impl Core {
         node.ledger.expect_report(due_ms);
         match due_ms > now_ms {
             true => drop(self.timers.insert((due_ms, Timer::Unreported(slot)))),
-            false => self.read_kept_report(slot),
+            false => self.read_kept_report(slot, now_ms),
         }
     }
 

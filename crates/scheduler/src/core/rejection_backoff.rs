@@ -5,9 +5,8 @@
 //!
 //! A controller makes a new pod for each that fails. Where a prediction is wrong for good, that would go on as fast as
 //! pods can be placed. So after [`MAX_REJECTED`] rejections of one controller's pods within [`WINDOW_MS`], its pods
-//! wait a minute, and twice as long after each further one, up to half an hour. Then one of them is placed. The others
-//! wait a minute for what becomes of it: if its kubelet admits it, all is forgotten. Pods without a controller come
-//! once.
+//! wait a minute, and twice as long after each further one, up to half an hour. Then one of them is placed a minute,
+//! until a kubelet admits one: all is forgotten then. Pods without a controller come once.
 //!
 //! Cost: nothing for pods that are not rejected but a look at a map of controllers in trouble, mostly empty.
 
@@ -53,8 +52,8 @@ struct ControllerRejections {
     times: usize,
     last_ms: u64,
     until_ms: u64,
-    /// The uid of the pod that was placed after the wait.
-    tried: Option<Arc<str>>,
+    /// The uids of pods that were placed after waits since the last rejection, the last ones.
+    tried: Vec<Arc<str>>,
 }
 
 impl ControllerRejections {
@@ -89,15 +88,13 @@ impl RejectionBackoff {
             times: 0,
             last_ms: now_ms,
             until_ms: 0,
-            tried: None,
+            tried: Vec::new(),
         });
         if of.pods.contains(uid) {
             return None;
         }
-        if of.pods.len() == MAX_REMEMBERED {
-            of.pods.remove(0);
-        }
-        of.pods.push(Arc::clone(uid));
+        remember(&mut of.pods, uid);
+        of.tried.clear();
         of.times += 1;
         of.reason = Arc::clone(reason);
         of.last_ms = now_ms;
@@ -127,13 +124,13 @@ impl RejectionBackoff {
         let Some(of) = self.controllers.get_mut(owner) else { return };
         if of.times >= MAX_REJECTED && !of.is_over(now_ms) {
             of.until_ms = now_ms.saturating_add(FIRST_WAIT_MS);
-            of.tried = Some(Arc::clone(uid));
+            remember(&mut of.tried, uid);
         }
     }
 
-    /// A kubelet has admitted a pod. If it is the one placed after a wait, all is well with its controller by now.
+    /// A kubelet has admitted a pod. If it was placed after a wait, all is well with its controller by now.
     fn admitted(&mut self, uid: &Arc<str>) {
-        self.controllers.retain(|_, of| of.tried.as_ref() != Some(uid));
+        self.controllers.retain(|_, of| !of.tried.contains(uid));
     }
 
     fn note(&mut self, rejected: RejectedPod) {
@@ -169,11 +166,20 @@ impl RejectionBackoff {
     }
 }
 
+/// Adds a uid; of [`MAX_REMEMBERED`] the oldest goes.
+fn remember(uids: &mut Vec<Arc<str>>, uid: &Arc<str>) {
+    if uids.len() == MAX_REMEMBERED {
+        uids.remove(0);
+    }
+    uids.push(Arc::clone(uid));
+}
+
 impl Core {
     /// Looks whether a pod has been rejected by its kubelet just now.
     pub(super) fn look_for_rejection(&mut self, pod: &PodView, now_ms: u64) {
         let Some(rejection) = &pod.rejection else {
-            if pod.progress.admitted {
+            // One that failed at once may have been refused for something else, before a look at zones.
+            if pod.progress.admitted && !pod.progress.terminal {
                 self.rejections.admitted(&pod.uid);
             }
             return;

@@ -82,6 +82,16 @@ impl Ledger {
         self.reports
     }
 
+    /// Number of reports that contradicted every possible world.
+    pub(crate) fn corrections(&self) -> u64 {
+        self.drifts.number
+    }
+
+    /// What reports by ids have said of predictions.
+    pub(crate) fn predictions(&self) -> Predictions {
+        self.predictions
+    }
+
     /// A number that differs after any change of [`Self::fingerprinted`].
     #[must_use]
     pub fn revision(&self) -> u64 {

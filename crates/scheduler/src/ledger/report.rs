@@ -56,9 +56,10 @@ impl Ledger {
         self.unexplained = None;
     }
 
-    /// The last report if it was given up for the object or the node; the object may be there all the same.
-    pub(crate) fn lost_report(&self) -> Option<&Arc<NodeTopology>> {
-        self.topology.as_ref().filter(|_| self.report_lost)
+    /// The last report if it was given up for the object or the node, and none is expected any more. The object may be
+    /// there all the same.
+    pub(crate) fn lost_report(&self, now_ms: u64) -> Option<&Arc<NodeTopology>> {
+        self.topology.as_ref().filter(|_| self.report_lost && now_ms >= self.report_due_ms)
     }
 
     /// The node's first report is expected until `due_ms`.

@@ -18,7 +18,7 @@ use topology::resource::{ResourceKind, ResourceName};
 
 use crate::core::Core;
 use crate::core::cluster_zones::ClusterZones;
-use crate::ledger::{Ledger, LedgerSummary};
+use crate::ledger::Ledger;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResourceLabel {
@@ -235,8 +235,8 @@ impl LedgerMetrics {
 
 impl LedgerCounts {
     fn of(ledger: &Ledger) -> Self {
-        let LedgerSummary { corrections, predictions, .. } = ledger.summary();
-        Self { corrections, right: predictions.right, wrong: predictions.wrong }
+        let predictions = ledger.predictions();
+        Self { corrections: ledger.corrections(), right: predictions.right, wrong: predictions.wrong }
     }
 }
 

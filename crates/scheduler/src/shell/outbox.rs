@@ -394,7 +394,9 @@ impl Outbox {
     }
 
     fn start(&mut self) {
-        while let Some(binding) = self.binds.next() {
+        // A status that is on its way must not reach a pod that is bound meanwhile.
+        let is_written = |pod: &PodView| self.busy_pods.contains(&pod.uid);
+        while let Some(binding) = self.binds.next(is_written) {
             let binder = self.binder.clone().filter(|binder| binder.concerns(&binding.pod));
             let by = (self.client.clone(), binder);
             self.in_flight.push(Box::pin(bind(by, binding, self.stopped.clone())));

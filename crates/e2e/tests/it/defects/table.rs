@@ -276,8 +276,8 @@ pub(super) const DEFECTS: &[Defect] = &[
         name: "waiting-pods-forgotten",
         program: Scheduler,
         file: "crates/scheduler/src/core/decision.rs",
-        find: "pods.into_iter().for_each(|pod| self.queue.wake(pod));",
-        replace: "if !DEFECT_IS_ON {\npods.into_iter().for_each(|pod| self.queue.wake(pod));\n}",
+        find: "self.end_vain_nomination(pod);\n            self.queue.wake(pod);",
+        replace: "if !DEFECT_IS_ON {\nself.end_vain_nomination(pod);\nself.queue.wake(pod);\n}",
         specs: &["85790"],
     },
     Defect {

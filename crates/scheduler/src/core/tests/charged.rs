@@ -202,11 +202,12 @@ fn pods_that_ask_for_everything_leave_a_node_as_it_was() {
     assert_eq!(decide(&mut core, LATER), ["b -> n"]);
 }
 
-/// What a resize asks for before the kubelet has admitted the pod is what the kubelet then looks for.
+/// What a resize asks for before the kubelet has admitted the pod is what the kubelet then looks for. Before a resize
+/// to less it may have taken the pod with more.
 #[test]
-fn a_resize_before_the_admission_counts_in_zones() {
+fn the_larger_of_two_sizes_before_the_admission_counts_in_zones() {
     let bound = |cpus| pod("a", cpus, on("n"));
-    for (before, after, fits) in [(2, 6, "b: "), (6, 2, "b -> n")] {
+    for (before, after, fits) in [(2, 6, "b: "), (6, 2, "b: "), (2, 3, "b -> n")] {
         let mut core = core(&["n"]);
         core.handle(Event::Pod(pod("full", 8, running("n"))), LATER);
         core.handle(Event::Pod(bound(before)), LATER);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::core::Binding;
 use crate::ledger::PodId;
+use crate::pod::PodView;
 
 /// The most bindings in flight over all nodes; each has a connection of its own.
 pub(super) const MAX_BINDS: usize = 32;
@@ -55,7 +56,8 @@ impl BindQueue {
     }
 
     /// Takes the next binding to send; `None` while none may be sent. Its lane is busy until [`Self::done`].
-    pub(super) fn next(&mut self) -> Option<Binding> {
+    /// `is_kept_back`: whether a pod may not be bound yet; those after it on its lane wait as well.
+    pub(super) fn next(&mut self, is_kept_back: impl Fn(&PodView) -> bool) -> Option<Binding> {
         if self.busy.len() >= MAX_BINDS {
             return None;
         }
@@ -63,7 +65,10 @@ impl BindQueue {
             let highest = queue.iter().map(|(_, binding)| binding.pod.priority).max();
             (Reverse(highest), queue.front().map(|(number, _)| *number))
         };
-        let free = self.waiting.iter().filter(|(lane, _)| !self.busy.contains(*lane));
+        let may_go = |queue: &VecDeque<(u64, Binding)>| {
+            queue.front().is_some_and(|(_, binding)| !is_kept_back(&binding.pod))
+        };
+        let free = self.waiting.iter().filter(|(lane, queue)| !self.busy.contains(*lane) && may_go(queue));
         let lane = free.min_by_key(|(_, queue)| urgency(queue))?.0.clone();
         let queue = self.waiting.get_mut(&lane)?;
         let (_, binding) = queue.pop_front()?;
@@ -112,7 +117,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::pod::PodView;
 
     fn binding(id: u64, node: &str, priority: i32) -> Binding {
         let object = json!({ "metadata": { "name": format!("p{id}") }, "spec": { "priority": priority, "containers": [] } });
@@ -128,11 +132,13 @@ mod tests {
         for (id, node, priority) in [(1, "z", 0), (2, "a", 0), (3, "z", 0), (4, "m", 0), (5, "m", 9)] {
             queue.push(binding(id, node, priority));
         }
-        let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
+        let sent: Vec<u64> =
+            std::iter::from_fn(|| queue.next(|_| false)).map(|binding| binding.id.0).collect();
         assert_eq!(sent, [4, 1, 2], "m has the important pod, z the oldest");
         queue.done(&binding(4, "m", 0));
         queue.done(&binding(1, "z", 0));
-        let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
+        let sent: Vec<u64> =
+            std::iter::from_fn(|| queue.next(|_| false)).map(|binding| binding.id.0).collect();
         assert_eq!(sent, [5, 3]);
     }
 
@@ -140,11 +146,11 @@ mod tests {
     fn what_waits_can_be_withdrawn_and_what_is_sent_cannot() {
         let mut queue = BindQueue::default();
         (1..4).for_each(|id| queue.push(binding(id, "n", 0)));
-        let sent = queue.next().unwrap();
+        let sent = queue.next(|_| false).unwrap();
         let withdrawn = |queue: &mut BindQueue, id| queue.withdraw(PodId(id)).map(|binding| binding.id.0);
         assert_eq!((withdrawn(&mut queue, 1), withdrawn(&mut queue, 2)), (None, Some(2)));
         queue.done(&sent);
-        assert_eq!(queue.next().unwrap().id.0, 3);
+        assert_eq!(queue.next(|_| false).unwrap().id.0, 3);
         assert_eq!(withdrawn(&mut queue, 3), None);
     }
 
@@ -154,7 +160,8 @@ mod tests {
         for id in 0..4 {
             queue.push(Binding { is_ordered: id % 2 == 1, ..binding(id, "n", 0) });
         }
-        let sent: Vec<u64> = std::iter::from_fn(|| queue.next()).map(|binding| binding.id.0).collect();
+        let sent: Vec<u64> =
+            std::iter::from_fn(|| queue.next(|_| false)).map(|binding| binding.id.0).collect();
         assert_eq!(sent, [0, 1, 2], "3 follows 1");
     }
 
@@ -164,6 +171,21 @@ mod tests {
         for id in 0..300 {
             queue.push(binding(id, &format!("n{id}"), 0));
         }
-        assert_eq!(std::iter::from_fn(|| queue.next()).count(), MAX_BINDS);
+        assert_eq!(std::iter::from_fn(|| queue.next(|_| false)).count(), MAX_BINDS);
+    }
+
+    /// A pod whose status is being written is bound afterwards, and what follows it on its node after that.
+    #[test]
+    fn a_pod_that_is_kept_back_keeps_its_node_waiting() {
+        let mut queue = BindQueue::default();
+        for (id, node) in [(1, "n"), (2, "n"), (3, "m")] {
+            queue.push(binding(id, node, 0));
+        }
+        let writes = |pod: &PodView| &*pod.name == "p1";
+        let sent: Vec<u64> = std::iter::from_fn(|| queue.next(writes)).map(|binding| binding.id.0).collect();
+        assert_eq!(sent, [3]);
+        let sent: Vec<u64> =
+            std::iter::from_fn(|| queue.next(|_| false)).map(|binding| binding.id.0).collect();
+        assert_eq!(sent, [1]);
     }
 }

@@ -174,7 +174,7 @@ pub(super) fn is_final(error: &kube::Error) -> bool {
 async fn look_up(client: &Client, binding: &Binding, reason: BindFailure) -> Result<(), BindFailure> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &binding.pod.namespace);
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-    let began = Instant::now();
+    let mut refused_since = None;
     loop {
         match api.get_opt(&binding.pod.name).await {
             Ok(Some(pod)) if pod.metadata.uid.as_deref() == Some(binding.pod.uid.as_ref()) => {
@@ -182,9 +182,15 @@ async fn look_up(client: &Client, binding: &Binding, reason: BindFailure) -> Res
                 return if node.as_deref() == Some(binding.node.as_ref()) { Ok(()) } else { Err(reason) };
             }
             Ok(_) => return Err(reason),
-            Err(error) if is_final(&error) && began.elapsed() > REFUSED_FOR => return Err(reason),
-            Err(_) => tokio::time::sleep(backoff.next_delay()).await,
+            Err(error) if is_final(&error) => {
+                let since = *refused_since.get_or_insert_with(Instant::now);
+                if since.elapsed() > REFUSED_FOR {
+                    return Err(reason);
+                }
+            }
+            Err(_) => refused_since = None,
         }
+        tokio::time::sleep(backoff.next_delay()).await;
     }
 }
 

@@ -113,9 +113,15 @@ async fn reserve_one(client: &Client, claim: &Reservation, pod: &PodView) -> Res
         }
         tokio::time::sleep(PAUSE).await;
         // A patch of nothing reads the claim, without a right of its own.
-        let found = api.patch(name, &params, &Patch::Merge(json!({}))).await;
-        let found =
-            found.map_err(|error| format!("get updated claim {key} after conflict: {}", message(&error)))?;
+        let found = match api.patch(name, &params, &Patch::Merge(json!({}))).await {
+            Ok(found) => found,
+            Err(error) if !is_final(&error) && unanswered < MAX_UNANSWERED => {
+                unanswered += 1;
+                tokio::time::sleep(backoff.next_delay()).await;
+                continue;
+            }
+            Err(error) => return Err(format!("get updated claim {key} after conflict: {}", message(&error))),
+        };
         let view = ClaimView::read(&found);
         if view.is_leaving || view.uid != claim.uid {
             return Err(format!("claim {key} got deleted in the meantime"));
