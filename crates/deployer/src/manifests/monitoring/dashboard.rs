@@ -205,7 +205,7 @@ pub const ROWS: [Row; 5] = [
                 "short",
                 &[(
                     // A series begins with its first rejection, which `increase` does not see.
-                    "sum by (owner, placed_by) (tholepin_scheduler_kubelet_rejections_total) - (sum by (owner, placed_by) (tholepin_scheduler_kubelet_rejections_total offset 1h) or 0 * sum by (owner, placed_by) (tholepin_scheduler_kubelet_rejections_total)) > 0",
+                    "sum by (owner, placed_by) ((tholepin_scheduler_kubelet_rejections_total unless tholepin_scheduler_kubelet_rejections_total offset 1h) or increase(tholepin_scheduler_kubelet_rejections_total[1h])) > 0",
                     "{{owner}}, placed by {{placed_by}}",
                 )],
             ),
