@@ -10,7 +10,7 @@
 //!   The kubelet admits one pod at a time and writes `allocated_pods_state` after each. So pods that are new in the
 //!   list are accepted once as many admissions have been seen.
 //! - **The kubelet has just started.** It lists only the pods that the API server has sent again. So pods that are
-//!   missing in the list are not taken for gone in the first seconds, and for a minute while all are missing.
+//!   missing in the list are not taken for gone in the first seconds, and for longer while all are missing.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use topology::fingerprint::PodHash;
 /// Time in which a started kubelet lists its pods again; about a second is usual.
 const START_GRACE: Duration = Duration::from_secs(5);
 /// The same as long as it lists none of those that hold something: it may not reach the API server.
-const LOST_GRACE: Duration = Duration::from_secs(60);
+const LOST_GRACE: Duration = Duration::from_secs(20);
 /// How long a listed pod may wait for its admission to be seen; device plugins may be slow. After that the list is
 /// accepted as it is.
 const ADMISSION_WAIT: Duration = Duration::from_secs(2);
@@ -172,7 +172,7 @@ mod tests {
             &["0 AB yes", "100 start", "101 - no", "900 A no", "1000 AB yes", "1001 - no", "5100 A yes"],
         );
         // The API server is away.
-        check(true, &["0 AB yes", "100 start", "5100 - no", "60099 - no", "60100 - yes"]);
+        check(true, &["0 AB yes", "100 start", "5100 - no", "20099 - no", "20100 - yes"]);
         check(true, &["0 a yes", "100 start", "101 - yes"]);
         check(true, &["0 A yes", "100 start", "101 A yes", "102 +1", "103 AB yes"]);
     }
