@@ -6,7 +6,7 @@
 //!
 //! It exists to be compared with the ledger. The rules are upstream's but for four: a node whose first report comes
 //! late is known from then on; foreign pods are not looked for; a node without pods takes its report over, which
-//! upstream never does, since the exporter's own pod runs on each node; and no more than [`MAX_ENDED`] pods that have
+//! upstream never does, since the exporter's own pod runs on each node; and no more than `MAX_ENDED` pods that have
 //! ended are kept of a node. Cost: a check is one admission; a placement, the pods since the last resync; a resync, the
 //! pods of the nodes that refused one.
 
@@ -59,7 +59,7 @@ impl OverReserve {
         }
     }
 
-    /// The pod has ended. It is charged until a resync, as by upstream, but for those beyond [`MAX_ENDED`]: a node that
+    /// The pod has ended. It is charged until a resync, as by upstream, but for those beyond `MAX_ENDED`: a node that
     /// refuses no pod, or whose reports have no fingerprint, is never looked at.
     pub fn ended(&mut self, pod: PodId) {
         if self.assumed.contains_key(&pod) && self.ended.insert(pod) && self.ended.len() > MAX_ENDED {

@@ -179,8 +179,8 @@ const LONG: &[Long] = &[
         "browser: ",
     ),
     long("terminal", &[("TERMINAL_REQUIRE_TMUX", TMUX)], "-p tholepin --test it -- terminal::", ""),
-    long("interop", &[("INTEROP", "1")], "-p xtask interop::", "interop: "),
-    long("promtool", &[("PROMTOOL", "1")], "-p xtask monitoring::promtool", "promtool: "),
+    long("interop", &[("INTEROP", "1")], "-p xtask -- interop::", "interop: "),
+    long("promtool", &[("PROMTOOL", "1")], "-p xtask -- monitoring::promtool", "promtool: "),
     long(README, &[], "", ""),
     long("forgotten", &[("FIVE_MINUTES", "1")], "-p deviceplugin --test it -- alignment::", ""),
 ];
