@@ -409,22 +409,16 @@ impl Publisher {
                     self.history.merge_only = true;
                     return self.read().await;
                 }
-                self.recover(operation, verb, error, desired).await
+                self.recover(operation, verb, error).await
             }
         }
     }
 
     /// After a refused write: finds the cause, if it is known how to continue.
-    async fn recover(
-        &mut self,
-        operation: Operation,
-        verb: Verb,
-        error: kube::Error,
-        desired: &Desired,
-    ) -> Result<Step, Error> {
+    async fn recover(&mut self, operation: Operation, verb: Verb, error: kube::Error) -> Result<Step, Error> {
         let now = Instant::now();
         if is_forbidden(&error) {
-            if self.owners.refused(&error, desired) {
+            if self.owners.refused(&error) {
                 return Ok(Step::Retry);
             }
             self.refused(verb, &error);

@@ -30,7 +30,7 @@ use crate::holdings::{HoldingAttributes, device_groups, holding_attributes};
 use crate::object::Content;
 use crate::placements::{Placements, placements};
 use crate::settings::{Accounting, ContainerName};
-use crate::stability::ListedPods;
+use crate::stability::Listed;
 use crate::zones::{Remark, device_ids, zones};
 
 /// Feature gates of the kubelet's managers, by name (kubelet 1.34 to 1.37).
@@ -65,8 +65,8 @@ pub struct NodeSnapshot<'a> {
 pub struct Report {
     /// The content of the object.
     pub content: Content,
-    /// The listed pods.
-    pub listed: ListedPods,
+    /// What the kubelet lists.
+    pub listed: Listed,
     /// The pods behind the fingerprint, in the kubelet's order.
     pub fingerprinted: Vec<(String, String)>,
     /// Contradictions between the inputs.
@@ -100,7 +100,7 @@ pub fn report(
     let fingerprint = accounting
         .fingerprint
         .map(|_| Fingerprint::of_names(fingerprinted.iter().map(|(ns, name)| (ns.as_str(), name.as_str()))));
-    let listed = listed(&pods);
+    let listed = listed(&pods, snapshot.allocatable);
     let placements = accounting.fingerprint.map(|_| placements(snapshot.machine, &pods)).unwrap_or_default();
     if let Some(namespace) = &accounting.namespace {
         pods.retain(|pod| pod.namespace == *namespace);
@@ -164,10 +164,15 @@ fn is_named(name: &ContainerName, pod: &PodResources, container: &ContainerResou
     name.container == container.name && name.pod.name == pod.name && name.pod.namespace == pod.namespace
 }
 
-fn listed(pods: &[PodResources]) -> ListedPods {
+fn listed(pods: &[PodResources], allocatable: &Allocatable) -> Listed {
     let hash = |pod: &PodResources| PodHash::of(&pod.namespace, &pod.name);
     let holders = pods.iter().filter(|pod| pod.holds_something_local()).map(hash).collect();
-    ListedPods { pods: pods.iter().map(hash).collect(), holders }
+    Listed {
+        pods: pods.iter().map(hash).collect(),
+        holders,
+        has_cpus: !allocatable.cpus.is_empty(),
+        has_memory: !allocatable.memory.is_empty(),
+    }
 }
 
 /// The pods that the fingerprint covers.

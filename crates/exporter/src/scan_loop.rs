@@ -270,6 +270,10 @@ impl ScanLoop {
             debug!(
                 "the list of pods is not stable yet: a pod is being admitted, or the kubelet has just started"
             );
+            // A kubelet whose managers have not started yet has nothing to hand out.
+            if !(scan.listed.has_cpus && scan.listed.has_memory) {
+                self.scanner.forget_allocatable();
+            }
             return Outcome::Unstable;
         }
         let noticed_at = self.first_change.take().unwrap_or(started);

@@ -1,6 +1,6 @@
 //! Decides whether a list of pods is stable enough to publish. Pure: time goes in as a value.
 //!
-//! In: the listed pods, admissions of pods, starts of the kubelet. Out: accepted, or not yet. Never: "not yet" for
+//! In: what the kubelet lists, admissions of pods, starts of the kubelet. Out: accepted, or not yet. Never: "not yet" for
 //! long.
 //!
 //! At two moments the kubelet's list is misleading:
@@ -9,8 +9,9 @@
 //!   fingerprint that names the pod with half of its resources charged would make a scheduler take the rest for free.
 //!   The kubelet admits one pod at a time and writes `allocated_pods_state` after each. So pods that are new in the
 //!   list are accepted once as many admissions have been seen.
-//! - **The kubelet has just started.** It lists only the pods that the API server has sent again. So pods that are
-//!   missing in the list are not taken for gone in the first seconds, and for longer while all are missing.
+//! - **The kubelet has just started.** It lists only the pods that the API server has sent again, and no CPU or memory
+//!   that its managers hand out before these have started. So what is missing in the list is not taken for gone in the
+//!   first seconds, and for longer while all pods are missing.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -35,19 +36,32 @@ const UNSEEN_WAIT: Duration = Duration::from_millis(250);
 /// The last accepted list, and the events since.
 #[derive(Clone, Debug, Default)]
 pub struct Stability {
-    known: Option<ListedPods>,
+    known: Option<Listed>,
     admissions: u64,
     started: Option<Instant>,
     unsettled: Option<Instant>,
 }
 
-/// The pods in a list.
+/// What the kubelet lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ListedPods {
+pub struct Listed {
     /// All listed pods.
     pub pods: BTreeSet<PodHash>,
     /// The pods that hold exclusive resources.
     pub holders: BTreeSet<PodHash>,
+    /// Whether there are CPUs that can become exclusive.
+    pub has_cpus: bool,
+    /// Whether there is memory that can become exclusive.
+    pub has_memory: bool,
+}
+
+impl Listed {
+    /// Whether something is missing that was `known`, as when the kubelet has just started.
+    fn lacks(&self, known: &Self) -> bool {
+        !known.holders.is_subset(&self.holders)
+            || (known.has_cpus && !self.has_cpus)
+            || (known.has_memory && !self.has_memory)
+    }
 }
 
 impl Stability {
@@ -64,13 +78,13 @@ impl Stability {
     /// Whether this list is accepted, which must have been requested after all events noted so far. An accepted list is
     /// what the next one is compared with. `sees_admissions` says whether admissions are reported at all. The first
     /// list is always accepted.
-    pub fn accepts(&mut self, listed: &ListedPods, sees_admissions: bool, now: Instant) -> bool {
+    pub fn accepts(&mut self, listed: &Listed, sees_admissions: bool, now: Instant) -> bool {
         let since = *self.unsettled.get_or_insert(now);
         let waited = now.saturating_duration_since(since);
         if let Some(known) = &self.known {
             let grace = if known.holders.is_disjoint(&listed.holders) { LOST_GRACE } else { START_GRACE };
             let starting = self.started.is_some_and(|started| now.saturating_duration_since(started) < grace);
-            if starting && !known.holders.is_subset(&listed.holders) {
+            if starting && listed.lacks(known) {
                 return false;
             }
             let new = listed.pods.difference(&known.pods).count() as u64;
@@ -93,10 +107,10 @@ mod tests {
     use super::*;
 
     /// Lower-case letters are pods that hold nothing, upper-case ones hold something.
-    fn listed(pods: &str) -> ListedPods {
+    fn listed(pods: &str) -> Listed {
         let hash = |c: char| PodHash(u64::from(u32::from(c.to_ascii_lowercase())));
         let holders = pods.chars().filter(char::is_ascii_uppercase).map(hash).collect();
-        ListedPods { pods: pods.chars().map(hash).collect(), holders }
+        Listed { pods: pods.chars().map(hash).collect(), holders, has_cpus: true, has_memory: true }
     }
 
     /// Steps such as `10 +2` (at 10 ms two pods were admitted), `20 start`, `30 aB yes` and `30 aB no` (this list is
@@ -175,5 +189,24 @@ mod tests {
         check(true, &["0 AB yes", "100 start", "5100 - no", "20099 - no", "20100 - yes"]);
         check(true, &["0 a yes", "100 start", "101 - yes"]);
         check(true, &["0 A yes", "100 start", "101 A yes", "102 +1", "103 AB yes"]);
+    }
+
+    #[test]
+    fn managers_that_have_not_started_have_not_lost_their_zones() {
+        let begin = Instant::now();
+        let nothing = |has_cpus, has_memory| Listed { has_cpus, has_memory, ..Listed::default() };
+        for missing in [nothing(false, true), nothing(true, false), nothing(false, false)] {
+            let mut stability = Stability::default();
+            assert!(stability.accepts(&nothing(true, true), true, begin));
+            stability.kubelet_started(begin);
+            assert!(!stability.accepts(&missing, true, begin + Duration::from_secs(1)));
+            assert!(stability.accepts(&nothing(true, true), true, begin + Duration::from_secs(2)));
+            assert!(stability.accepts(&missing, true, begin + LOST_GRACE));
+        }
+        // A kubelet whose managers have nothing to hand out.
+        let mut stability = Stability::default();
+        stability.kubelet_started(begin);
+        assert!(stability.accepts(&nothing(false, false), true, begin));
+        assert!(stability.accepts(&nothing(false, false), true, begin));
     }
 }

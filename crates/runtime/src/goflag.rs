@@ -37,11 +37,12 @@ pub use number::parse_int;
 use api::goduration::GoDuration;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use topology::gobool;
 
 /// The type of a flag's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A boolean as Go's `strconv.ParseBool` reads it; see [`parse_bool`]. A flag without a value means true.
+    /// A boolean as Go's `strconv.ParseBool` reads it; see [`gobool::parse`]. A flag without a value means true.
     Bool,
     /// Any text.
     Text,
@@ -237,23 +238,13 @@ impl FlagSet<'_> {
     }
 }
 
-/// Reads a boolean as Go's `strconv.ParseBool` does: `1`, `t`, `T`, `TRUE`, `true`, `True`, and the like for false.
-#[must_use]
-pub fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
-        _ => None,
-    }
-}
-
 impl Flag {
     fn read(&self, value: String) -> Result<Value, Error> {
         let name = self.name;
         let wrong = |value: &str, reason| Error::Value { name, value: value.to_owned(), reason };
         match self.kind {
             Kind::Text | Kind::List => Ok(Value::Text(value)),
-            Kind::Bool => match parse_bool(&value) {
+            Kind::Bool => match gobool::parse(&value) {
                 Some(truth) => Ok(Value::Bool(truth)),
                 None => Err(Error::Boolean { name, value }),
             },

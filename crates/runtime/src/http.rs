@@ -288,7 +288,7 @@ pub async fn serve(
     router: Router,
     token: CancellationToken,
 ) -> Result<(), Infallible> {
-    serve_within(Limits::default(), listener, router, token).await
+    serve_within(Limits::DEFAULT, listener, router, token).await
 }
 
 /// Like [`serve`], with other limits.

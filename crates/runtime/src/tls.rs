@@ -273,7 +273,7 @@ pub async fn serve(
     token: CancellationToken,
     server: CertWatcher,
 ) -> Result<(), Infallible> {
-    serve_within(Limits::default(), listener, router, token, server).await
+    serve_within(Limits::DEFAULT, listener, router, token, server).await
 }
 
 /// Like [`serve`], with other limits.

@@ -54,7 +54,7 @@ struct Vectors {
     filter: Vec<FilterVector>,
     score: Vec<ScoreVector>,
     placement: Vec<PlacementVector>,
-    least_numa_nodes: Vec<SpanVector>,
+    least_numa_nodes: Vec<LeastNumaNodesVector>,
     rules: Vec<RulesVector>,
 }
 
@@ -114,7 +114,7 @@ struct PlacementNode {
 /// The zones that LeastNUMANodes takes for a request.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SpanVector {
+struct LeastNumaNodesVector {
     id: String,
     name: String,
     zones: Vec<SpanZone>,

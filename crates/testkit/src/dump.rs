@@ -1,7 +1,7 @@
 //! What is in a cluster, object by object, to be compared with what was there before.
 //!
 //! In: a client. Out: every object of every kind that is served, by name, without what changes by itself.
-//! Never: events, leases.
+//! Never: events, leases, the API server's own registrations of the groups that it serves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,11 @@ pub async fn dump(client: &Client) -> anyhow::Result<Dump> {
                 (Scope::Namespaced, Some(namespace)) => format!("{namespace}/{}", object.name_any()),
                 _ => object.name_any(),
             };
-            let object = lasting(&kind.kind, serde_json::to_value(object)?);
+            let object = serde_json::to_value(object)?;
+            if is_automanaged(&object) {
+                continue;
+            }
+            let object = lasting(&kind.kind, object);
             objects.insert(format!("{}.{} {name}", kind.kind, kind.group), object);
         }
     }
@@ -65,6 +69,12 @@ pub fn lasting(kind: &str, mut object: Value) -> Value {
         object["metadata"]["managedFields"] = Value::Null;
     }
     object
+}
+
+/// Whether the API server keeps this object by itself, some time after the definition that it follows from
+/// (kube-aggregator's `autoregister`).
+fn is_automanaged(object: &Value) -> bool {
+    !object["metadata"]["labels"]["kube-aggregator.kubernetes.io/automanaged"].is_null()
 }
 
 /// Kinds whose status changes by itself.
@@ -149,5 +159,8 @@ mod tests {
         let object = json!({ "metadata": { "uid": "u", "name": "n" }, "status": 1 });
         assert_eq!(lasting("ConfigMap", object.clone())["status"], 1);
         assert_eq!(lasting("Pod", object)["status"], Value::Null);
+        let label = json!({ "kube-aggregator.kubernetes.io/automanaged": "true" });
+        assert!(is_automanaged(&json!({ "metadata": { "labels": label } })));
+        assert!(!is_automanaged(&json!({ "metadata": { "name": "v1.example.com" } })));
     }
 }

@@ -50,6 +50,7 @@
 pub mod admit;
 pub mod cpuset;
 pub mod fingerprint;
+pub mod gobool;
 pub mod kubelet;
 pub mod placement;
 pub mod policy;

@@ -182,16 +182,6 @@ impl Manager {
     }
 }
 
-/// Go's `strconv.ParseBool`, by which kubelets read the values of policy options; `None`: no truth value.
-#[must_use]
-pub fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

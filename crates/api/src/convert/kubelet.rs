@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use topology::cpuset::{CpuSet, MAX_CPU};
+use topology::gobool;
 use topology::kubelet::hint::ZoneMask;
 use topology::kubelet::machine::Cpu;
 use topology::kubelet::profile::{CpuOptions, POD_LEVEL_MANAGERS};
 use topology::kubelet::report::{KubeletReport, ReportedDeviceGroup};
 use topology::placement::holdings::Holdings;
-use topology::policy::{CpuOption, PREFER_CLOSEST_NUMA_NODES, parse_bool};
+use topology::policy::{CpuOption, PREFER_CLOSEST_NUMA_NODES};
 use topology::resource::ResourceName;
 use topology::siblings;
 
@@ -116,7 +117,7 @@ fn switches(at: Option<AttributeText<'_>>) -> Result<Vec<(&str, bool)>, ConvertE
     let pair = |pair| -> Option<_> {
         let (name, value) = str::split_once(pair, '=')?;
         // Options that are numbers are none that are looked for.
-        Some((name, parse_bool(value) == Some(true)))
+        Some((name, gobool::parse(value) == Some(true)))
     };
     let pairs: Option<Vec<_>> = at.text.split(',').filter(|pair| !pair.is_empty()).map(pair).collect();
     pairs.ok_or_else(|| at.wrong("name=value, joined by commas"))

@@ -38,7 +38,7 @@ pub(super) fn word<T: Word>(text: &str) -> Result<T, String> {
 }
 
 pub(super) fn bool_word(text: &str) -> Result<bool, String> {
-    runtime::goflag::parse_bool(text).ok_or_else(|| "it must be true or false".to_owned())
+    topology::gobool::parse(text).ok_or_else(|| "it must be true or false".to_owned())
 }
 
 /// A duration in Go's text form; not negative.

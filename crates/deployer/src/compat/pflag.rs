@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use api::goduration::{GoDuration, GoDurationError};
 use runtime::goflag::{self, Kind};
+use topology::gobool;
 
 /// A known flag.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +65,7 @@ impl Flag {
             |function: &str, reason: &str| format!("strconv.{function}: parsing {value:?}: {reason}");
         match self.kind {
             Kind::Text | Kind::List => None,
-            Kind::Bool => goflag::parse_bool(value).is_none().then(|| number("ParseBool", "invalid syntax")),
+            Kind::Bool => gobool::parse(value).is_none().then(|| number("ParseBool", "invalid syntax")),
             Kind::Int => goflag::parse_int(value).err().map(|reason| {
                 number("ParseInt", if reason == "parse error" { "invalid syntax" } else { reason })
             }),
@@ -196,7 +197,7 @@ impl Parsed {
 
     /// The value of a [`Kind::Bool`] flag; false for a flag that the command does not have.
     pub(super) fn bool(&self, name: &str) -> bool {
-        goflag::parse_bool(self.text_or_default(name)).unwrap_or_default()
+        gobool::parse(self.text_or_default(name)).unwrap_or_default()
     }
 
     /// The value of a [`Kind::Int`] flag.

@@ -4,7 +4,8 @@
 //!
 //! A Node's UID is read before the first write and every ten minutes. It is read again whenever the object was deleted
 //! (the garbage collector does so when a node was replaced), and whenever the kubelet restarted (which is when nodes
-//! are registered). It is read by `get`, or where only `list` is allowed by a list of that one name. Without a Node
+//! are registered). A kubelet writes its version some seconds after its start, so an answer about a start is read
+//! again after half a minute. It is read by `get`, or where only `list` is allowed by a list of that one name. Without a Node
 //! nothing is published: an object without an owner would stay for ever.
 //!
 //! A namespace is not replaced under a running pod. Without permission to read it, the object is published without an
@@ -28,7 +29,7 @@ use crate::settings::OwnerKind;
 
 /// How long a UID is cached.
 const CACHED_FOR: Duration = Duration::from_secs(600);
-/// How long it is kept when it could not be read again.
+/// How long it is kept when it could not be read again, or when the kubelet or the exporter has just started.
 const RETRIED_AFTER: Duration = Duration::from_secs(30);
 
 /// The owner and the kubelet's version.
@@ -155,18 +156,16 @@ impl OwnerLookup {
 
     /// Handles a refusal to set the owner (OpenShift refuses it without permission to delete the object). True if the
     /// write can be repeated without an owner.
-    pub(super) fn refused(&mut self, refusal: &kube::Error, want: &Desired) -> bool {
+    pub(super) fn refused(&mut self, refusal: &kube::Error) -> bool {
         let about_owners = brief(refusal).contains("ownerRef");
-        if !about_owners || self.known.as_ref().is_none_or(|known| known.info.owner == Owner::Leave) {
-            return false;
-        }
+        let known = self.known.as_mut().filter(|known| about_owners && known.info.owner != Owner::Leave);
+        let Some(known) = known else { return false };
+        known.info.owner = Owner::Leave;
         self.log_once(
             refusal,
             "not allowed to change the owner of the object, leaving it; to allow it, grant verb delete on \
              noderesourcetopologies.topology.node.k8s.io in a ClusterRole",
         );
-        let kubelet_version = self.known.take().and_then(|known| known.info.kubelet_version);
-        self.cache(OwnerInfo { owner: Owner::Leave, kubelet_version }, want);
         true
     }
 
@@ -223,7 +222,8 @@ impl OwnerLookup {
     }
 
     fn cache(&mut self, info: OwnerInfo, want: &Desired) {
-        self.cache_for(CACHED_FOR, info, want);
+        let is_settled = self.known.as_ref().is_some_and(|known| known.kubelet_starts == want.kubelet_starts);
+        self.cache_for(if is_settled { CACHED_FOR } else { RETRIED_AFTER }, info, want);
     }
 
     fn cache_for(&mut self, span: Duration, info: OwnerInfo, want: &Desired) {
@@ -234,6 +234,41 @@ impl OwnerLookup {
     fn log_once(&mut self, refusal: &kube::Error, what: &'static str) {
         if !std::mem::replace(&mut self.logged, true) {
             info!(refusal = brief(refusal), "{what}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::desired;
+    use super::*;
+    use crate::script::server;
+    use serde_json::json;
+
+    /// A kubelet that was upgraded writes its version some seconds after its start.
+    #[tokio::test]
+    async fn an_answer_about_a_start_is_read_again_soon() {
+        let node = |version: &str| {
+            let metadata = json!({ "name": "n1", "uid": "u" });
+            (200, json!({ "metadata": metadata, "status": { "nodeInfo": { "kubeletVersion": version } } }))
+        };
+        let answers = ["v1", "v1", "v1", "v2"].map(node);
+        let (client, _requests) = server(answers);
+        let mut lookup = OwnerLookup::new(OwnerKind::Node, "n1", None, &client);
+        // Starts of the kubelet, the version that is found, and about how long it counts.
+        let steps = [
+            (0, "v1", RETRIED_AFTER),
+            (0, "v1", CACHED_FOR),
+            (1, "v1", RETRIED_AFTER),
+            (1, "v2", CACHED_FOR),
+        ];
+        for (kubelet_starts, version, span) in steps {
+            let want = Desired { kubelet_starts, ..desired(5) };
+            let found = lookup.find(&want, false).await.unwrap();
+            assert_eq!(found.kubelet_version.as_deref(), Some(version));
+            let left = lookup.expires_at() - Instant::now();
+            assert!(left > span / 2 && left < span * 2, "{left:?} {span:?}");
+            lookup.known.as_mut().unwrap().until = Instant::now();
         }
     }
 }

@@ -73,7 +73,7 @@ impl Drop for Rig {
     }
 }
 
-fn desired(cpus: i64) -> Desired {
+pub(super) fn desired(cpus: i64) -> Desired {
     let cpu =
         ZoneResource { name: ResourceName::CPU, capacity: 8_000, allocatable: 8_000, available: cpus * 1000 };
     let zone = Zone { id: ZoneId(0), resources: vec![cpu], distances: vec![] };

@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use topology::cpuset::CpuSet;
-use topology::policy::{CpuOption, PREFER_CLOSEST_NUMA_NODES, Rules, parse_bool};
+use topology::gobool;
+use topology::policy::{CpuOption, PREFER_CLOSEST_NUMA_NODES, Rules};
 use topology::quantity::Quantity;
 use topology::resource::ResourceName;
 use topology::zone::ZoneId;
@@ -227,14 +228,14 @@ impl Configuration {
     /// it is possible only with the policy `none`.
     #[must_use]
     pub fn cpu_option(&self, option: CpuOption) -> bool {
-        self.cpu_manager_options.get(option.as_str()).is_some_and(|value| parse_bool(value) == Some(true))
+        self.cpu_manager_options.get(option.as_str()).is_some_and(|value| gobool::parse(value) == Some(true))
     }
 
     /// The Topology Manager's option `prefer-closest-numa-nodes`.
     #[must_use]
     pub fn prefers_closest_numa_nodes(&self) -> bool {
         let value = self.topology_manager_options.get(PREFER_CLOSEST_NUMA_NODES);
-        value.is_some_and(|value| parse_bool(value) == Some(true))
+        value.is_some_and(|value| gobool::parse(value) == Some(true))
     }
 }
 

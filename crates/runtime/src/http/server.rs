@@ -45,16 +45,15 @@ pub struct Limits {
     pub header_bytes: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections: 64,
-            handshake: Duration::from_secs(5),
-            header: Duration::from_secs(5),
-            lifetime: Duration::from_secs(60),
-            header_bytes: 16 << 10,
-        }
-    }
+impl Limits {
+    /// Those of endpoints for probes and scrapers.
+    pub const DEFAULT: Self = Self {
+        connections: 64,
+        handshake: Duration::from_secs(5),
+        header: Duration::from_secs(5),
+        lifetime: Duration::from_secs(60),
+        header_bytes: 16 << 10,
+    };
 }
 
 /// The TLS configuration of new connections; `None`: plain text.

@@ -5,7 +5,7 @@
 //!
 //! Source: component-base 0.36 `featuregate` and kube-scheduler 1.36 `kube_features.go`, where both gates are alpha.
 
-use runtime::goflag::parse_bool;
+use topology::gobool;
 
 /// The component of a gate named as `kube:GATE=BOOL`, as in flags of 1.36.
 const COMPONENT: &str = "kube:";
@@ -35,7 +35,7 @@ pub(super) fn read(flag: &str) -> Result<Gates, String> {
         if !stated.contains('=') {
             return Err(format!("--feature-gates: missing bool value for {name}"));
         }
-        let Some(value) = parse_bool(value) else {
+        let Some(value) = gobool::parse(value) else {
             return Err(format!(
                 "--feature-gates: invalid value of {name}={value}: it must be true or false"
             ));

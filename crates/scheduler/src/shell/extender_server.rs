@@ -47,10 +47,9 @@ const MAX_SCORE: i64 = 10;
 /// kube-scheduler keeps connections for 90 s, and binds each pod with a call of its own.
 const LIMITS: Limits = Limits {
     connections: 128,
-    handshake: Duration::from_secs(5),
     header: Duration::from_secs(100),
     lifetime: Duration::from_secs(600),
-    header_bytes: 16 << 10,
+    ..Limits::DEFAULT
 };
 
 /// What handlers share.

@@ -413,7 +413,9 @@ impl Outbox {
             self.writing_claims += 1;
             let client = self.client.clone();
             self.in_flight.push(match write {
-                ClaimWrite::Reserve(reserve) => Box::pin(claims::reserve(client, reserve)),
+                ClaimWrite::Reserve(reserve) => {
+                    Box::pin(claims::reserve(client, reserve, self.stopped.clone()))
+                }
                 ClaimWrite::Release(release) => Box::pin(claims::release(client, release)),
                 ClaimWrite::Deallocate(claim) => Box::pin(claims::deallocate(client, claim)),
             });

@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use topology::cpuset::CpuSet;
+use topology::gobool;
 use topology::policy::{
     CpuOption, DEFAULT_MAX_NUMA_NODES, MAX_ALLOWABLE_NUMA_NODES, Manager, PREFER_CLOSEST_NUMA_NODES, Policy,
-    Rules, Scope, parse_bool,
+    Rules, Scope,
 };
 use topology::quantity::{Format, Quantity};
 use topology::resource::{ResourceKind, ResourceName};
@@ -92,7 +93,7 @@ impl Reader<'_> {
 
     fn check_cpu_options(&self, options: &BTreeMap<String, String>) -> Result<(), Error> {
         for (name, value) in options {
-            if CpuOption::parse(name).is_some() && parse_bool(value).is_none() {
+            if CpuOption::parse(name).is_some() && gobool::parse(value).is_none() {
                 return Err(self.bad(&format!("cpuManagerPolicyOptions.{name}"), value, "true, false"));
             }
         }
@@ -102,7 +103,7 @@ impl Reader<'_> {
     /// `topologymanager.NewPolicyOptions`; with the policy `none` the kubelet ignores the options.
     fn max_numa_nodes(&self, policy: Policy, options: &BTreeMap<String, String>) -> Result<u32, Error> {
         let field = |name| format!("topologyManagerPolicyOptions.{name}");
-        let closest = options.get(PREFER_CLOSEST_NUMA_NODES).filter(|value| parse_bool(value).is_none());
+        let closest = options.get(PREFER_CLOSEST_NUMA_NODES).filter(|value| gobool::parse(value).is_none());
         let max = options.get(MAX_ALLOWABLE_NUMA_NODES);
         // Go's `Atoi` accepts signs and leading zeros, as Rust does.
         let number = max.map(|text| text.parse().ok().filter(|max| *max >= DEFAULT_MAX_NUMA_NODES));

@@ -6,7 +6,7 @@
 //!
 //! Source: kube-scheduler 1.36 `dynamicresources` `bindClaim`, Unreserve and PostFilter. As there, the finalizer comes
 //! first and by itself, and the allocation comes with the reservation. Unlike there, a write without an answer is sent
-//! again: if it was stored, its devices are taken, and the conflict that follows shows it.
+//! again until there is one: if it was stored, its devices are taken, and the conflict that follows shows it.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use runtime::backoff::Backoff;
 use runtime::client;
 use runtime::random::Random;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::binding::is_final;
 use super::{Completed, extended_claims};
@@ -26,21 +27,21 @@ use crate::plugins::dynamic_resources::extended::ExtendedClaim;
 use crate::pod::PodView;
 
 /// Most attempts at one claim that end in conflicts (`retry.DefaultRetry`).
-const MAX_ATTEMPTS: u32 = 5;
+const MAX_CONFLICTS: u32 = 5;
 /// The time between two of them.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Most attempts at one claim that end without an answer.
-const MAX_UNANSWERED: u32 = 10;
+/// Most answers to one claim that leave open whether it was stored, such as 500. Without an answer it is tried on.
+const MAX_ANSWERS: u32 = 10;
 
 /// Writes the claims of a pod one after the other.
-pub(super) async fn reserve(client: Client, reserve: ReserveClaims) -> Completed {
+pub(super) async fn reserve(client: Client, reserve: ReserveClaims, stopped: CancellationToken) -> Completed {
     let ReserveClaims { binding, claims } = reserve;
     let mut written = Vec::new();
     let mut result = Ok(());
     for claim in &claims {
         let reserved = match &claim.made {
-            None => reserve_one(&client, claim, &binding.pod).await,
-            Some(made) => make_one(&client, claim, made, &binding.pod).await,
+            None => reserve_one(&client, claim, &binding.pod, &stopped).await,
+            Some(made) => make_one(&client, claim, made, &binding.pod, &stopped).await,
         };
         match reserved {
             Ok(object) => written.push(ClaimView::read(&object)),
@@ -59,10 +60,11 @@ async fn make_one(
     claim: &Reservation,
     made: &ExtendedClaim,
     pod: &PodView,
+    stopped: &CancellationToken,
 ) -> Result<ResourceClaim, String> {
     let created = extended_claims::create(client, claim, made, pod).await?;
     let reserved = async {
-        let reserved = reserve_one(client, &created, pod).await?;
+        let reserved = reserve_one(client, &created, pod, stopped).await?;
         extended_claims::name_in_status(client, &created.key, made, pod).await?;
         Ok(reserved)
     };
@@ -73,70 +75,143 @@ async fn make_one(
     reserved
 }
 
-async fn reserve_one(client: &Client, claim: &Reservation, pod: &PodView) -> Result<ResourceClaim, String> {
-    let api: Api<ResourceClaim> = Api::namespaced(client.clone(), &claim.key.namespace);
-    let (key, name) = (&claim.key, &*claim.key.name);
-    let params = PatchParams::default();
-    let mut version = claim.version.to_string();
-    let mut is_protected = claim.is_protected;
-    let (mut attempts, mut unanswered) = (0, 0);
+async fn reserve_one(
+    client: &Client,
+    claim: &Reservation,
+    pod: &PodView,
+    stopped: &CancellationToken,
+) -> Result<ResourceClaim, String> {
+    let mut write = ReservationWrite::new(client, claim, pod);
+    let (mut conflicts, mut answers) = (0, 0);
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     loop {
-        let error = 'write: {
-            if claim.allocation.is_some() && !is_protected {
-                let metadata =
-                    json!({ "uid": *claim.uid, "resourceVersion": version, "finalizers": [FINALIZER] });
-                match api.patch(name, &params, &Patch::Strategic(json!({ "metadata": metadata }))).await {
-                    Ok(object) => version = object.metadata.resource_version.unwrap_or(version),
-                    Err(error) => break 'write (error, "add finalizer to"),
+        match write.attempt().await {
+            Ok(object) => return Ok(object),
+            Err(Failure::Final(reason)) => return Err(reason),
+            Err(Failure::Conflict(reason)) => {
+                conflicts += 1;
+                if conflicts >= MAX_CONFLICTS {
+                    return Err(reason);
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(Failure::Open { reason, is_answered }) => {
+                answers += u32::from(is_answered);
+                let stops = tokio::time::timeout(backoff.next_delay(), stopped.cancelled()).await.is_ok();
+                if stops || answers >= MAX_ANSWERS {
+                    return Err(reason);
                 }
             }
-            let patch = Patch::Strategic(status_patch(claim, &version, pod));
-            let purpose = match claim.allocation.is_some() {
-                true => "add allocation and reservation to",
-                false => "add reservation to",
-            };
-            match api.patch_status(name, &params, &patch).await {
-                Ok(object) => return Ok(object),
-                Err(error) => (error, purpose),
-            }
-        };
-        let (error, purpose) = error;
-        if !is_final(&error) && unanswered < MAX_UNANSWERED {
-            unanswered += 1;
-            tokio::time::sleep(backoff.next_delay()).await;
-            continue;
         }
-        attempts += 1;
-        if !client::is_conflict(&error) || attempts >= MAX_ATTEMPTS {
-            return Err(format!("{purpose} claim {key}: {}", message(&error)));
+    }
+}
+
+/// The reason for which an attempt at a write failed.
+enum Failure {
+    /// It rested on an old version.
+    Conflict(String),
+    /// It was not stored.
+    Final(String),
+    /// It may have been stored.
+    Open { reason: String, is_answered: bool },
+}
+
+impl Failure {
+    fn of(error: &kube::Error, purpose: &str) -> Self {
+        let reason = format!("{purpose}: {}", message(error));
+        match error {
+            _ if client::is_conflict(error) => Self::Conflict(reason),
+            _ if is_final(error) => Self::Final(reason),
+            _ => Self::Open { reason, is_answered: client::code(error).is_some() },
         }
-        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The write of one claim, over all attempts at it.
+struct ReservationWrite<'a> {
+    api: Api<ResourceClaim>,
+    claim: &'a Reservation,
+    pod: &'a PodView,
+    /// The version that the next attempt rests on.
+    version: String,
+    is_protected: bool,
+    /// A conflict told that the version is an old one.
+    is_stale: bool,
+    /// An earlier attempt may have been stored.
+    may_be_stored: bool,
+}
+
+impl<'a> ReservationWrite<'a> {
+    fn new(client: &Client, claim: &'a Reservation, pod: &'a PodView) -> Self {
+        Self {
+            api: Api::namespaced(client.clone(), &claim.key.namespace),
+            claim,
+            pod,
+            version: claim.version.to_string(),
+            is_protected: claim.is_protected,
+            is_stale: false,
+            may_be_stored: false,
+        }
+    }
+
+    async fn attempt(&mut self) -> Result<ResourceClaim, Failure> {
+        let result = self.read_and_write().await;
+        match &result {
+            Err(Failure::Conflict(_)) => self.is_stale = true,
+            Err(Failure::Open { .. }) => self.may_be_stored = true,
+            Err(Failure::Final(_)) | Ok(_) => {}
+        }
+        result
+    }
+
+    async fn read_and_write(&mut self) -> Result<ResourceClaim, Failure> {
+        if self.is_stale
+            && let Some(stored) = self.read_anew().await?
+        {
+            return Ok(stored);
+        }
+        let (key, gets_devices) = (&self.claim.key, self.claim.allocation.is_some());
+        if gets_devices && !self.is_protected {
+            let finalizers = json!([FINALIZER]);
+            let metadata =
+                json!({ "uid": *self.claim.uid, "resourceVersion": self.version, "finalizers": finalizers });
+            let patch = Patch::Strategic(json!({ "metadata": metadata }));
+            let written = self.api.patch(&key.name, &PatchParams::default(), &patch).await;
+            let object =
+                written.map_err(|error| Failure::of(&error, &format!("add finalizer to claim {key}")))?;
+            self.version = object.metadata.resource_version.unwrap_or_default();
+            self.is_protected = true;
+        }
+        let what = if gets_devices { "allocation and reservation" } else { "reservation" };
+        let patch = Patch::Strategic(status_patch(self.claim, &self.version, self.pod));
+        let written = self.api.patch_status(&key.name, &PatchParams::default(), &patch).await;
+        written.map_err(|error| Failure::of(&error, &format!("add {what} to claim {key}")))
+    }
+
+    /// Reads the claim. Returns it if an attempt before was stored.
+    async fn read_anew(&mut self) -> Result<Option<ResourceClaim>, Failure> {
+        let key = &self.claim.key;
         // A patch of nothing reads the claim, without a right of its own.
-        let found = match api.patch(name, &params, &Patch::Merge(json!({}))).await {
-            Ok(found) => found,
-            Err(error) if !is_final(&error) && unanswered < MAX_UNANSWERED => {
-                unanswered += 1;
-                tokio::time::sleep(backoff.next_delay()).await;
-                continue;
-            }
-            Err(error) => return Err(format!("get updated claim {key} after conflict: {}", message(&error))),
-        };
+        let read = self.api.patch(&key.name, &PatchParams::default(), &Patch::Merge(json!({}))).await;
+        let found =
+            read.map_err(|error| Failure::of(&error, &format!("get updated claim {key} after conflict")))?;
         let view = ClaimView::read(&found);
-        if view.is_leaving || view.uid != claim.uid {
-            return Err(format!("claim {key} got deleted in the meantime"));
+        let elsewhere = |what| Failure::Final(format!("claim {key} got {what} in the meantime"));
+        if view.is_leaving || view.uid != self.claim.uid {
+            return Err(elsewhere("deleted"));
         }
-        // An earlier write of ours, to which there was no answer.
-        if unanswered > 0 && view.allocation.is_some() && view.is_reserved_for(&pod.uid) {
-            return Ok(found);
+        if self.may_be_stored && view.allocation.is_some() && view.is_reserved_for(&self.pod.uid) {
+            return Ok(Some(found));
         }
-        match (&claim.allocation, &view.allocation) {
-            (Some(_), Some(_)) => return Err(format!("claim {key} got allocated elsewhere in the meantime")),
-            (None, None) => return Err(format!("claim {key} got deallocated elsewhere in the meantime")),
+        match (&self.claim.allocation, &view.allocation) {
+            (Some(_), Some(_)) => return Err(elsewhere("allocated elsewhere")),
+            (None, None) => return Err(elsewhere("deallocated elsewhere")),
             _ => {}
         }
-        is_protected = view.is_protected;
-        version = found.metadata.resource_version.unwrap_or_default();
+        self.is_protected = view.is_protected;
+        self.version = found.metadata.resource_version.unwrap_or_default();
+        self.is_stale = false;
+        Ok(None)
     }
 }
 
@@ -304,7 +379,7 @@ mod tests {
             made: None,
         };
         let pod = PodView::read(&serde_json::from_value(pod).unwrap());
-        let written = reserve_one(&client, &claim, &pod).await.unwrap();
+        let written = reserve_one(&client, &claim, &pod, &CancellationToken::new()).await.unwrap();
         assert_eq!(written.metadata.resource_version.as_deref(), Some("8"));
         assert_eq!(calls.load(Ordering::SeqCst), 2);
     }
