@@ -1,7 +1,7 @@
 //! Decides whether a list of pods is stable enough to publish. Pure: time goes in as a value.
 //!
-//! In: what the kubelet lists, admissions of pods, starts of the kubelet. Out: accepted, or not yet. Never: "not yet" for
-//! long.
+//! In: what the kubelet lists, admissions of pods, starts of the kubelet. Out: accepted, or not yet. Never: "not yet"
+//! for long.
 //!
 //! At two moments the kubelet's list is misleading:
 //! - **A pod is being admitted.** The kubelet lists the pod before it has all its resources. Devices, CPUs and memory

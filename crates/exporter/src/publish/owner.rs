@@ -5,8 +5,8 @@
 //! A Node's UID is read before the first write and every ten minutes. It is read again whenever the object was deleted
 //! (the garbage collector does so when a node was replaced), and whenever the kubelet restarted (which is when nodes
 //! are registered). A kubelet writes its version some seconds after its start, so an answer about a start is read
-//! again after half a minute. It is read by `get`, or where only `list` is allowed by a list of that one name. Without a Node
-//! nothing is published: an object without an owner would stay for ever.
+//! again after half a minute. It is read by `get`, or where only `list` is allowed by a list of that one name. Without
+//! a Node nothing is published: an object without an owner would stay for ever.
 //!
 //! A namespace is not replaced under a running pod. Without permission to read it, the object is published without an
 //! owner, as nfd-topology-updater does.
