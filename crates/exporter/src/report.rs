@@ -100,7 +100,7 @@ pub fn report(
     let fingerprint = accounting
         .fingerprint
         .map(|_| Fingerprint::of_names(fingerprinted.iter().map(|(ns, name)| (ns.as_str(), name.as_str()))));
-    let listed = listed(&pods, snapshot.allocatable);
+    let listed = Listed { managers_started: managers_started(snapshot), ..listed(&pods) };
     let placements = accounting.fingerprint.map(|_| placements(snapshot.machine, &pods)).unwrap_or_default();
     if let Some(namespace) = &accounting.namespace {
         pods.retain(|pod| pod.namespace == *namespace);
@@ -164,15 +164,18 @@ fn is_named(name: &ContainerName, pod: &PodResources, container: &ContainerResou
     name.container == container.name && name.pod.name == pod.name && name.pod.namespace == pod.namespace
 }
 
-fn listed(pods: &[PodResources], allocatable: &Allocatable) -> Listed {
+fn listed(pods: &[PodResources]) -> Listed {
     let hash = |pod: &PodResources| PodHash::of(&pod.namespace, &pod.name);
     let holders = pods.iter().filter(|pod| pod.holds_something_local()).map(hash).collect();
-    Listed {
-        pods: pods.iter().map(hash).collect(),
-        holders,
-        has_cpus: !allocatable.cpus.is_empty(),
-        has_memory: !allocatable.memory.is_empty(),
-    }
+    Listed { pods: pods.iter().map(hash).collect(), holders, managers_started: true }
+}
+
+/// Whether the managers with the policy `static` list what they can hand out. Nothing is known of others.
+fn managers_started(NodeSnapshot { kubelet, allocatable, .. }: NodeSnapshot<'_>) -> bool {
+    let Rules { cpu_manager, memory_manager, .. } = kubelet.rules;
+    let managers =
+        [(cpu_manager, allocatable.cpus.is_empty()), (memory_manager, allocatable.memory.is_empty())];
+    managers.iter().all(|(manager, lists_none)| *manager != Manager::Static || !lists_none)
 }
 
 /// The pods that the fingerprint covers.

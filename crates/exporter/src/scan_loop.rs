@@ -265,15 +265,15 @@ impl ScanLoop {
             info!("scanning works again");
             self.last_error.clear();
         }
+        if !scan.listed.managers_started {
+            // Their start is no event that makes the next scan ask again.
+            self.scanner.forget_allocatable();
+        }
         let sees_admissions = self.watcher.is_some() && self.sees_admissions();
         if !self.stability.accepts(&scan.listed, sees_admissions, ended) {
             debug!(
                 "the list of pods is not stable yet: a pod is being admitted, or the kubelet has just started"
             );
-            // A kubelet whose managers have not started yet has nothing to hand out.
-            if !(scan.listed.has_cpus && scan.listed.has_memory) {
-                self.scanner.forget_allocatable();
-            }
             return Outcome::Unstable;
         }
         let noticed_at = self.first_change.take().unwrap_or(started);

@@ -9,9 +9,9 @@
 //!   fingerprint that names the pod with half of its resources charged would make a scheduler take the rest for free.
 //!   The kubelet admits one pod at a time and writes `allocated_pods_state` after each. So pods that are new in the
 //!   list are accepted once as many admissions have been seen.
-//! - **The kubelet has just started.** It lists only the pods that the API server has sent again, and no CPU or memory
-//!   that its managers hand out before these have started. So what is missing in the list is not taken for gone in the
-//!   first seconds, and for longer while all pods are missing.
+//! - **The kubelet has just started.** It lists only the pods that the API server has sent again. So pods that are
+//!   missing in the list are not taken for gone in the first seconds, and for longer while all are missing. It lists no
+//!   CPUs and memory before its managers have started, for which it waits for the container runtime.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -20,7 +20,8 @@ use topology::fingerprint::PodHash;
 
 /// Time in which a started kubelet lists its pods again; about a second is usual.
 const START_GRACE: Duration = Duration::from_secs(5);
-/// The same as long as it lists none of those that hold something: it may not reach the API server.
+/// The same as long as it lists none of those that hold something, or its managers have not started: it may not reach
+/// the API server, or its container runtime.
 const LOST_GRACE: Duration = Duration::from_secs(20);
 /// How long a listed pod may wait for its admission to be seen; device plugins may be slow. After that the list is
 /// accepted as it is.
@@ -49,19 +50,8 @@ pub struct Listed {
     pub pods: BTreeSet<PodHash>,
     /// The pods that hold exclusive resources.
     pub holders: BTreeSet<PodHash>,
-    /// Whether there are CPUs that can become exclusive.
-    pub has_cpus: bool,
-    /// Whether there is memory that can become exclusive.
-    pub has_memory: bool,
-}
-
-impl Listed {
-    /// Whether something is missing that was `known`, as when the kubelet has just started.
-    fn lacks(&self, known: &Self) -> bool {
-        !known.holders.is_subset(&self.holders)
-            || (known.has_cpus && !self.has_cpus)
-            || (known.has_memory && !self.has_memory)
-    }
+    /// Whether each manager that hands out CPUs or memory lists some: none does before it has started.
+    pub managers_started: bool,
 }
 
 impl Stability {
@@ -77,14 +67,18 @@ impl Stability {
 
     /// Whether this list is accepted, which must have been requested after all events noted so far. An accepted list is
     /// what the next one is compared with. `sees_admissions` says whether admissions are reported at all. The first
-    /// list is always accepted.
+    /// list is accepted once the kubelet's managers have started.
     pub fn accepts(&mut self, listed: &Listed, sees_admissions: bool, now: Instant) -> bool {
         let since = *self.unsettled.get_or_insert(now);
         let waited = now.saturating_duration_since(since);
+        let had_started = self.known.as_ref().is_none_or(|known| known.managers_started);
+        if had_started && !listed.managers_started && waited < LOST_GRACE {
+            return false;
+        }
         if let Some(known) = &self.known {
             let grace = if known.holders.is_disjoint(&listed.holders) { LOST_GRACE } else { START_GRACE };
             let starting = self.started.is_some_and(|started| now.saturating_duration_since(started) < grace);
-            if starting && listed.lacks(known) {
+            if starting && !known.holders.is_subset(&listed.holders) {
                 return false;
             }
             let new = listed.pods.difference(&known.pods).count() as u64;
@@ -110,7 +104,7 @@ mod tests {
     fn listed(pods: &str) -> Listed {
         let hash = |c: char| PodHash(u64::from(u32::from(c.to_ascii_lowercase())));
         let holders = pods.chars().filter(char::is_ascii_uppercase).map(hash).collect();
-        Listed { pods: pods.chars().map(hash).collect(), holders, has_cpus: true, has_memory: true }
+        Listed { pods: pods.chars().map(hash).collect(), holders, managers_started: true }
     }
 
     /// Steps such as `10 +2` (at 10 ms two pods were admitted), `20 start`, `30 aB yes` and `30 aB no` (this list is
@@ -192,21 +186,24 @@ mod tests {
     }
 
     #[test]
-    fn managers_that_have_not_started_have_not_lost_their_zones() {
+    fn what_managers_hand_out_is_awaited_until_they_have_started() {
         let begin = Instant::now();
-        let nothing = |has_cpus, has_memory| Listed { has_cpus, has_memory, ..Listed::default() };
-        for missing in [nothing(false, true), nothing(true, false), nothing(false, false)] {
+        let listed = |managers_started| Listed { managers_started, ..Listed::default() };
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        // After a restart, and at the start of the exporter.
+        for is_first in [false, true] {
             let mut stability = Stability::default();
-            assert!(stability.accepts(&nothing(true, true), true, begin));
-            stability.kubelet_started(begin);
-            assert!(!stability.accepts(&missing, true, begin + Duration::from_secs(1)));
-            assert!(stability.accepts(&nothing(true, true), true, begin + Duration::from_secs(2)));
-            assert!(stability.accepts(&missing, true, begin + LOST_GRACE));
+            if !is_first {
+                assert!(stability.accepts(&listed(true), true, begin));
+                stability.kubelet_started(begin);
+            }
+            assert!(!stability.accepts(&listed(false), true, at(1)));
+            assert!(stability.accepts(&listed(true), true, at(2)));
+            assert!(!stability.accepts(&listed(false), true, at(3)));
+            assert!(!stability.accepts(&listed(false), true, at(22)));
+            // The wait ends, and does not begin again.
+            assert!(stability.accepts(&listed(false), true, at(23)));
+            assert!(stability.accepts(&listed(false), true, at(24)));
         }
-        // A kubelet whose managers have nothing to hand out.
-        let mut stability = Stability::default();
-        stability.kubelet_started(begin);
-        assert!(stability.accepts(&nothing(false, false), true, begin));
-        assert!(stability.accepts(&nothing(false, false), true, begin));
     }
 }

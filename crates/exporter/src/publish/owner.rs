@@ -95,6 +95,8 @@ struct CachedOwner {
     info: OwnerInfo,
     until: Instant,
     kubelet_starts: u64,
+    /// Whether it was read since the kubelet's start.
+    is_read: bool,
 }
 
 impl OwnerLookup {
@@ -144,7 +146,7 @@ impl OwnerLookup {
                 debug!(%error, "the owner could not be read again and stays as it is");
                 let known = self.known.take().map(|known| known.info);
                 let info = known.unwrap_or_else(|| OwnerInfo::only(Owner::Leave));
-                self.cache_for(RETRIED_AFTER, info.clone(), want);
+                self.known = Some(self.cached(info.clone(), want, RETRIED_AFTER, false));
                 Ok(info)
             }
             Err(error) => {
@@ -222,13 +224,17 @@ impl OwnerLookup {
     }
 
     fn cache(&mut self, info: OwnerInfo, want: &Desired) {
-        let is_settled = self.known.as_ref().is_some_and(|known| known.kubelet_starts == want.kubelet_starts);
-        self.cache_for(if is_settled { CACHED_FOR } else { RETRIED_AFTER }, info, want);
+        let was_read = |known: &CachedOwner| {
+            known.is_read && known.kubelet_starts == want.kubelet_starts && known.until <= Instant::now()
+        };
+        let is_settled = self.kind == OwnerKind::Namespace || self.known.as_ref().is_some_and(was_read);
+        let span = if is_settled { CACHED_FOR } else { RETRIED_AFTER };
+        self.known = Some(self.cached(info, want, span, true));
     }
 
-    fn cache_for(&mut self, span: Duration, info: OwnerInfo, want: &Desired) {
+    fn cached(&mut self, info: OwnerInfo, want: &Desired, span: Duration, is_read: bool) -> CachedOwner {
         let until = Instant::now() + jittered(span, &mut self.random);
-        self.known = Some(CachedOwner { info, until, kubelet_starts: want.kubelet_starts });
+        CachedOwner { info, until, kubelet_starts: want.kubelet_starts, is_read }
     }
 
     fn log_once(&mut self, refusal: &kube::Error, what: &'static str) {

@@ -170,17 +170,20 @@ impl Core {
         self.take_written(claims);
         let timeout_ms = self.profile_of(id).and_then(|profile| profile.plugins.dynamic_resources);
         let until_ms = now_ms.saturating_add(timeout_ms.unwrap_or_default().binding_timeout_ms);
-        if !self.wait_in_stage(id, Stage::Claims(Some(until_ms))) {
+        if self.wait_in_stage(id, Stage::Claims(Some(until_ms))) {
+            self.check_wait(id, now_ms);
+        } else {
+            self.end_open_write(id);
             self.release_claims_of(id);
-            return;
         }
-        self.check_wait(id, now_ms);
     }
 
     /// The claims of a pod are not written, but for these.
     pub(super) fn claims_failed(&mut self, id: PodId, claims: Vec<ClaimView>, reason: &str, now_ms: u64) {
         self.take_written(claims);
-        if !self.fail_wait(id, reason, now_ms) {
+        let waited = self.fail_wait(id, reason, now_ms);
+        self.end_open_write(id);
+        if !waited {
             self.release_claims_of(id);
         }
     }
@@ -192,9 +195,15 @@ impl Core {
         }
     }
 
+    /// The write of claims has ended for a pod that waits no longer, or was never sent.
+    pub(super) fn end_open_write(&mut self, id: PodId) {
+        let reservations = self.waits.open_writes.remove(&id).unwrap_or_default();
+        self.unassume_claims(&reservations);
+    }
+
     /// Takes back the devices of claims that are not written.
-    pub(super) fn unassume_claims(&mut self, wait: &Wait) {
-        for it in wait.claims.reservations.iter().filter(|it| it.allocation.is_some()) {
+    pub(super) fn unassume_claims(&mut self, reservations: &[Reservation]) {
+        for it in reservations.iter().filter(|it| it.allocation.is_some()) {
             let helped = self.devices.unassume(&it.key);
             self.help_with_devices(&helped);
         }

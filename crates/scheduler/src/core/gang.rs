@@ -407,6 +407,7 @@ impl Core {
                 plan.entry(slot).or_default().push(id);
             }
             self.stop_waiting(id);
+            self.end_open_write(id);
             self.unplace(id);
             let message = error.unwrap_or(TAKEN_BACK).to_owned();
             refused.push((id, Refused::new((pod, message, Refusals::default()))));

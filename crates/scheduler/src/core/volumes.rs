@@ -37,6 +37,8 @@ pub(super) struct Waits {
     by_object: BTreeMap<Object, BTreeSet<PodId>>,
     /// Decisions about pods that no longer wait, or wait for something else.
     decisions: VecDeque<Decision>,
+    /// Claims that are being written for pods that wait no longer.
+    pub(super) open_writes: BTreeMap<PodId, Vec<Reservation>>,
 }
 
 /// A pod that waits.
@@ -462,7 +464,7 @@ impl Core {
 
     /// Ends a wait, and takes back what is assumed and not written.
     pub(super) fn stop_waiting(&mut self, id: PodId) -> Option<Wait> {
-        let wait = self.waits.remove(id)?;
+        let mut wait = self.waits.remove(id)?;
         for it in &wait.volumes.chosen {
             let helped = self.volumes.unchoose(&it.volume, it.version);
             self.help(&helped);
@@ -471,7 +473,13 @@ impl Core {
             let helped = self.volumes.unselect(&it.claim, it.version);
             self.help(&helped);
         }
-        self.unassume_claims(&wait);
+        let reservations = std::mem::take(&mut wait.claims.reservations);
+        if wait.stage == Stage::Claims(None) {
+            // They may be stored: the end of the write tells.
+            self.waits.open_writes.insert(id, reservations);
+        } else {
+            self.unassume_claims(&reservations);
+        }
         Some(wait)
     }
 }

@@ -202,7 +202,7 @@ impl Outbox {
             Output::PodGone(uid) => {
                 self.statuses.remove(&uid);
                 self.volumes.retain(|bind| bind.binding.pod.uid != uid);
-                self.claims.retain(|write| !write.is_reservation_for(&uid));
+                self.drop_reservations_for(&uid);
             }
             Output::Drifted(node, drift) => self.drifted(&node, &drift),
         }
@@ -286,6 +286,19 @@ impl Outbox {
     fn write_claims(&mut self, write: ClaimWrite) {
         self.claims.push_back(write);
         self.start();
+    }
+
+    /// Drops reservations that were not sent, which ends their writes.
+    fn drop_reservations_for(&mut self, uid: &str) {
+        let (dropped, kept): (Vec<_>, Vec<_>) =
+            self.claims.drain(..).partition(|write| write.is_reservation_for(uid));
+        self.claims = kept.into();
+        for write in dropped {
+            let ClaimWrite::Reserve(ReserveClaims { binding, .. }) = write else { continue };
+            let ended = Completed::Claims(binding.id, Vec::new(), Err("the pod is gone".to_owned()));
+            self.writing_claims += 1;
+            self.in_flight.push(Box::pin(ready(ended)));
+        }
     }
 
     /// Reports that a pod is not bound after all.

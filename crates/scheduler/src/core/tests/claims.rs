@@ -196,6 +196,32 @@ fn what_is_not_written_is_free_for_others_and_what_is_is_given_back() {
     }
 }
 
+/// Its write may be stored after all, and then the device is the claim's.
+#[test]
+fn the_device_of_an_open_write_is_nobodys_until_that_ends() {
+    for is_written in [false, true] {
+        let mut core = core(&["a"]);
+        all(
+            &mut core,
+            [class(), slice("a", 1, json!({})), claim("c", 1, json!({})), claim("d", 1, json!({}))],
+        );
+        all(&mut core, [Event::Pod(with_claim("p", "c")), Event::Pod(with_claim("q", "d"))]);
+        let reserve = reserves(&mut core);
+        message(&mut core, LATER);
+        core.handle(Event::PodGone(with_claim("p", "c")), LATER);
+        assert!(matches!(core.next(LATER), Some(Decision::FailVolumes(_))));
+        assert!(core.next(LATER).is_none());
+        let id = reserve.binding.id;
+        if is_written {
+            core.handle(Event::ClaimsWritten(id, vec![written(&reserve, 5, json!({}))]), LATER);
+            assert!(core.next(LATER).is_none());
+        } else {
+            core.handle(Event::ClaimsFailed(id, vec![], "no answer".to_owned()), LATER);
+            assert_eq!(reserves(&mut core).claims[0].key, key("d"));
+        }
+    }
+}
+
 #[test]
 fn a_pod_shares_a_claim_only_once_that_has_devices() {
     let mut core = core(&["a", "b"]);

@@ -305,6 +305,13 @@ impl Allocation {
             wire,
         }
     }
+
+    /// Whether both take the same devices. Shares have ids of their own.
+    #[must_use]
+    pub fn has_devices_of(&self, other: &Self) -> bool {
+        let shared = |it: &Self| -> Vec<_> { it.shared.iter().map(|(id, _)| id.clone()).collect() };
+        self.exclusive == other.exclusive && shared(self) == shared(other)
+    }
 }
 
 impl Readiness {

@@ -30,7 +30,7 @@ use crate::pod::PodView;
 const MAX_ANSWERS: u32 = 5;
 
 /// The time for which an API server may refuse to tell of a pod before it is believed.
-const REFUSED_FOR: Duration = Duration::from_secs(60);
+pub(super) const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// Most pods that are asked for at a time.
 const MAX_LOOKS: usize = 8;

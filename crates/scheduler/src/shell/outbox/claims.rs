@@ -5,13 +5,13 @@
 //! claim is read again.
 //!
 //! Source: kube-scheduler 1.36 `dynamicresources` `bindClaim`, Unreserve and PostFilter. As there, the finalizer comes
-//! first and by itself, and the allocation comes with the reservation. Unlike there, a write without an answer is sent
-//! again until there is one: if it was stored, its devices are taken, and the conflict that follows shows it.
+//! first and by itself, and the allocation comes with the reservation. Unlike there, a write that may have been stored
+//! ends only once the API server has told whether it was: its devices would be taken.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::resource::v1::ResourceClaim;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use runtime::backoff::Backoff;
 use runtime::client;
@@ -19,7 +19,7 @@ use runtime::random::Random;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::binding::is_final;
+use super::binding::{REFUSED_FOR, is_final};
 use super::{Completed, extended_claims};
 use crate::core::{Deallocation, ReleaseClaims, Reservation, ReserveClaims};
 use crate::devices::views::claim::{ClaimView, FINALIZER};
@@ -30,8 +30,8 @@ use crate::pod::PodView;
 const MAX_CONFLICTS: u32 = 5;
 /// The time between two of them.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Most answers to one claim that leave open whether it was stored, such as 500. Without an answer it is tried on.
-const MAX_ANSWERS: u32 = 10;
+/// Most attempts at one claim that leave open whether it was stored, before it is only looked up.
+const MAX_OPEN: u32 = 10;
 
 /// Writes the claims of a pod one after the other.
 pub(super) async fn reserve(client: Client, reserve: ReserveClaims, stopped: CancellationToken) -> Completed {
@@ -75,6 +75,7 @@ async fn make_one(
     reserved
 }
 
+/// Writes a claim. An error means that it is not written, as far as the API server tells.
 async fn reserve_one(
     client: &Client,
     claim: &Reservation,
@@ -82,12 +83,11 @@ async fn reserve_one(
     stopped: &CancellationToken,
 ) -> Result<ResourceClaim, String> {
     let mut write = ReservationWrite::new(client, claim, pod);
-    let (mut conflicts, mut answers) = (0, 0);
+    let (mut conflicts, mut open) = (0, 0);
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     loop {
         match write.attempt().await {
             Ok(object) => return Ok(object),
-            Err(Failure::Final(reason)) => return Err(reason),
             Err(Failure::Conflict(reason)) => {
                 conflicts += 1;
                 if conflicts >= MAX_CONFLICTS {
@@ -95,25 +95,31 @@ async fn reserve_one(
                 }
                 tokio::time::sleep(PAUSE).await;
             }
-            Err(Failure::Open { reason, is_answered }) => {
-                answers += u32::from(is_answered);
-                let stops = tokio::time::timeout(backoff.next_delay(), stopped.cancelled()).await.is_ok();
-                if stops || answers >= MAX_ANSWERS {
-                    return Err(reason);
+            // The refusal may be due to an earlier attempt, or come from a server that knows no rights yet.
+            Err(Failure::Refused(reason)) if write.may_be_stored => return write.look_up(reason).await,
+            Err(Failure::Refused(reason) | Failure::Lost(reason)) => return Err(reason),
+            Err(Failure::Open(reason)) => {
+                open += 1;
+                if open >= MAX_OPEN || stopped.is_cancelled() {
+                    return write.look_up(reason).await;
                 }
+                let _ = tokio::time::timeout(backoff.next_delay(), stopped.cancelled()).await;
             }
         }
     }
 }
 
 /// The reason for which an attempt at a write failed.
+#[derive(Debug)]
 enum Failure {
     /// It rested on an old version.
     Conflict(String),
-    /// It was not stored.
-    Final(String),
-    /// It may have been stored.
-    Open { reason: String, is_answered: bool },
+    /// The claim is gone, or another's.
+    Lost(String),
+    /// This attempt was refused.
+    Refused(String),
+    /// This attempt may have been stored.
+    Open(String),
 }
 
 impl Failure {
@@ -121,8 +127,8 @@ impl Failure {
         let reason = format!("{purpose}: {}", message(error));
         match error {
             _ if client::is_conflict(error) => Self::Conflict(reason),
-            _ if is_final(error) => Self::Final(reason),
-            _ => Self::Open { reason, is_answered: client::code(error).is_some() },
+            _ if is_final(error) => Self::Refused(reason),
+            _ => Self::Open(reason),
         }
     }
 }
@@ -137,7 +143,7 @@ struct ReservationWrite<'a> {
     is_protected: bool,
     /// A conflict told that the version is an old one.
     is_stale: bool,
-    /// An earlier attempt may have been stored.
+    /// An earlier attempt may have stored the reservation.
     may_be_stored: bool,
 }
 
@@ -155,21 +161,17 @@ impl<'a> ReservationWrite<'a> {
     }
 
     async fn attempt(&mut self) -> Result<ResourceClaim, Failure> {
-        let result = self.read_and_write().await;
-        match &result {
-            Err(Failure::Conflict(_)) => self.is_stale = true,
-            Err(Failure::Open { .. }) => self.may_be_stored = true,
-            Err(Failure::Final(_)) | Ok(_) => {}
-        }
-        result
-    }
-
-    async fn read_and_write(&mut self) -> Result<ResourceClaim, Failure> {
         if self.is_stale
             && let Some(stored) = self.read_anew().await?
         {
             return Ok(stored);
         }
+        let result = self.write().await;
+        self.is_stale = matches!(result, Err(Failure::Conflict(_)));
+        result
+    }
+
+    async fn write(&mut self) -> Result<ResourceClaim, Failure> {
         let (key, gets_devices) = (&self.claim.key, self.claim.allocation.is_some());
         if gets_devices && !self.is_protected {
             let finalizers = json!([FINALIZER]);
@@ -179,39 +181,86 @@ impl<'a> ReservationWrite<'a> {
             let written = self.api.patch(&key.name, &PatchParams::default(), &patch).await;
             let object =
                 written.map_err(|error| Failure::of(&error, &format!("add finalizer to claim {key}")))?;
-            self.version = object.metadata.resource_version.unwrap_or_default();
+            self.take_version(&object);
             self.is_protected = true;
         }
         let what = if gets_devices { "allocation and reservation" } else { "reservation" };
         let patch = Patch::Strategic(status_patch(self.claim, &self.version, self.pod));
         let written = self.api.patch_status(&key.name, &PatchParams::default(), &patch).await;
-        written.map_err(|error| Failure::of(&error, &format!("add {what} to claim {key}")))
+        let written = written.map_err(|error| Failure::of(&error, &format!("add {what} to claim {key}")));
+        self.may_be_stored |= matches!(written, Err(Failure::Open(_)));
+        written
     }
 
-    /// Reads the claim. Returns it if an attempt before was stored.
+    /// Reads the claim after a conflict. Returns it if an earlier attempt was stored.
     async fn read_anew(&mut self) -> Result<Option<ResourceClaim>, Failure> {
         let key = &self.claim.key;
-        // A patch of nothing reads the claim, without a right of its own.
-        let read = self.api.patch(&key.name, &PatchParams::default(), &Patch::Merge(json!({}))).await;
+        let read = self.read().await;
         let found =
             read.map_err(|error| Failure::of(&error, &format!("get updated claim {key} after conflict")))?;
+        let lost = |what| Failure::Lost(format!("claim {key} got {what} in the meantime"));
+        let Some(found) = found else { return Err(lost("deleted")) };
         let view = ClaimView::read(&found);
-        let elsewhere = |what| Failure::Final(format!("claim {key} got {what} in the meantime"));
-        if view.is_leaving || view.uid != self.claim.uid {
-            return Err(elsewhere("deleted"));
-        }
-        if self.may_be_stored && view.allocation.is_some() && view.is_reserved_for(&self.pod.uid) {
+        if self.is_ours(&view) {
             return Ok(Some(found));
         }
         match (&self.claim.allocation, &view.allocation) {
-            (Some(_), Some(_)) => return Err(elsewhere("allocated elsewhere")),
-            (None, None) => return Err(elsewhere("deallocated elsewhere")),
+            (Some(_), Some(_)) => return Err(lost("allocated elsewhere")),
+            (None, None) => return Err(lost("deallocated elsewhere")),
             _ => {}
         }
         self.is_protected = view.is_protected;
-        self.version = found.metadata.resource_version.unwrap_or_default();
+        self.take_version(&found);
         self.is_stale = false;
         Ok(None)
+    }
+
+    /// Reads the claim until the server tells of it. Returns it if an attempt was stored, else the reason. A refusal to
+    /// tell, or an answer that cannot be read, is believed after a minute: a server that has just started knows no rights
+    /// yet.
+    async fn look_up(&self, reason: String) -> Result<ResourceClaim, String> {
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        let mut refused_since = None;
+        tracing::warn!(claim = %self.claim.key, reason, "asking whether a claim was written");
+        loop {
+            match self.read().await {
+                Ok(Some(found)) if self.is_ours(&ClaimView::read(&found)) => return Ok(found),
+                Ok(_) => return Err(reason),
+                Err(error) if is_final(&error) || matches!(error, kube::Error::SerdeError(_)) => {
+                    let since = *refused_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > REFUSED_FOR {
+                        return Err(reason);
+                    }
+                }
+                Err(_) => refused_since = None,
+            }
+            tokio::time::sleep(backoff.next_delay()).await;
+        }
+    }
+
+    /// The claim as the server has it; `None`: it is gone or going. A list of one name needs no right that the watch does
+    /// not need, and no webhook sees it.
+    async fn read(&self) -> Result<Option<ResourceClaim>, kube::Error> {
+        let by_name = ListParams::default().fields(&format!("metadata.name={}", self.claim.key.name));
+        let found = self.api.list(&by_name).await?.items.into_iter().next();
+        let is_same = |found: &ResourceClaim| {
+            found.metadata.uid.as_deref() == Some(&*self.claim.uid)
+                && found.metadata.deletion_timestamp.is_none()
+        };
+        Ok(found.filter(is_same))
+    }
+
+    /// Whether an attempt of ours has stored what the claim has.
+    fn is_ours(&self, view: &ClaimView) -> bool {
+        let Some(stored) = view.allocation.as_ref().filter(|_| self.may_be_stored) else { return false };
+        let has_our_devices = self.claim.allocation.as_ref().is_none_or(|ours| ours.has_devices_of(stored));
+        has_our_devices && view.is_reserved_for(&self.pod.uid)
+    }
+
+    fn take_version(&mut self, object: &ResourceClaim) {
+        if let Some(version) = &object.metadata.resource_version {
+            self.version.clone_from(version);
+        }
     }
 }
 
@@ -305,7 +354,6 @@ mod tests {
     use axum::extract::State;
     use axum::http::{StatusCode, Uri};
     use axum::{Json, Router};
-    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn statuses_name_the_version_the_pod_and_each_share() {
@@ -334,53 +382,119 @@ mod tests {
         }
     }
 
-    /// The answers of an API server to writes of a claim: the first is stored and ends in a timeout, so the second one
-    /// conflicts. A patch of nothing reads.
-    async fn stores_and_times_out(
-        State(calls): State<Arc<AtomicUsize>>,
-        uri: Uri,
-    ) -> (StatusCode, Json<Value>) {
-        let status = |code: StatusCode, reason: &str| {
-            let code = code.as_u16();
-            json!({ "kind": "Status", "status": "Failure", "reason": reason, "code": code, "message": reason })
-        };
-        let stored = json!({
-            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
-            "metadata": { "namespace": "ns", "name": "c", "uid": "u-c", "resourceVersion": "8" }, "spec": {},
-            "status": { "allocation": {}, "reservedFor": [{ "resource": "pods", "name": "p", "uid": "u-p" }] },
+    /// An API server of one claim, which answers each call about it by the next of these steps.
+    struct Script {
+        steps: std::sync::Mutex<std::collections::VecDeque<Step>>,
+    }
+
+    /// The call that is expected, and what comes of it.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Step {
+        /// A write of the status with this answer.
+        Write(StatusCode),
+        /// A list, which shows the claim reserved for our pod with this device, or for none.
+        Read(Option<&'static str>),
+        /// A list that is refused.
+        ReadRefused,
+    }
+
+    fn stored(device: Option<&str>) -> Value {
+        let results = json!([{ "request": "r", "driver": "d", "pool": "p", "device": device }]);
+        let status = json!({
+            "allocation": { "devices": { "results": results } },
+            "reservedFor": [{ "resource": "pods", "name": "p", "uid": "u-p" }],
         });
-        if !uri.path().ends_with("/status") {
-            return (StatusCode::OK, Json(stored));
-        }
-        match calls.fetch_add(1, Ordering::SeqCst) {
-            0 => (StatusCode::GATEWAY_TIMEOUT, Json(status(StatusCode::GATEWAY_TIMEOUT, "Timeout"))),
-            _ => (StatusCode::CONFLICT, Json(status(StatusCode::CONFLICT, "Conflict"))),
-        }
+        let finalizers = [FINALIZER];
+        json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {},
+            "metadata": {
+                "namespace": "ns", "name": "c", "uid": "u-c", "resourceVersion": "8", "finalizers": finalizers,
+            },
+            "status": if device.is_some() { status } else { json!({}) },
+        })
+    }
+
+    async fn answer(State(script): State<Arc<Script>>, uri: Uri) -> (StatusCode, Json<Value>) {
+        let refusal = |code: StatusCode| {
+            let reason = code.canonical_reason().unwrap_or_default().replace(' ', "");
+            json!({ "kind": "Status", "status": "Failure", "reason": reason, "code": code.as_u16(), "message": reason })
+        };
+        let step = script.steps.lock().unwrap().pop_front().expect("no further call");
+        assert_eq!(uri.path().ends_with("/c/status"), matches!(step, Step::Write(_)), "{uri} {step:?}");
+        let (code, body) = match step {
+            Step::Write(StatusCode::OK) => (StatusCode::OK, stored(Some("d0"))),
+            Step::Write(code) => (code, refusal(code)),
+            Step::ReadRefused => (StatusCode::FORBIDDEN, refusal(StatusCode::FORBIDDEN)),
+            Step::Read(device) => {
+                assert_eq!(uri.query(), Some("&fieldSelector=metadata.name%3Dc"));
+                let list = json!({
+                    "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimList", "metadata": {},
+                    "items": [stored(device)],
+                });
+                (StatusCode::OK, list)
+            }
+        };
+        (code, Json(body))
     }
 
     /// Else the devices would be free for another claim, while this one has them.
     #[tokio::test]
-    async fn a_write_without_an_answer_is_sent_again() {
-        let calls = Arc::new(AtomicUsize::new(0));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let router = Router::new().fallback(stores_and_times_out).with_state(Arc::clone(&calls));
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        let endpoint = client::HttpEndpoint { url, ..client::HttpEndpoint::default() };
-        let connection = client::Connection::for_endpoint(&endpoint, "test").unwrap();
-        let client = connection.client_with_timeout(Duration::from_secs(60)).unwrap();
+    async fn a_write_ends_once_it_is_known_whether_it_is_stored() {
+        const TIMEOUT: Step = Step::Write(StatusCode::GATEWAY_TIMEOUT);
+        const CONFLICT: Step = Step::Write(StatusCode::CONFLICT);
+        const REFUSED: Step = Step::Write(StatusCode::FORBIDDEN);
+        let (ours, anothers) = (Step::Read(Some("d0")), Step::Read(Some("d1")));
+        let none = Step::Read(None);
+        // Whether the process ends, the calls, and the end.
+        let cases: &[(bool, &[Step], Result<(), &str>)] = &[
+            (false, &[TIMEOUT, CONFLICT, ours], Ok(())),
+            (false, &[TIMEOUT, CONFLICT, none, Step::Write(StatusCode::OK)], Ok(())),
+            (
+                false,
+                &[TIMEOUT, CONFLICT, anothers],
+                Err("claim ns/c got allocated elsewhere in the meantime"),
+            ),
+            (false, &[CONFLICT, ours], Err("claim ns/c got allocated elsewhere in the meantime")),
+            (false, &[REFUSED], Err("add allocation and reservation to claim ns/c: Forbidden")),
+            (false, &[TIMEOUT, REFUSED, Step::ReadRefused, ours], Ok(())),
+            (
+                false,
+                &[TIMEOUT, REFUSED, none],
+                Err("add allocation and reservation to claim ns/c: Forbidden"),
+            ),
+            (true, &[TIMEOUT, Step::ReadRefused, ours], Ok(())),
+            (true, &[TIMEOUT, none], Err("add allocation and reservation to claim ns/c: GatewayTimeout")),
+        ];
         let pod = json!({ "metadata": { "namespace": "ns", "name": "p", "uid": "u-p" } });
+        let pod = PodView::read(&serde_json::from_value(pod).unwrap());
+        let ours: ResourceClaim = serde_json::from_value(stored(Some("d0"))).unwrap();
         let claim = Reservation {
             key: ClaimKey { namespace: "ns".into(), name: "c".into() },
             uid: "u-c".into(),
             version: 7,
             is_protected: true,
-            allocation: None,
+            allocation: ClaimView::read(&ours).allocation,
             made: None,
         };
-        let pod = PodView::read(&serde_json::from_value(pod).unwrap());
-        let written = reserve_one(&client, &claim, &pod, &CancellationToken::new()).await.unwrap();
-        assert_eq!(written.metadata.resource_version.as_deref(), Some("8"));
-        assert_eq!(calls.load(Ordering::SeqCst), 2);
+        for (ends, steps, wanted) in cases {
+            let script = Arc::new(Script { steps: std::sync::Mutex::new(steps.iter().copied().collect()) });
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}", listener.local_addr().unwrap());
+            let router = Router::new().fallback(answer).with_state(Arc::clone(&script));
+            let server = tokio::spawn(async move { axum::serve(listener, router).await });
+            let endpoint = client::HttpEndpoint { url, ..client::HttpEndpoint::default() };
+            let connection = client::Connection::for_endpoint(&endpoint, "test").unwrap();
+            let client = connection.client_with_timeout(Duration::from_secs(60)).unwrap();
+            let stopped = CancellationToken::new();
+            if *ends {
+                stopped.cancel();
+            }
+            let written = reserve_one(&client, &claim, &pod, &stopped);
+            // A call that is not expected ends its connection, and would be repeated without end.
+            let written = tokio::time::timeout(Duration::from_secs(60), written).await.expect("an end");
+            assert_eq!(written.map(drop), wanted.map_err(str::to_owned), "{steps:?}");
+            assert!(script.steps.lock().unwrap().is_empty(), "{steps:?}");
+            server.abort();
+        }
     }
 }
