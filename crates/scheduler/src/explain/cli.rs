@@ -29,7 +29,7 @@ const MAX_NAMED: usize = 5;
     kubectl get nodes,pods,noderesourcetopologies -A -o yaml >dump.yaml\n  \
     tholepin explain pod default/trainer-0 --cluster dump.yaml --config scheduler.yaml\n  \
     tholepin explain --cluster must-gather/ --pod trainer.yaml -o json\n\n\
-    The exit code is 0 if a node fits, 1 if none does, 2 for wrong input. Extenders are not asked.")]
+    The exit code is 0 if the pod would get a node of the cluster, 1 if not, 2 for wrong input. Extenders are not asked.")]
 pub struct Args {
     /// The pod: pod NAMESPACE/NAME, or NAME alone with -n
     #[arg(value_name = "POD", num_args = 0..=2, required_unless_present = "pod", conflicts_with = "pod")]

@@ -81,12 +81,12 @@ fn placement(job: &str) -> Vec<Alert> {
                 "max_over_time(scheduler_pending_pods{{job=\"{job}\",queue=\"unschedulable\"}}[5m]) > 0"
             ),
             lasting: "1h",
-            summary: "Pods have been waiting for a zone for an hour.",
+            summary: "For an hour there was always a pod that fits no node.",
             description: "The scheduler {{ $labels.pod }} had at least one pod without a place all the time. The conditions and events of pending pods say what each lacks.",
             causes: &[
                 "a pod requests more than any zone of any node has, so it will never fit",
                 "the zones are full: more nodes or fewer pods help, nothing else",
-                "reports are missing, and pods that need zones do not go to nodes without one",
+                "reports were deleted or cannot be read, or the profile has nodesWithoutTopology: Reject",
             ],
             first: "tholepin validate --only pod-never-fits",
         },
@@ -139,7 +139,7 @@ fn placement(job: &str) -> Vec<Alert> {
             expr: format!("max(tholepin_zone_stranded_cpus{{job=\"{job}\"}}) > 0"),
             lasting: "6h",
             summary: "Pods wait while CPUs are free that no zone alone has enough of.",
-            description: "For six hours the smallest waiting pod has fitted the free CPUs of some node, but not those of one zone. Its events say what would help.",
+            description: "For six hours the smallest waiting pod has fitted the free CPUs of some node, but not those of one zone. Its events say what it lacks; tholepin explain says what would help.",
             causes: &[
                 "small pods are spread over all zones: a scoring strategy that fills zones leaves whole ones free",
                 "the pod needs more CPUs than one zone has after others took theirs; fewer CPUs, or the scope container, may fit",
