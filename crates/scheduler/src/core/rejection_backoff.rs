@@ -5,8 +5,8 @@
 //!
 //! A controller makes a new pod for each that fails. Where a prediction is wrong for good, that would go on as fast as
 //! pods can be placed. So after [`MAX_REJECTED`] rejections of one controller's pods, each within [`WINDOW_MS`] of the
-//! one before, its pods wait a minute, and twice as long after each further one, up to half an hour. Then one of them is
-//! placed a minute, until a kubelet admits one: all is forgotten then. Pods without a controller come once.
+//! one before, its pods wait a minute, and twice as long after each further one, up to half an hour. Then one of them
+//! is placed a minute, until a kubelet admits one: all is forgotten then. Pods without a controller come once.
 //!
 //! Cost: nothing for pods that are not rejected but a look at a map of controllers in trouble, mostly empty.
 

@@ -216,8 +216,8 @@ impl<'a> ReservationWrite<'a> {
     }
 
     /// Reads the claim until the server tells of it. Returns it if an attempt was stored, else the reason. A refusal to
-    /// tell, or an answer that cannot be read, is believed after a minute: a server that has just started knows no rights
-    /// yet.
+    /// tell, or an answer that cannot be read, is believed after a minute: a server that has just started knows no
+    /// rights yet.
     async fn look_up(&self, reason: String) -> Result<ResourceClaim, String> {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         let mut refused_since = None;
@@ -238,8 +238,8 @@ impl<'a> ReservationWrite<'a> {
         }
     }
 
-    /// The claim as the server has it; `None`: it is gone or going. A list of one name needs no right that the watch does
-    /// not need, and no webhook sees it.
+    /// The claim as the server has it; `None`: it is gone or going. A list of one name needs no right that the watch
+    /// does not need, and no webhook sees it.
     async fn read(&self) -> Result<Option<ResourceClaim>, kube::Error> {
         let by_name = ListParams::default().fields(&format!("metadata.name={}", self.claim.key.name));
         let found = self.api.list(&by_name).await?.items.into_iter().next();
