@@ -30,7 +30,7 @@ use crate::holdings::{HoldingAttributes, device_groups, holding_attributes};
 use crate::object::Content;
 use crate::placements::{Placements, placements};
 use crate::settings::{Accounting, ContainerName};
-use crate::stability::Listed;
+use crate::stability::KubeletListing;
 use crate::zones::{Remark, device_ids, zones};
 
 /// Feature gates of the kubelet's managers, by name (kubelet 1.34 to 1.37).
@@ -66,7 +66,7 @@ pub struct Report {
     /// The content of the object.
     pub content: Content,
     /// What the kubelet lists.
-    pub listed: Listed,
+    pub listed: KubeletListing,
     /// The pods behind the fingerprint, in the kubelet's order.
     pub fingerprinted: Vec<(String, String)>,
     /// Contradictions between the inputs.
@@ -100,7 +100,7 @@ pub fn report(
     let fingerprint = accounting
         .fingerprint
         .map(|_| Fingerprint::of_names(fingerprinted.iter().map(|(ns, name)| (ns.as_str(), name.as_str()))));
-    let listed = Listed { managers_started: managers_started(snapshot), ..listed(&pods) };
+    let listed = kubelet_listing(snapshot, &pods);
     let placements = accounting.fingerprint.map(|_| placements(snapshot.machine, &pods)).unwrap_or_default();
     if let Some(namespace) = &accounting.namespace {
         pods.retain(|pod| pod.namespace == *namespace);
@@ -164,10 +164,11 @@ fn is_named(name: &ContainerName, pod: &PodResources, container: &ContainerResou
     name.container == container.name && name.pod.name == pod.name && name.pod.namespace == pod.namespace
 }
 
-fn listed(pods: &[PodResources]) -> Listed {
+fn kubelet_listing(snapshot: NodeSnapshot<'_>, pods: &[PodResources]) -> KubeletListing {
     let hash = |pod: &PodResources| PodHash::of(&pod.namespace, &pod.name);
     let holders = pods.iter().filter(|pod| pod.holds_something_local()).map(hash).collect();
-    Listed { pods: pods.iter().map(hash).collect(), holders, managers_started: true }
+    let pods = pods.iter().map(hash).collect();
+    KubeletListing { pods, holders, managers_started: managers_started(snapshot) }
 }
 
 /// Whether the managers with the policy `static` list what they can hand out. Nothing is known of others.

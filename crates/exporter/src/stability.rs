@@ -37,7 +37,7 @@ const UNSEEN_WAIT: Duration = Duration::from_millis(250);
 /// The last accepted list, and the events since.
 #[derive(Clone, Debug, Default)]
 pub struct Stability {
-    known: Option<Listed>,
+    known: Option<KubeletListing>,
     admissions: u64,
     started: Option<Instant>,
     unsettled: Option<Instant>,
@@ -45,7 +45,7 @@ pub struct Stability {
 
 /// What the kubelet lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listed {
+pub struct KubeletListing {
     /// All listed pods.
     pub pods: BTreeSet<PodHash>,
     /// The pods that hold exclusive resources.
@@ -68,7 +68,7 @@ impl Stability {
     /// Whether this list is accepted, which must have been requested after all events noted so far. An accepted list is
     /// what the next one is compared with. `sees_admissions` says whether admissions are reported at all. The first
     /// list is accepted once the kubelet's managers have started.
-    pub fn accepts(&mut self, listed: &Listed, sees_admissions: bool, now: Instant) -> bool {
+    pub fn accepts(&mut self, listed: &KubeletListing, sees_admissions: bool, now: Instant) -> bool {
         let since = *self.unsettled.get_or_insert(now);
         let waited = now.saturating_duration_since(since);
         let had_started = self.known.as_ref().is_none_or(|known| known.managers_started);
@@ -101,10 +101,10 @@ mod tests {
     use super::*;
 
     /// Lower-case letters are pods that hold nothing, upper-case ones hold something.
-    fn listed(pods: &str) -> Listed {
+    fn listed(pods: &str) -> KubeletListing {
         let hash = |c: char| PodHash(u64::from(u32::from(c.to_ascii_lowercase())));
         let holders = pods.chars().filter(char::is_ascii_uppercase).map(hash).collect();
-        Listed { pods: pods.chars().map(hash).collect(), holders, managers_started: true }
+        KubeletListing { pods: pods.chars().map(hash).collect(), holders, managers_started: true }
     }
 
     /// Steps such as `10 +2` (at 10 ms two pods were admitted), `20 start`, `30 aB yes` and `30 aB no` (this list is
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn what_managers_hand_out_is_awaited_until_they_have_started() {
         let begin = Instant::now();
-        let listed = |managers_started| Listed { managers_started, ..Listed::default() };
+        let listed = |managers_started| KubeletListing { managers_started, ..KubeletListing::default() };
         let at = |seconds| begin + Duration::from_secs(seconds);
         // After a restart, and at the start of the exporter.
         for is_first in [false, true] {

@@ -117,14 +117,14 @@ struct PlacementNode {
 struct LeastNumaNodesVector {
     id: String,
     name: String,
-    zones: Vec<SpanZone>,
+    zones: Vec<LeastNumaNodesZone>,
     request: BTreeMap<String, String>,
     zones_used: i64,
     closest: bool,
 }
 
 #[derive(Deserialize)]
-struct SpanZone {
+struct LeastNumaNodesZone {
     id: u32,
     resources: BTreeMap<String, String>,
     costs: BTreeMap<String, i64>,
@@ -319,7 +319,7 @@ fn least_numa_nodes() {
     let vectors: Vectors = serde_json::from_str(VECTORS).unwrap();
     assert!(!vectors.least_numa_nodes.is_empty());
     for vector in &vectors.least_numa_nodes {
-        let zones: Vec<Value> = vector.zones.iter().map(SpanZone::object).collect();
+        let zones: Vec<Value> = vector.zones.iter().map(LeastNumaNodesZone::object).collect();
         let nrt = json!({"topologyPolicies": ["BestEffortPodLevel"], "zones": zones});
         let amounts = &vector.request;
         let resources = json!({"requests": amounts, "limits": amounts});
@@ -335,7 +335,7 @@ fn least_numa_nodes() {
     }
 }
 
-impl SpanZone {
+impl LeastNumaNodesZone {
     fn object(&self) -> Value {
         let resource = |(name, amount): (&String, &String)| json!({"name": name, "capacity": amount, "allocatable": amount, "available": amount});
         let cost = |(id, value): (&String, &i64)| json!({"name": format!("node-{id}"), "value": value});

@@ -32,6 +32,7 @@ use crate::ledger::{Drift, PodId};
 use crate::node::NodeView;
 use crate::pod::PodView;
 
+mod answers;
 mod bind_queue;
 pub(super) mod binding;
 mod claims;

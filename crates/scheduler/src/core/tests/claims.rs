@@ -141,12 +141,18 @@ fn a_pod_waits_for_what_its_claim_lacks_and_is_woken_by_that() {
     assert!(core.next(LATER).is_none(), "the binding waits for the claim");
 }
 
-#[test]
-fn two_pods_never_get_one_device() {
-    let mut core = core(&["a", "b"]);
+/// Pod `p` with claim `c` has the only device, on node `a`; pod `q` with claim `d` wants one.
+fn one_device_for_two_pods(nodes: &[&str]) -> (Core, ReserveClaims) {
+    let mut core = core(nodes);
     all(&mut core, [class(), slice("a", 1, json!({})), claim("c", 1, json!({})), claim("d", 1, json!({}))]);
     all(&mut core, [Event::Pod(with_claim("p", "c")), Event::Pod(with_claim("q", "d"))]);
     let reserve = reserves(&mut core);
+    (core, reserve)
+}
+
+#[test]
+fn two_pods_never_get_one_device() {
+    let (mut core, reserve) = one_device_for_two_pods(&["a", "b"]);
     assert!(message(&mut core, LATER).contains("2 cannot allocate all claims"));
     let claim = written(&reserve, 5, json!({}));
     let taken: Vec<String> =
@@ -165,13 +171,7 @@ fn two_pods_never_get_one_device() {
 #[test]
 fn what_is_not_written_is_free_for_others_and_what_is_is_given_back() {
     for is_written in [false, true] {
-        let mut core = core(&["a"]);
-        all(
-            &mut core,
-            [class(), slice("a", 1, json!({})), claim("c", 1, json!({})), claim("d", 1, json!({}))],
-        );
-        all(&mut core, [Event::Pod(with_claim("p", "c")), Event::Pod(with_claim("q", "d"))]);
-        let reserve = reserves(&mut core);
+        let (mut core, reserve) = one_device_for_two_pods(&["a"]);
         message(&mut core, LATER);
         let id = reserve.binding.id;
         if is_written {
@@ -200,13 +200,7 @@ fn what_is_not_written_is_free_for_others_and_what_is_is_given_back() {
 #[test]
 fn the_device_of_an_open_write_is_nobodys_until_that_ends() {
     for is_written in [false, true] {
-        let mut core = core(&["a"]);
-        all(
-            &mut core,
-            [class(), slice("a", 1, json!({})), claim("c", 1, json!({})), claim("d", 1, json!({}))],
-        );
-        all(&mut core, [Event::Pod(with_claim("p", "c")), Event::Pod(with_claim("q", "d"))]);
-        let reserve = reserves(&mut core);
+        let (mut core, reserve) = one_device_for_two_pods(&["a"]);
         message(&mut core, LATER);
         core.handle(Event::PodGone(with_claim("p", "c")), LATER);
         assert!(matches!(core.next(LATER), Some(Decision::FailVolumes(_))));

@@ -23,14 +23,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::extenders::HttpExtender;
 use super::Completed;
+use super::answers::{is_final, until_told};
 use crate::core::Binding;
 use crate::pod::PodView;
 
 /// Most answers to one binding that leave open whether it was stored, such as 500, before the pod is only looked up.
 const MAX_ANSWERS: u32 = 5;
-
-/// The time for which an API server may refuse to tell of a pod before it is believed.
-pub(super) const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// Most pods that are asked for at a time.
 const MAX_LOOKS: usize = 8;
@@ -163,35 +161,14 @@ async fn post_binding(client: &Client, binding: &Binding) -> Result<(), kube::Er
     client.request::<Status>(request).await.map(drop)
 }
 
-/// Whether the answer proves that the server did not store what was written.
-pub(super) fn is_final(error: &kube::Error) -> bool {
-    client::code(error).is_some_and(|code| (400..500).contains(&code) && code != 408 && code != 429)
-}
-
-/// Reads the pod until the server tells of it: whether it is bound to the node by now. A refusal to tell says nothing
-/// of the binding: an API server that has just started knows no rights yet. One that goes on is believed after a
-/// minute.
+/// Whether the pod is bound to the node, as the API server tells in the end.
 async fn look_up(client: &Client, binding: &Binding, reason: BindFailure) -> Result<(), BindFailure> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &binding.pod.namespace);
-    let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-    let mut refused_since = None;
-    loop {
-        match api.get_opt(&binding.pod.name).await {
-            Ok(Some(pod)) if pod.metadata.uid.as_deref() == Some(binding.pod.uid.as_ref()) => {
-                let node = pod.spec.and_then(|spec| spec.node_name);
-                return if node.as_deref() == Some(binding.node.as_ref()) { Ok(()) } else { Err(reason) };
-            }
-            Ok(_) => return Err(reason),
-            Err(error) if is_final(&error) => {
-                let since = *refused_since.get_or_insert_with(Instant::now);
-                if since.elapsed() > REFUSED_FOR {
-                    return Err(reason);
-                }
-            }
-            Err(_) => refused_since = None,
-        }
-        tokio::time::sleep(backoff.next_delay()).await;
-    }
+    let found = until_told(|| api.get_opt(&binding.pod.name)).await.flatten();
+    let node = found
+        .filter(|pod| pod.metadata.uid.as_deref() == Some(binding.pod.uid.as_ref()))
+        .and_then(|pod| pod.spec?.node_name);
+    if node.as_deref() == Some(binding.node.as_ref()) { Ok(()) } else { Err(reason) }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! first and by itself, and the allocation comes with the reservation. Unlike there, a write that may have been stored
 //! ends only once the API server has told whether it was: its devices would be taken.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::resource::v1::ResourceClaim;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -19,7 +19,7 @@ use runtime::random::Random;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::binding::{REFUSED_FOR, is_final};
+use super::answers::{is_final, until_told};
 use super::{Completed, extended_claims};
 use crate::core::{Deallocation, ReleaseClaims, Reservation, ReserveClaims};
 use crate::devices::views::claim::{ClaimView, FINALIZER};
@@ -215,27 +215,11 @@ impl<'a> ReservationWrite<'a> {
         Ok(None)
     }
 
-    /// Reads the claim until the server tells of it. Returns it if an attempt was stored, else the reason. A refusal to
-    /// tell, or an answer that cannot be read, is believed after a minute: a server that has just started knows no
-    /// rights yet.
+    /// The claim if an attempt was stored, as the API server tells in the end, else the reason.
     async fn look_up(&self, reason: String) -> Result<ResourceClaim, String> {
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
-        let mut refused_since = None;
         tracing::warn!(claim = %self.claim.key, reason, "asking whether a claim was written");
-        loop {
-            match self.read().await {
-                Ok(Some(found)) if self.is_ours(&ClaimView::read(&found)) => return Ok(found),
-                Ok(_) => return Err(reason),
-                Err(error) if is_final(&error) || matches!(error, kube::Error::SerdeError(_)) => {
-                    let since = *refused_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > REFUSED_FOR {
-                        return Err(reason);
-                    }
-                }
-                Err(_) => refused_since = None,
-            }
-            tokio::time::sleep(backoff.next_delay()).await;
-        }
+        let found = until_told(|| self.read()).await.flatten();
+        found.filter(|found| self.is_ours(&ClaimView::read(found))).ok_or(reason)
     }
 
     /// The claim as the server has it; `None`: it is gone or going. A list of one name needs no right that the watch
