@@ -141,8 +141,10 @@ async fn rights_are_those_of_the_account(cluster: &Cluster) {
 
 async fn an_end_is_graceful(cluster: &Cluster) {
     let env = json!([{ "name": "PROGRAM", "value": "serve" }, { "name": "BYE", "value": "/bye/said" }]);
+    // The program hears of its end once it serves.
     let container = json!({
         "name": "main", "image": "program:1", "env": env,
+        "readinessProbe": { "tcpSocket": { "port": 8080 }, "periodSeconds": 1 },
         "volumeMounts": [{ "name": "bye", "mountPath": "/bye" }],
     });
     let volume = json!({ "name": "bye", "hostPath": { "path": "/run/bye", "type": "DirectoryOrCreate" } });
