@@ -189,6 +189,8 @@ struct Entry {
     lifecycle: Lifecycle,
     /// The requests that the totals of its node count; `None` while they do not count the pod.
     charged: Option<Arc<PodNeeds>>,
+    /// This process has chosen its node.
+    is_ours: bool,
 }
 
 /// The stage of a pod between queue and release, with the slot of its node. The ledger's `Stage` is finer: it also
@@ -212,6 +214,8 @@ enum Timer {
     Vanished(PodId),
     /// The grace period for a first report is over.
     Unreported(usize),
+    /// A report that tells why a kubelet rejected a pod is awaited no longer.
+    Contradicted(usize),
     /// The wait for a pod's volumes is over.
     Volumes(PodId),
     /// The reports of nodes that count as upstream's plugin does are compared with their pods.
@@ -438,7 +442,7 @@ impl Core {
         match self.pods.get_mut(&id) {
             Some(entry) => entry.view = view,
             None => {
-                let entry = Entry { view, lifecycle: Lifecycle::Unbound, charged: None };
+                let entry = Entry { view, lifecycle: Lifecycle::Unbound, charged: None, is_ours: false };
                 self.pods.insert(id, Box::new(entry));
             }
         }

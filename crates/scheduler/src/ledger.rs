@@ -134,6 +134,8 @@ pub struct Ledger {
     report_lost: bool,
     /// The time until which a first report is expected, in milliseconds.
     report_due_ms: u64,
+    /// A kubelet's rejection contradicts what is known, and the next report is awaited until this time, in milliseconds.
+    contradicted_until_ms: u64,
     /// Number of releases so far; orders them.
     releases: u64,
     /// Number of bindings so far that the API server has shown; orders them.
@@ -263,6 +265,15 @@ impl Ledger {
     #[must_use]
     pub fn awaits_report(&self, now_ms: u64) -> bool {
         self.topology.is_none() && !self.report_lost && now_ms < self.report_due_ms
+    }
+
+    /// Whether a rejection contradicts what is known of the zones, the pod may need some, and no report has come since.
+    #[must_use]
+    pub fn is_contradicted(&self, needs: &PodNeeds, now_ms: u64) -> bool {
+        let needs_alignment = |world: &World| {
+            self.topology().is_some_and(|topology| world.amounts.needs_alignment(topology.rules, needs))
+        };
+        now_ms < self.contradicted_until_ms && self.worlds.first().is_some_and(needs_alignment)
     }
 
     /// Whether the possible worlds rest on a report that still exists.
@@ -428,6 +439,18 @@ impl Ledger {
             self.rows[index].stage = Stage::Leaving { admitted: stage == Stage::Admitted };
             self.fork(index, scratch, |world| charge(&mut world.amounts, &world.locations[index]));
         }
+    }
+
+    /// The kubelet has rejected a pod that fits by all that is known: some of it is wrong. Until a report is understood,
+    /// or this time comes, nothing fits that needs alignment. Returns whether that is so: reports of tholepin's exporter
+    /// come by themselves, and at once.
+    pub fn contradicted(&mut self, until_ms: u64) -> bool {
+        let awaits = self.start.is_none() && self.is_modelled() && self.is_trusted();
+        if awaits {
+            self.changes();
+            self.contradicted_until_ms = until_ms;
+        }
+        awaits
     }
 
     /// The kubelet has released or rejected the pod. The moment relative to the admission of pending pods is unknown,

@@ -54,7 +54,8 @@ impl Core {
         if is_empty && self.slots.remove(&node.name).is_some() {
             self.changed.remove(&slot);
             self.freed.remove(&slot);
-            self.timers.retain(|(_, timer)| *timer != Timer::Unreported(slot));
+            let of_slot = [Timer::Unreported(slot), Timer::Contradicted(slot)];
+            self.timers.retain(|(_, timer)| !of_slot.contains(timer));
             self.nodes[slot] = Node::default();
             self.free_slots.push(slot);
         }

@@ -208,7 +208,7 @@ impl Core {
                 self.note_placement(id, &pod, now_ms);
                 self.charge(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
-                    entry.lifecycle = Lifecycle::Assumed { slot };
+                    (entry.lifecycle, entry.is_ours) = (Lifecycle::Assumed { slot }, true);
                 }
                 let is_ordered = pod.spec.needs.may_align() && self.settings.counts_zones();
                 let (attempt_ms, relied_on) = (now_ms, Vec::new());
@@ -469,6 +469,10 @@ impl Core {
                 }
                 Timer::Unreported(slot) => {
                     self.read_kept_report(slot, now_ms);
+                    self.nodes.touch(slot);
+                    self.changed.insert(slot);
+                }
+                Timer::Contradicted(slot) => {
                     self.nodes.touch(slot);
                     self.changed.insert(slot);
                 }

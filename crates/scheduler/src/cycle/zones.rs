@@ -113,6 +113,9 @@ pub fn filter_zones(
     if spec.needs.pod.pod_level && ledger.aligns_whole_pods() {
         return Err(Reason::PodLevelManagers);
     }
+    if ledger.is_contradicted(&spec.needs, now_ms) {
+        return Err(Reason::StaleTopology(Doubt::Contradicted));
+    }
     ledger.check((&spec.needs, created_s), scratch)?;
     filter_by_intent(ledger, spec, filter, scratch)
 }

@@ -253,6 +253,7 @@ impl Ledger {
     /// that the report's fingerprint method does not count it says nothing.
     fn describe(&mut self, counted: &[bool], members: &[bool]) -> bool {
         self.reports += 1;
+        self.contradicted_until_ms = 0;
         let mut released_unannounced = false;
         let rows = self.rows.iter_mut().zip(members).zip(counted);
         for ((row, member), _) in rows.filter(|(_, counted)| **counted) {

@@ -24,6 +24,8 @@ pub enum Doubt {
     ReportLost,
     /// No report matched the pods of the node yet.
     Unexplained,
+    /// The kubelet has rejected a pod that should have fitted, and no report has come since.
+    Contradicted,
     /// Pods of the node may be in several zones, and the verdict depends on it.
     UnknownZones,
     /// Too many pods are on their way, in an order that is not known.
@@ -36,6 +38,9 @@ impl fmt::Display for Doubt {
             Self::Awaited => "the first report is awaited",
             Self::ReportLost => "the report is gone or cannot be read",
             Self::Unexplained => "no report matches the pods there yet",
+            Self::Contradicted => {
+                "the kubelet rejected a pod that should fit, and the next report is awaited"
+            }
             Self::UnknownZones => "the zones of pods there are not known",
             Self::UnknownOrder => "the order of pods on their way is not known",
         })

@@ -7,8 +7,10 @@ use std::fmt;
 use crate::kubelet::cpu_manager::TakeError;
 use crate::resource::ResourceName;
 
+/// `status.reason` of pods that a kubelet cannot align.
+pub const TOPOLOGY_AFFINITY: &str = "TopologyAffinityError";
 /// `status.reason` of pods that a kubelet rejects for what its resource managers would give them.
-pub const REASONS: [&str; 3] = ["TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"];
+pub const REASONS: [&str; 3] = [TOPOLOGY_AFFINITY, "UnexpectedAdmissionError", "SMTAlignmentError"];
 
 /// The reason for which a kubelet rejects a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +131,7 @@ impl Rejection {
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
-            Self::TopologyAffinity | Self::PodTopologyAffinity { .. } => "TopologyAffinityError".to_owned(),
+            Self::TopologyAffinity | Self::PodTopologyAffinity { .. } => TOPOLOGY_AFFINITY.to_owned(),
             Self::NotWholeCores { .. } | Self::TooFewCores { .. } => "SMTAlignmentError".to_owned(),
             Self::Cpus(TakeError::Endless) => "Endless".to_owned(),
             Self::Cpus(_) | Self::Memory(_) | Self::Devices(_) => "UnexpectedAdmissionError".to_owned(),

@@ -15,8 +15,8 @@ pub(super) fn is_final(error: &kube::Error) -> bool {
     client::code(error).is_some_and(|code| (400..500).contains(&code) && code != 408 && code != 429)
 }
 
-/// Asks until the server answers. `None`: it refused to, or its answer could not be read, for a minute. One refusal says
-/// nothing: a server that has just started knows no rights yet.
+/// Asks until the server answers. `None`: it refused to, or its answer could not be read, for a minute. One refusal
+/// says nothing: a server that has just started knows no rights yet.
 pub(super) async fn until_told<T, F>(mut ask: impl FnMut() -> F) -> Option<T>
 where
     F: Future<Output = Result<T, kube::Error>>,
