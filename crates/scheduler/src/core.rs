@@ -36,6 +36,7 @@ use crate::volumes::{Change, Volumes};
 mod accounting;
 mod claims;
 pub mod cluster_zones;
+mod contradiction;
 mod decision;
 mod default_spread;
 mod equivalence_cache;

@@ -13,9 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use topology::kubelet::rejection::TOPOLOGY_AFFINITY;
-
-use super::{Core, Decision, Refused, Timer};
+use super::{Core, Decision, Refused};
 use crate::ledger::PodId;
 use crate::pod::{Owner, PodView, Rejection};
 use crate::reason::Refusals;
@@ -28,9 +26,6 @@ const WINDOW_MS: u64 = 10 * 60 * 1_000;
 pub(super) const FIRST_WAIT_MS: u64 = 60 * 1_000;
 /// The longest wait.
 const LONGEST_WAIT_MS: u64 = 30 * 60 * 1_000;
-/// How long a node whose kubelet contradicts what is known is left to other pods, at most: reports of other exporters
-/// come that often by default.
-pub(super) const CONTRADICTED_MS: u64 = 60 * 1_000;
 /// Most pods of one controller that are remembered, to count each once.
 const MAX_REMEMBERED: usize = 32;
 /// Most rejections that are not noted yet; a process that does not lead notes none, and forgets the oldest.
@@ -201,16 +196,11 @@ impl Core {
         if is_old {
             return;
         }
-        let is_predicted = known.is_some_and(|entry| entry.is_ours);
-        let Rejection { reason, owner } = &**rejection;
-        let profile = self.settings.profiles.iter().find(|profile| profile.name == pod.scheduler);
-        let is_ours = profile.is_some();
-        if is_predicted
-            && **reason == *TOPOLOGY_AFFINITY
-            && profile.is_some_and(|profile| profile.zone_filter().is_some())
-        {
-            self.contradict(pod, now_ms);
+        if known.is_some_and(|entry| entry.is_ours) {
+            self.look_for_contradiction(pod, now_ms);
         }
+        let Rejection { reason, owner } = &**rejection;
+        let is_ours = self.settings.profiles.iter().any(|profile| profile.name == pod.scheduler);
         let counted = match owner {
             Some(owner) if is_ours => self.rejections.count(owner, (&pod.uid, reason), now_ms),
             _ => Some(0),
@@ -223,16 +213,6 @@ impl Core {
                 times,
                 is_discarded: self.settings.deletes_rejected && owner.is_some(),
             });
-        }
-    }
-
-    /// What is known of the node of a pod that should have fitted is wrong.
-    fn contradict(&mut self, pod: &PodView, now_ms: u64) {
-        let Some(slot) = pod.node.as_ref().and_then(|node| self.slots.get(node).copied()) else { return };
-        let until_ms = now_ms + CONTRADICTED_MS;
-        if self.nodes[slot].ledger.contradicted(until_ms) {
-            self.timers.insert((until_ms, Timer::Contradicted(slot)));
-            self.changed.insert(slot);
         }
     }
 

@@ -18,6 +18,7 @@ mod anti_affinity;
 mod charged;
 mod claims;
 mod cluster_zones;
+mod contradiction;
 mod default_spread;
 mod departures;
 mod equivalence_cache;

@@ -234,13 +234,18 @@ impl EventLoop {
     /// Decides about at most [`BATCH`] pods, and about none while too many bindings wait. Returns whether more can be
     /// decided at once.
     fn decide(&mut self) -> bool {
+        self.decide_within(MAX_TURN)
+    }
+
+    /// The same, and begins no decision after this time.
+    fn decide_within(&mut self, limit: Duration) -> bool {
         let turn = Instant::now();
         for _ in 0..BATCH {
             if self.is_full() {
                 return false;
             }
             // Extenders may take long, and a decision should rest on what is known by then.
-            if turn.elapsed() > MAX_TURN {
+            if turn.elapsed() > limit {
                 return true;
             }
             let began = Instant::now();

@@ -87,10 +87,13 @@ async fn time_stands_still_and_jumps() {
     // The passing of time is the fault here: twenty periods of the timer.
     rig.is_quiet().await;
     assert_eq!((rig.kubelet.calls(), rig.writes()), (before, 1), "it does stand still");
+    let resumed = Instant::now();
     exporter.resume().unwrap();
     rig.arrives().await;
+    // On a loaded machine the timer comes again meanwhile; twenty missed periods would be some forty calls.
     let missed = rig.kubelet.calls() - before;
-    assert!(missed < 12, "{missed} calls at once");
+    let seconds = resumed.elapsed().as_secs();
+    assert!(missed < 12 + 30 * seconds, "{missed} calls in {seconds} s");
     rig.survived_well(Writes::Exactly(2)).await;
 }
 

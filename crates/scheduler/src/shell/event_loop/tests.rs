@@ -105,14 +105,14 @@ fn a_turn_decides_about_a_batch_whether_pods_fit_or_not() {
     for (room, result) in [("1000", None), ("0", Some("unschedulable"))] {
         let Turns { mut event_loop, mut outputs, registry } = turns(PODS, room);
         for turn in 1..=3 {
-            assert!(event_loop.decide(), "there may be more");
+            assert!(event_loop.decide_within(Duration::MAX), "there may be more");
             let attempts = values(&registry, "scheduler_schedule_attempts_total");
             let counted = result
                 .map(|result| vec![format!("{{result=\"{result}\",profile=\"blind\"}} {}", turn * BATCH)]);
             assert_eq!(attempts, counted.unwrap_or_default(), "bindings count when they have ended");
             assert_eq!(bindings(&mut outputs).len(), if result.is_some() { 0 } else { BATCH });
         }
-        assert!(!event_loop.decide());
+        assert!(!event_loop.decide_within(Duration::MAX));
     }
 }
 

@@ -1,0 +1,37 @@
+//! Nodes whose kubelets contradict their reports.
+
+use super::rejection_backoff::{rejected_for, waiting};
+use super::*;
+use crate::core::contradiction::CONTRADICTED_MS;
+
+/// What the kubelet rejects contradicts the sums of a report: they are not relied on before the next report. A pod that
+/// another one has placed says nothing of them.
+#[test]
+fn a_node_whose_kubelet_contradicts_its_report_is_left_alone_until_the_next() {
+    for (is_ours, has_report) in [(true, false), (true, true), (false, false)] {
+        let mut core = Core::new(settings());
+        core.handle(Event::Node(node("n")), LATER);
+        core.handle(Event::Report("n".into(), report([8, 8], &[])), LATER);
+        if is_ours {
+            core.handle(Event::Pod(waiting("a")), LATER);
+            assert_eq!(decide(&mut core, LATER), ["a -> n"]);
+        }
+        let rejected = rejected_for("a", "TopologyAffinityError");
+        core.handle(Event::Pod(PodView { created_s: LATER / 1_000, ..rejected }), LATER);
+        core.handle(Event::Pod(waiting("b")), LATER);
+        if !is_ours {
+            assert_eq!(decide(&mut core, LATER), ["a rejected, 1", "b -> n"]);
+            continue;
+        }
+        let wanted = "b: 0/1 nodes are available: 1 invalid node topology data: the kubelet rejected a pod that should \
+                      fit, and the next report is awaited.";
+        assert_eq!(decide(&mut core, LATER), ["a rejected, 1", wanted]);
+        let mut now = LATER + 30_000;
+        assert_eq!(decide(&mut core, now), [""; 0]);
+        match has_report {
+            true => core.handle(Event::Report("n".into(), report([8, 8], &[])), now),
+            false => now = LATER + CONTRADICTED_MS,
+        }
+        assert_eq!(decide(&mut core, now), ["b -> n"], "{has_report}");
+    }
+}
