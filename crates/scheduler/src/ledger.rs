@@ -134,7 +134,7 @@ pub struct Ledger {
     report_lost: bool,
     /// The time until which a first report is expected, in milliseconds.
     report_due_ms: u64,
-    /// A kubelet's rejection contradicts what is known, and the next report is awaited until this time, in milliseconds.
+    /// A kubelet's rejection contradicts what is known: the next report is awaited until this time, in ms.
     contradicted_until_ms: u64,
     /// Number of releases so far; orders them.
     releases: u64,
@@ -441,9 +441,9 @@ impl Ledger {
         }
     }
 
-    /// The kubelet has rejected a pod that fits by all that is known: some of it is wrong. Until a report is understood,
-    /// or this time comes, nothing fits that needs alignment. Returns whether that is so: reports of tholepin's exporter
-    /// come by themselves, and at once.
+    /// The kubelet has rejected a pod that fits by all that is known: some of it is wrong. Until a report is
+    /// understood, or this time comes, nothing fits that needs alignment. Returns whether that is so: reports of
+    /// tholepin's exporter come by themselves, and at once.
     pub fn contradicted(&mut self, until_ms: u64) -> bool {
         let awaits = self.start.is_none() && self.is_modelled() && self.is_trusted();
         if awaits {
