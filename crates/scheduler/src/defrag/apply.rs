@@ -48,11 +48,12 @@ struct PodsBefore {
 }
 
 impl Applier {
-    /// Connects to the cluster, and uncordons the nodes that a killed run has left cordoned.
+    /// Connects to the cluster, and uncordons the nodes that a killed run has left cordoned. Returns these too: the
+    /// node controller takes their taint away a moment later.
     ///
     /// # Errors
     /// When another run is under way.
-    pub(super) async fn open(args: &Args) -> anyhow::Result<Self> {
+    pub(super) async fn open(args: &Args) -> anyhow::Result<(Self, BTreeSet<String>)> {
         let connection = Connection::open(&args.input.connection.options("defrag")).await?;
         let timeout = args.input.connection.request_timeout.unwrap_or(Duration::from_secs(30));
         let client = connection.client_with_timeout(timeout)?;
@@ -73,8 +74,9 @@ impl Applier {
             stderr::line(format_args!("node {name} was left cordoned by a run before, and is opened"));
             applier.cordoned.insert(name);
         }
+        let opened = applier.cordoned.clone();
         applier.uncordon_all().await?;
-        Ok(applier)
+        Ok((applier, opened))
     }
 
     fn nodes(&self) -> Api<Node> {

@@ -138,11 +138,11 @@ async fn first_look(args: Args) -> anyhow::Result<(PlanRequest, Option<Applier>,
         args.count
     );
     let request = PlanRequest::of(args)?;
-    let applier = match request.args.apply {
-        true => Some(Applier::open(&request.args).await?),
-        false => None,
+    let (applier, opened) = match request.args.apply {
+        true => Some(Applier::open(&request.args).await?).unzip(),
+        false => (None, None),
     };
-    let plan = request.plan(&BTreeSet::new(), None).await?;
+    let plan = request.plan(&opened.unwrap_or_default(), None).await?;
     Ok((request, applier, plan))
 }
 
