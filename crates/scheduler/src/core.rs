@@ -438,7 +438,7 @@ impl Core {
             !entry.view.progress.admitted && view.allocated.asks_more_than(&entry.view.allocated)
         });
         let renominated = known.map(|entry| &entry.view.nominated) != Some(&view.nominated);
-        let progress = view.progress;
+        let (progress, started_s) = (view.progress, view.started_s);
         self.reprioritize(id, view.priority);
         match self.pods.get_mut(&id) {
             Some(entry) => entry.view = view,
@@ -476,6 +476,9 @@ impl Core {
             self.select(id);
             if progress.admitted {
                 self.nodes[slot].ledger.admitted(id, &mut self.scratch);
+                if let Some(second) = started_s {
+                    self.nodes[slot].ledger.started(id, second);
+                }
                 self.changed.insert(slot);
             }
             if progress.initialized {

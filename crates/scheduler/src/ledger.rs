@@ -43,6 +43,7 @@ mod drift;
 mod explain;
 mod freed_zones;
 mod identify;
+mod kept_cpus;
 mod kubelet_model_cache;
 mod location;
 mod order;
@@ -61,7 +62,7 @@ pub use drift::Drift;
 use drift::Drifts;
 pub use explain::{LedgerSummary, Predictions};
 use identify::TornReports;
-use location::{charge, merge_alike, merge_worst, possible_locations, release, release_rows, widen};
+use location::{charge, merge_alike, merge_worst, release, release_rows, widen};
 use order::AdmissionKey;
 pub use pod_location::{PodHoldings, PodLocation};
 use readmission::check_release_points;
@@ -200,7 +201,11 @@ impl Ledger {
         }
         let Some(overtaking) = overtaking() else { return Ok(()) };
         for world in &self.worlds {
-            self.check_orders((world, &self.cautious(world)), needs, &overtaking, scratch)?;
+            let known = self.cautious(world);
+            let less = self.without_kept(world, &known);
+            for amounts in std::iter::once(&*known).chain(&less) {
+                self.check_orders((world, amounts), needs, &overtaking, scratch)?;
+            }
         }
         Ok(())
     }
@@ -213,17 +218,20 @@ impl Ledger {
         scratch: &mut Scratch,
     ) -> Result<(), Misfit> {
         for world in &self.worlds {
-            let amounts = &*self.cautious(world);
-            amounts.check(rules, needs, scratch)?;
-            for regrouped in amounts.regrouped(rules) {
-                regrouped.check(rules, needs, scratch)?;
-            }
-            for early in early {
-                let mut amounts = amounts.clone();
-                release_rows(&mut amounts, &world.locations, early);
+            let known = self.cautious(world);
+            let less = self.without_kept(world, &known);
+            for amounts in std::iter::once(&*known).chain(&less) {
                 amounts.check(rules, needs, scratch)?;
+                for regrouped in amounts.regrouped(rules) {
+                    regrouped.check(rules, needs, scratch)?;
+                }
+                for early in early {
+                    let mut amounts = amounts.clone();
+                    release_rows(&mut amounts, &world.locations, early);
+                    amounts.check(rules, needs, scratch)?;
+                }
+                check_release_points((world, amounts), (rules, needs), early, scratch)?;
             }
-            check_release_points((world, amounts), (rules, needs), early, scratch)?;
         }
         Ok(())
     }
@@ -364,13 +372,15 @@ impl Ledger {
             initialized: false,
             released_at: u64::MAX,
             alike: None,
+            started_s: None,
+            departures: Vec::new(),
         });
         self.note_alike();
         let Some(rules) = self.topology.as_ref().map(|t| t.rules) else { return };
         let mut next = Vec::with_capacity(self.worlds.len());
         for world in &self.worlds {
             let doubtful = self.may_be_in_doubt(world);
-            for location in possible_locations(rules, world, &early, &pod.needs, scratch) {
+            for location in self.possible_locations(rules, world, &early, &pod.needs, scratch) {
                 let location =
                     if doubtful { widen(rules, &world.amounts, &pod.needs, location) } else { location };
                 let mut world = world.clone();
@@ -469,6 +479,7 @@ impl Ledger {
     fn release_row(&mut self, index: usize, scratch: &mut Scratch) {
         self.releases += 1;
         self.tell_apart(index);
+        self.note_departure(index);
         self.rows[index].stage = Stage::Released;
         self.rows[index].released_at = self.releases;
         self.fork(index, scratch, |_| {});
@@ -491,6 +502,7 @@ impl Ledger {
         for index in pods.iter().filter_map(|pod| self.index(*pod)).collect::<Vec<_>>() {
             if self.rows[index].stage != Stage::Released {
                 self.releases += 1;
+                self.note_departure(index);
                 self.rows[index].stage = Stage::Released;
                 self.rows[index].released_at = self.releases;
                 held.extend(self.worlds.first().and_then(|world| world.locations[index].held()));

@@ -173,6 +173,9 @@ pub struct PodView {
     pub nominated: Option<Arc<str>>,
     /// `status.startTime`, seconds since the epoch.
     pub started_s: Option<u64>,
+    /// The second, since the epoch, in which its last container ended so far; `u64::MAX`: it has failed, and none has
+    /// ever run.
+    pub ended_s: Option<u64>,
     /// `spec.schedulingGroup.podGroupName`.
     pub group: Option<Arc<str>>,
 }
@@ -233,6 +236,7 @@ impl PodView {
             nominated: nominated.map(Arc::from),
             group: spec.and_then(group).map(Arc::from),
             started_s: started.map(|time| u64::try_from(time.0.as_second()).unwrap_or(0)),
+            ended_s: status.and_then(ended_s),
             namespace,
             name,
         }
@@ -357,9 +361,7 @@ impl Progress {
         let Some(status) = &pod.status else {
             return Self { deleting: pod.metadata.deletion_timestamp.is_some(), ..Self::default() };
         };
-        let containers = || {
-            status.container_statuses.iter().flatten().chain(status.init_container_statuses.iter().flatten())
-        };
+        let containers = || containers(status);
         let ended = |container: &wire::ContainerStatus| {
             container.state.as_ref().is_some_and(|s| s.terminated.is_some() || s.running.is_none())
         };
@@ -378,6 +380,22 @@ impl Progress {
             }),
         }
     }
+}
+
+/// The statuses of all containers.
+fn containers(status: &wire::PodStatus) -> impl Iterator<Item = &wire::ContainerStatus> {
+    [&status.container_statuses, &status.init_container_statuses].into_iter().flatten().flatten()
+}
+
+/// The second in which the last container ended so far; of a pod that its kubelet has rejected, and so never had one,
+/// `u64::MAX`.
+fn ended_s(status: &wire::PodStatus) -> Option<u64> {
+    if status.phase.as_deref() == Some("Failed") && containers(status).next().is_none() {
+        return Some(u64::MAX);
+    }
+    let terminated = containers(status).filter_map(|container| container.state.as_ref()?.terminated.as_ref());
+    let ends = terminated.filter_map(|state| u64::try_from(state.finished_at.as_ref()?.0.as_second()).ok());
+    ends.max()
 }
 
 fn annotation<'p>(pod: &'p wire::Pod, key: &str) -> Option<&'p str> {

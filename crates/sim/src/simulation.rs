@@ -512,6 +512,7 @@ impl<'a> Simulation<'a> {
             unschedulable: None,
             nominated: None,
             started_s: None,
+            ended_s: None,
             group: None,
             namespace,
             name,

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::kubelet::hint::ZoneMask;
 use crate::policy::{Manager, Rules, Scope};
 use crate::reason::{Constraint, Misfit, Part};
-use crate::request::{ContainerKind, Need, PodNeeds, Qos};
+use crate::request::{ContainerKind, ContainerNeeds, Need, PodNeeds, Qos};
 use crate::resource::{ResourceKind, ResourceName};
 use crate::zone::Free;
 
@@ -46,6 +46,19 @@ pub struct Scratch {
     visible: Vec<i64>,
     /// By zone.
     threads: Vec<Threads>,
+    /// By cell of CPUs; empty while as many are reused as there are.
+    least: Vec<CpuReuse>,
+}
+
+/// CPUs of a pod in one zone, reused as little as may be: all that became free meanwhile is taken first.
+#[derive(Clone, Copy, Debug, Default)]
+struct CpuReuse {
+    /// By all containers.
+    held: i64,
+    /// Left over of init containers.
+    reusable: i64,
+    /// Of those that became free meanwhile, not taken so far.
+    fresh: i64,
 }
 
 /// CPUs of a pod in one zone, whole cores apart from single threads, in thousandths.
@@ -53,13 +66,16 @@ pub struct Scratch {
 /// The CPU manager gives whole cores first, and single threads of cores that are in use before others (kubelet 1.36
 /// `takeByTopologyNUMAPacked`). So of two sets of CPUs the whole cores are nested, and the single threads are, but the
 /// larger set need not contain the smaller one: an init container's single thread stays unused beside an app
-/// container's cores. The union has at most the larger part of each kind.
+/// container's cores. The union has at most the larger part of each kind. A single thread may also be one of an init
+/// container's cores, of which the other threads then stay unused.
 #[derive(Clone, Copy, Debug, Default)]
 struct Threads {
     /// Of the containers that keep running.
     running: [i64; 2],
     /// The largest of the init containers, each with those that run beside it.
     peak: [i64; 2],
+    /// Threads beside the single ones of containers that keep running, on the same cores.
+    beside: i64,
     has_init: bool,
 }
 
@@ -168,10 +184,39 @@ pub fn admit(
     needs: &PodNeeds,
     scratch: &mut Scratch,
 ) -> Result<Placement, Misfit> {
+    let course = Course { later: free, before: usize::MAX, sparing_until: 0 };
+    admit_in_course(rules, free, course, needs, scratch)
+}
+
+/// How an admission goes on of which amounts leave something open.
+#[derive(Clone, Copy, Debug)]
+pub struct Course<'a> {
+    /// What is free without pods that leave meanwhile, in a table of the same layout.
+    pub later: &'a Free,
+    /// The number of the container before which these are gone, at least 1.
+    pub before: usize,
+    /// Containers before this number reuse as few CPUs of init containers as may be, the others as many. A container
+    /// takes from all that is free by then, if CPUs became free meanwhile, or whole cores are preferred to what is left
+    /// of one (kubelet 1.36 cpumanager `allocateCPUs`). CPUs that are left over keep it in their zone.
+    pub sparing_until: usize,
+}
+
+/// The same in one of the courses that it may take. The placement counts the most reuse; CPUs that init containers may keep
+/// beside it are in [`kept_after_release`].
+///
+/// # Errors
+/// As [`admit`].
+pub fn admit_in_course(
+    rules: Rules,
+    free: &Free,
+    course: Course<'_>,
+    needs: &PodNeeds,
+    scratch: &mut Scratch,
+) -> Result<Placement, Misfit> {
     if !rules.policy.enforces() {
         return Ok(Placement::default());
     }
-    let query = AlignmentQuery { rules, qos: needs.qos, free };
+    let mut query = AlignmentQuery { rules, qos: needs.qos, free };
     scratch.reset(free);
     let core = i64::from(free.layout().threads_per_core()) * ResourceName::CPU.base_units();
     let pod_zone = match rules.scope {
@@ -179,6 +224,10 @@ pub fn admit(
         Scope::Container => None,
     };
     for (at, container) in needs.containers.iter().enumerate() {
+        if at == course.before {
+            query.free = course.later;
+        }
+        scratch.spare(free, course, at);
         let part = Part::of(container.kind);
         let zone = match pod_zone {
             Some(zone) => Some(zone),
@@ -195,8 +244,48 @@ pub fn admit(
             }
         }
     }
-    scratch.hold_threads(free);
+    scratch.hold_threads(query.free);
     Ok(scratch.placement())
+}
+
+/// The CPUs, in thousandths, that the init containers of an admitted pod may keep beside those of its [`Placement`],
+/// if other pods give back `freed` ones of its zone between two of its containers: a later container takes from all
+/// that is free by then, and so may reuse fewer (kubelet 1.36 cpumanager `allocateCPUs`). A bound: on cores of several
+/// threads, each free thread may make a core whole. Cost: the square of its containers.
+#[must_use]
+pub fn kept_after_release(rules: Rules, free: &Free, needs: &PodNeeds, freed: i64) -> i64 {
+    let query = AlignmentQuery { rules, qos: needs.qos, free };
+    if freed <= 0 {
+        return 0;
+    }
+    let freed = fresh(free, freed);
+    let cpus = |container: &ContainerNeeds| {
+        let charged = |need: &&Need| {
+            need.name == ResourceName::CPU
+                && matches!(query.aligned(**need), Aligned::Yes { charge: true, .. })
+        };
+        container.needs.iter().find(charged).map_or(0, |need| need.amount)
+    };
+    let containers: SmallVec<[(ContainerKind, i64); 8]> =
+        needs.containers.iter().map(|container| (container.kind, cpus(container))).collect();
+    let held = |before: usize, freed: i64| {
+        let mut cpus = CpuReuse::default();
+        for (at, (kind, amount)) in containers.iter().enumerate() {
+            if at == before {
+                cpus.fresh = freed;
+            }
+            cpus.take(*amount, *kind);
+        }
+        cpus.held
+    };
+    let most = (1..containers.len()).map(|before| held(before, freed)).max();
+    most.map_or(0, |most| most - held(0, 0))
+}
+
+/// The CPUs that containers may take instead of those of init containers, when so many become free. With several threads
+/// to a core, whole cores are preferred to what is left of one, which may be all.
+fn fresh(free: &Free, freed: i64) -> i64 {
+    if free.layout().threads_per_core() > 1 { i64::MAX } else { freed.max(0) }
 }
 
 impl AlignmentQuery<'_> {
@@ -273,7 +362,7 @@ impl AlignmentQuery<'_> {
         let reusable = scratch.reuse[index];
         if need.name.kind() != ResourceKind::Memory && need.is_whole() {
             let rows = self.free.layout().zones().len();
-            let elsewhere = (0..rows).any(|r| r != row && scratch.reuse[self.free.index(r, column)] > 0);
+            let elsewhere = (0..rows).any(|r| r != row && scratch.is_reusable(self.free.index(r, column)));
             if elsewhere {
                 return false;
             }
@@ -308,6 +397,9 @@ impl AlignmentQuery<'_> {
 impl Threads {
     fn take(&mut self, amount: i64, core: i64, kind: ContainerKind) {
         let parts = [amount - amount % core, amount % core];
+        if kind != ContainerKind::Init && parts[1] > 0 {
+            self.beside += core - parts[1];
+        }
         for (part, (running, peak)) in parts.iter().zip(self.running.iter_mut().zip(&mut self.peak)) {
             match kind {
                 ContainerKind::Init => *peak = (*peak).max(*running + part),
@@ -319,18 +411,58 @@ impl Threads {
 
     /// The most CPUs that the pod can hold.
     fn bound(&self) -> i64 {
-        self.running.iter().zip(&self.peak).map(|(running, peak)| running.max(peak)).sum()
+        let nested: i64 = self.running.iter().zip(&self.peak).map(|(running, peak)| running.max(peak)).sum();
+        let apart = self.running.iter().chain(&self.peak).sum();
+        (nested + self.beside).min(apart)
+    }
+}
+
+impl CpuReuse {
+    fn take(&mut self, amount: i64, kind: ContainerKind) {
+        let unshared = self.fresh.min(amount);
+        self.fresh -= unshared;
+        let reused = self.reusable.min(amount - unshared);
+        self.held += amount - reused;
+        self.reusable = match kind {
+            ContainerKind::Init => self.reusable + amount - reused,
+            ContainerKind::Sidecar | ContainerKind::App => self.reusable - reused,
+        };
     }
 }
 
 impl Scratch {
     fn reset(&mut self, free: &Free) {
+        self.least.clear();
         for table in [&mut self.taken, &mut self.reuse, &mut self.visible] {
             table.clear();
             table.resize(free.cells().len(), 0);
         }
         self.threads.clear();
         self.threads.resize(free.layout().zones().len(), Threads::default());
+    }
+
+    /// Prepares for the container of this number.
+    fn spare(&mut self, free: &Free, course: Course<'_>, container: usize) {
+        let Some(column) = free.layout().column(ResourceName::CPU) else { return };
+        if container >= course.sparing_until {
+            return self.least.clear();
+        }
+        let first = if free.layout().threads_per_core() > 1 { 0 } else { course.before };
+        if container != first {
+            return;
+        }
+        self.least.resize(free.cells().len(), CpuReuse::default());
+        for row in 0..free.layout().zones().len() {
+            let index = free.index(row, column);
+            let freed = course.later.cells()[index].saturating_sub(free.cells()[index]);
+            let (held, reusable) = (0, self.reuse[index]);
+            self.least[index] = CpuReuse { held, reusable, fresh: fresh(free, freed) };
+        }
+    }
+
+    /// Whether a container has left something in this cell that a later one has to reuse, or to be near.
+    fn is_reusable(&self, index: usize) -> bool {
+        self.reuse[index] > 0 || self.least.get(index).is_some_and(|least| least.reusable > 0)
     }
 
     /// Raises held CPUs to their bound, as far as the zone has them.
@@ -345,6 +477,9 @@ impl Scratch {
     /// Allocates one container's need in a cell. The count is exact but for CPUs with several threads to a core, whose
     /// bound is in [`Threads`].
     fn take(&mut self, index: usize, need: Need, kind: ContainerKind) {
+        if let Some(least) = self.least.get_mut(index) {
+            least.take(need.amount, kind);
+        }
         let reusable = self.reuse[index];
         let reused = reusable.min(need.amount);
         self.taken[index] += need.amount - reused;

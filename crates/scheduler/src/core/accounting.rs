@@ -171,6 +171,9 @@ impl Core {
         }
         self.nodes[slot].over_reserve.ended(id);
         self.nodes[slot].ledger.released(id, &mut self.scratch);
+        if let Some(second) = self.pods.get(&id).and_then(|entry| entry.view.ended_s) {
+            self.nodes[slot].ledger.ended(id, second);
+        }
         self.withdraw_from(slot);
         self.changed.insert(slot);
         self.freed.insert(slot);

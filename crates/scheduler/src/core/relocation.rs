@@ -215,6 +215,7 @@ pub fn recreated(pod: &PodView, now_ms: u64) -> PodView {
         progress: Progress::default(),
         nominated: None,
         started_s: None,
+        ended_s: None,
         unschedulable: None,
         ..pod.clone()
     }

@@ -10,11 +10,10 @@
 //! Cost: a check reads the counts of zones; only what they leave open is admitted by ids, on a copy. A change counts
 //! anew what all pods of the node hold.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use topology::admit::{self, Grant, Placement};
+use topology::admit::{self, Course, Grant, Placement};
 use topology::kubelet::alignment::Alignment;
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::start::KubeletStart;
@@ -22,7 +21,7 @@ use topology::kubelet::zone_table::{self, Fit, ZoneSummary};
 use topology::kubelet::{self, ContainerAllocation};
 use topology::policy::{Policy, Rules, Scope};
 use topology::reason::Misfit;
-use topology::request::PodNeeds;
+use topology::request::{ContainerKind, PodNeeds};
 use topology::zone::{Free, MAX_COUNTED};
 
 use super::Location;
@@ -32,6 +31,9 @@ mod ids;
 
 pub(super) use ids::{HeldIds, Ids, Vacant};
 
+/// Most containers of a pod that are tried one by one as the last that spares CPUs of init containers.
+const MAX_SPARING: usize = 6;
+
 /// Working memory of admissions.
 #[derive(Debug, Default)]
 pub struct Scratch {
@@ -40,6 +42,15 @@ pub struct Scratch {
     table: zone_table::Scratch,
     /// Models of nodes, to be shared by equal ones.
     pub(super) models: KubeletModelCache,
+}
+
+/// A moment within an admission at which managers take back what other pods held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReleasePoint {
+    /// The number of the container before which that is.
+    before: usize,
+    /// See [`Course::sparing_until`].
+    sparing_until: usize,
 }
 
 /// What is free.
@@ -139,7 +150,13 @@ impl Amounts {
     /// # Errors
     /// The [`Misfit`].
     pub(super) fn check(&self, rules: Rules, needs: &PodNeeds, scratch: &mut Scratch) -> Result<(), Misfit> {
-        let Self::Ids(ids) = self else { return self.admit(rules, needs, scratch).map(drop) };
+        let Self::Ids(ids) = self else {
+            self.admit(rules, needs, scratch)?;
+            return self
+                .admit_otherwise(rules, needs, scratch)
+                .into_iter()
+                .try_for_each(|held| held.map(drop));
+        };
         match zone_table::fits(&ids.vacant.start.kubelet, &ids.counts, &needs.pod, &mut scratch.table) {
             Fit::Yes => Ok(()),
             Fit::No(rejection) => Err(ids.misfit(&rejection, rules, needs, scratch)),
@@ -168,17 +185,51 @@ impl Amounts {
         }
     }
 
-    /// The containers of a pod before which the managers may take back what pods held that end meanwhile. By amounts
-    /// alone that is not told apart.
-    pub(super) fn release_points(&self, needs: &PodNeeds) -> Range<usize> {
-        match self {
-            Self::Counts(_) => 1..1,
-            Self::Ids(_) => 1..needs.pod.containers.len().max(1),
+    /// What the kubelet may give to the pod instead of what [`Self::admit`] says, or not: amounts do not tell which CPUs
+    /// of its init containers a pod reuses where cores have several threads.
+    pub(super) fn admit_otherwise(
+        &self,
+        rules: Rules,
+        needs: &PodNeeds,
+        scratch: &mut Scratch,
+    ) -> Vec<Result<Held, Misfit>> {
+        let Self::Counts(free) = self else { return Vec::new() };
+        if free.layout().threads_per_core() == 1 {
+            return Vec::new();
         }
+        let admit = |sparing_until| {
+            let course = Course { later: free, before: usize::MAX, sparing_until };
+            admit::admit_in_course(rules, free, course, needs, &mut scratch.counts).map(Held::Cells)
+        };
+        self.sparing(needs).skip(1).map(admit).collect()
     }
 
-    /// What the kubelet would give to the pod, if the managers take back what `ended` pods hold before its container of
-    /// this number, one of [`Self::release_points`].
+    /// The containers until which init containers may be spared: none, and each with another one before it that decides
+    /// for it.
+    fn sparing(&self, needs: &PodNeeds) -> impl Iterator<Item = usize> + use<> {
+        let containers = needs.containers.len();
+        let has_init = || needs.containers.iter().any(|container| container.kind == ContainerKind::Init);
+        let may_differ = !self.is_by_ids() && containers > 2 && has_init();
+        let first = if containers > MAX_SPARING { containers } else { 3 };
+        std::iter::once(0).chain((first..=containers).filter(move |_| may_differ))
+    }
+
+    /// The moments within the admission of a pod at which the managers may take back what pods held that end meanwhile,
+    /// each with all that may follow.
+    pub(super) fn release_points(&self, needs: &PodNeeds) -> impl Iterator<Item = ReleasePoint> + use<> {
+        let containers = match self {
+            Self::Counts(_) => needs.containers.len(),
+            Self::Ids(_) => needs.pod.containers.len(),
+        };
+        let sparing: SmallVec<[usize; 4]> = self.sparing(needs).collect();
+        let points = move |before| {
+            sparing.clone().into_iter().map(move |sparing_until| ReleasePoint { before, sparing_until })
+        };
+        (1..containers).flat_map(points)
+    }
+
+    /// What the kubelet would give to the pod, if the managers take back what `ended` pods hold at one of
+    /// [`Self::release_points`].
     ///
     /// # Errors
     /// The [`Misfit`] when it would reject the pod.
@@ -186,18 +237,32 @@ impl Amounts {
         &self,
         rules: Rules,
         needs: &PodNeeds,
-        before: usize,
+        point: ReleasePoint,
         ended: impl Iterator<Item = &'a Location>,
         scratch: &mut Scratch,
     ) -> Result<Held, Misfit> {
-        let Self::Ids(ids) = self else { return self.admit(rules, needs, scratch) };
-        let ended = ended.filter_map(|location| match location {
-            Location::Charged { held: Held::Ids(held), .. } => Some(held),
-            Location::Charged { held: Held::Cells(_), .. } | Location::Unknown => None,
-        });
-        ids.admit_with_release(&needs.pod, before, ended)
-            .map(|allocation| Held::Ids(Arc::new(HeldIds::exactly(allocation.containers))))
-            .map_err(|rejection| ids.misfit(&rejection, rules, needs, scratch))
+        match self {
+            Self::Counts(free) => {
+                let mut later = free.clone();
+                for location in ended {
+                    if let Location::Charged { held: Held::Cells(placement), .. } = location {
+                        placement.release(&mut later);
+                    }
+                }
+                let ReleasePoint { before, sparing_until } = point;
+                let course = Course { later: &later, before, sparing_until };
+                admit::admit_in_course(rules, free, course, needs, &mut scratch.counts).map(Held::Cells)
+            }
+            Self::Ids(ids) => {
+                let ended = ended.filter_map(|location| match location {
+                    Location::Charged { held: Held::Ids(held), .. } => Some(held),
+                    Location::Charged { held: Held::Cells(_), .. } | Location::Unknown => None,
+                });
+                ids.admit_with_release(&needs.pod, point.before, ended)
+                    .map(|allocation| Held::Ids(Arc::new(HeldIds::exactly(allocation.containers))))
+                    .map_err(|rejection| ids.misfit(&rejection, rules, needs, scratch))
+            }
+        }
     }
 
     /// How well the kubelet would align a pod that it admits; `None` if it would not admit it, or amounts do not tell.

@@ -13,7 +13,7 @@ use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::policy::{Policy, Rules};
 use topology::zone::{Free, NodeTopology};
 
-use super::location::{charge, charge_all_zones, possible_locations, widen};
+use super::location::{charge, charge_all_zones, widen};
 use super::{Amounts, Held, Ledger, Location, Row, Scratch, Stage, World};
 
 mod assign;
@@ -254,7 +254,11 @@ impl Ledger {
     fn describe(&mut self, counted: &[bool], members: &[bool]) -> bool {
         self.reports += 1;
         self.contradicted_until_ms = 0;
+        self.drop_disproven(members);
         let mut released_unannounced = false;
+        let has_left = |at: &usize| counted[*at] && !members[*at] && self.rows[*at].described;
+        let left = self.indices(|stage| stage != Stage::Released).filter(has_left);
+        left.collect::<Vec<_>>().into_iter().for_each(|at| self.note_departure(at));
         let rows = self.rows.iter_mut().zip(members).zip(counted);
         for ((row, member), _) in rows.filter(|(_, counted)| **counted) {
             let left = !*member && row.described;
@@ -443,7 +447,7 @@ impl Ledger {
     ) -> impl Iterator<Item = World> {
         let row = &self.rows[at];
         let found = match row.stage {
-            Stage::Pending => possible_locations(rules, world, early, &row.needs, scratch),
+            Stage::Pending => self.possible_locations(rules, world, early, &row.needs, scratch),
             _ => vec![charge_all_zones(rules, &world.amounts, &row.needs)],
         };
         let doubtful = self.may_be_in_doubt(world);

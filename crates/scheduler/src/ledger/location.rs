@@ -8,43 +8,52 @@
 use topology::policy::Rules;
 use topology::request::PodNeeds;
 
-use super::{Amounts, Held, Location, Scratch, World};
+use super::{Amounts, Held, Ledger, Location, Scratch, World};
 
-/// The locations that a pod may get in one world: the choice of the model now, and its choice if the kubelet has
-/// already released each of the sets in `early`, or does so between two of the pod's containers.
-///
-/// The kubelet picks the lowest zone that fits, so a release that precedes the admission can move the pod to another
-/// zone. The API server shows such a release only later; until then each different choice is a world of its own.
-pub(super) fn possible_locations(
-    rules: Rules,
-    world: &World,
-    early: &[Vec<usize>],
-    needs: &PodNeeds,
-    scratch: &mut Scratch,
-) -> Vec<Location> {
-    let mut locations = vec![predict(rules, &world.amounts, needs, scratch)];
-    let after = |early: &Vec<usize>| {
-        let mut amounts = world.amounts.clone();
-        release_rows(&mut amounts, &world.locations, early);
-        amounts
-    };
-    let mut add = |held| {
-        let location = Location::Charged { held, exact: true };
-        if !locations.contains(&location) {
-            locations.push(location);
+impl Ledger {
+    /// The locations that a pod may get in one world: the choice of the model now, with what init containers may keep,
+    /// and its choice if the kubelet has already released each of the sets in `early`, or does so between two of the
+    /// pod's containers.
+    ///
+    /// The kubelet picks the lowest zone that fits, so a release that precedes the admission can move the pod to
+    /// another zone. The API server shows such a release only later; until then each different choice is a world of its
+    /// own.
+    pub(super) fn possible_locations(
+        &self,
+        rules: Rules,
+        world: &World,
+        early: &[Vec<usize>],
+        needs: &PodNeeds,
+        scratch: &mut Scratch,
+    ) -> Vec<Location> {
+        let mut locations = vec![predict(rules, &world.amounts, needs, scratch)];
+        let after = |early: &Vec<usize>| {
+            let mut amounts = world.amounts.clone();
+            release_rows(&mut amounts, &world.locations, early);
+            amounts
+        };
+        let mut add = |held| {
+            let location = Location::Charged { held, exact: true };
+            if !locations.contains(&location) {
+                locations.push(location);
+            }
+        };
+        world.amounts.admit_otherwise(rules, needs, scratch).into_iter().flatten().for_each(&mut add);
+        let less = self.without_kept(world, &world.amounts);
+        for amounts in world.amounts.regrouped(rules).into_iter().chain(less).chain(early.iter().map(after)) {
+            let usual = amounts.admit(rules, needs, scratch);
+            let otherwise = amounts.admit_otherwise(rules, needs, scratch);
+            std::iter::once(usual).chain(otherwise).flatten().for_each(&mut add);
         }
-    };
-    for amounts in world.amounts.regrouped(rules).into_iter().chain(early.iter().map(after)) {
-        amounts.admit(rules, needs, scratch).into_iter().for_each(&mut add);
-    }
-    for early in early {
-        for before in world.amounts.release_points(needs) {
-            let ended = early.iter().map(|at| &world.locations[*at]);
-            let held = world.amounts.admit_with_release(rules, needs, before, ended, scratch);
-            held.into_iter().for_each(&mut add);
+        for early in early {
+            for point in world.amounts.release_points(needs) {
+                let ended = early.iter().map(|at| &world.locations[*at]);
+                let held = world.amounts.admit_with_release(rules, needs, point, ended, scratch);
+                held.into_iter().for_each(&mut add);
+            }
         }
+        locations
     }
-    locations
 }
 
 /// The location that the model predicts for the next pod admitted in this world.

@@ -271,10 +271,13 @@ impl Ledger {
                 release_rows(&mut room, locations, released);
                 let held = room.admit(rules, needs, scratch).map_err(Refusal::Misfit)?;
                 let mut all = vec![held];
-                for before in amounts.release_points(needs).filter(|_| !released.is_empty()) {
+                for point in amounts.release_points(needs).filter(|_| !released.is_empty()) {
                     let ended = released.iter().map(|at| &locations[*at]);
-                    let held = amounts.admit_with_release(rules, needs, before, ended, scratch);
-                    all.push(held.map_err(Refusal::Misfit)?);
+                    let held = amounts.admit_with_release(rules, needs, point, ended, scratch);
+                    let held = held.map_err(Refusal::Misfit)?;
+                    if !all.contains(&held) {
+                        all.push(held);
+                    }
                 }
                 for held in all {
                     let mut after = state.clone();

@@ -13,7 +13,7 @@ use topology::request::PodNeeds;
 
 use super::departures::subsets;
 use super::location::{charge, predict, release, release_rows, widen};
-use super::{Amounts, Ledger, Location, Row, Scratch, Stage, World};
+use super::{Amounts, Held, Ledger, Location, Row, Scratch, Stage, World};
 
 /// Most leaving pods of which sets between none and all are tried, each with an admission of all later pods.
 const MAX_LEAVING: usize = 8;
@@ -27,9 +27,9 @@ pub(super) fn check_release_points(
     scratch: &mut Scratch,
 ) -> Result<(), Misfit> {
     for early in early {
-        for before in amounts.release_points(needs) {
+        for point in amounts.release_points(needs) {
             let ended = early.iter().map(|at| &world.locations[*at]);
-            amounts.admit_with_release(rules, needs, before, ended, scratch)?;
+            amounts.admit_with_release(rules, needs, point, ended, scratch)?;
         }
     }
     Ok(())
@@ -157,7 +157,8 @@ impl Ledger {
     }
 
     /// The worlds in which row `index` is released between two containers of the first of these rows, which come after
-    /// all others of the world.
+    /// all others of the world, and which are not those of a release before or after it. Cost: points x one admission;
+    /// for each world one of each of `later`.
     fn released_within(
         &self,
         world: &World,
@@ -168,19 +169,26 @@ impl Ledger {
     ) -> Vec<World> {
         let Some((first, rest)) = later.split_first() else { return Vec::new() };
         let needs = &self.rows[*first].needs;
-        let points = world.amounts.release_points(needs);
-        if points.is_empty() {
+        let mut points = world.amounts.release_points(needs).peekable();
+        if points.peek().is_none() {
             return Vec::new();
         }
         let mut start = world.clone();
         take_out(&mut start, later);
-        let mut admit = |before| {
-            let mut world = start.clone();
-            let ended = std::iter::once(&world.locations[index]);
+        let mut found: Vec<Held> = Vec::new();
+        for point in points {
+            let ended = std::iter::once(&start.locations[index]);
             // A pod that is rejected then is one that its status tells of.
-            let held = world.amounts.admit_with_release(rules, needs, before, ended, scratch).ok()?;
+            let held = start.amounts.admit_with_release(rules, needs, point, ended, scratch);
+            found.extend(held.ok().filter(|held| !found.contains(held)));
+        }
+        let after = world.locations[*first].held();
+        release(&mut start.amounts, &world.locations[index]);
+        let before = start.amounts.admit(rules, needs, scratch).ok();
+        let within = found.into_iter().map(Some).filter(|held| ![&after, &before].contains(&held));
+        let admit = |held| {
+            let mut world = start.clone();
             let location = Location::Charged { held, exact: true };
-            release(&mut world.amounts, &world.locations[index]);
             let location = if self.may_be_in_doubt(&world) {
                 widen(rules, &world.amounts, needs, location)
             } else {
@@ -189,9 +197,9 @@ impl Ledger {
             charge(&mut world.amounts, &location);
             world.locations[*first] = location;
             self.admit_in_order(&mut world, rest, rules, scratch);
-            Some(world)
+            world
         };
-        points.filter_map(&mut admit).collect()
+        within.flatten().map(admit).collect()
     }
 
     /// Takes the rows `later` out of a world, applies `change`, and admits them again in order.

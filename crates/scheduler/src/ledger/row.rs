@@ -10,6 +10,7 @@ use topology::placement::ContainerHash;
 use topology::placement::holdings::HashKey;
 use topology::request::{ContainerKind, PodNeeds};
 
+use super::kept_cpus::Departure;
 use super::{Held, HeldIds, Location};
 use crate::pod::PodView;
 
@@ -141,6 +142,10 @@ pub(super) struct Row {
     pub(super) initialized: bool,
     /// Pods alike whose order of admission is not known have one number: each may be where another one is said to be.
     pub(super) alike: Option<PodId>,
+    /// The second in which the kubelet has started the pod, after its admission, if that is known.
+    pub(super) started_s: Option<u64>,
+    /// Pods that may have left between two containers of its admission.
+    pub(super) departures: Vec<Departure>,
 }
 
 impl Row {

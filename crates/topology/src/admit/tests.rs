@@ -6,6 +6,8 @@ use crate::request::{ContainerNeeds, Need};
 use crate::zone::{NodeTopology, Zone, ZoneId, ZoneResource};
 use ContainerKind::{App, Init, Sidecar};
 
+mod by_id;
+
 const SINGLE: Rules = Rules {
     policy: Policy::SingleNumaNode,
     scope: Scope::Container,

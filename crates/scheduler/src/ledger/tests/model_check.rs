@@ -18,6 +18,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard};
 
 use stateright::{Checker, Expectation, Model, Property};
+use topology::admit::{self, Placement};
 
 use super::*;
 

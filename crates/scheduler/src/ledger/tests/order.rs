@@ -144,7 +144,7 @@ fn pods_alike_are_told_apart_once_one_leaves() {
         }
         assert_eq!(rig.ledger.summary().worlds, 2, "{:#?}", rig.ledger);
         rig.drain();
-        assert_eq!((rig.ledger.summary().worlds, rig.ledger.free()), (1, Some(&rig.truth)));
+        assert_eq!((rig.ledger.summary().worlds, rig.ledger.free()), (1, Some(&rig.kubelet.free())));
         assert_eq!(rig.ledger.take_drift(), None, "{:#?}", rig.ledger);
     }
 }

@@ -3,23 +3,12 @@
 use super::*;
 
 pub(super) fn pod(id: u64, containers: &[(ContainerKind, i64, i64)]) -> BoundPod {
-    let containers: Vec<ContainerNeeds> = containers
-        .iter()
-        .map(|(kind, milli, memory)| ContainerNeeds {
-            name: "c".into(),
-            kind: *kind,
-            needs: [(ResourceName::CPU, *milli), (ResourceName::MEMORY, *memory)]
-                .map(|(name, amount)| Need { name, amount })
-                .into(),
-        })
-        .collect();
-    let needs = PodNeeds { containers, ..(*needs(1, 1, 1)).clone() };
     let hash = PodHash::of("ns", &format!("p{id}"));
     BoundPod {
         id: PodId(id),
         names: PodNames::default(),
         hash,
-        needs: Arc::new(needs),
+        needs: needs_of(containers),
         finishes: false,
         created_s: id,
     }
