@@ -191,7 +191,7 @@ struct Entry {
     /// The requests that the totals of its node count; `None` while they do not count the pod.
     charged: Option<Arc<PodNeeds>>,
     /// This process has chosen its node.
-    is_ours: bool,
+    placed_here: bool,
 }
 
 /// The stage of a pod between queue and release, with the slot of its node. The ledger's `Stage` is finer: it also
@@ -443,7 +443,7 @@ impl Core {
         match self.pods.get_mut(&id) {
             Some(entry) => entry.view = view,
             None => {
-                let entry = Entry { view, lifecycle: Lifecycle::Unbound, charged: None, is_ours: false };
+                let entry = Entry { view, lifecycle: Lifecycle::Unbound, charged: None, placed_here: false };
                 self.pods.insert(id, Box::new(entry));
             }
         }

@@ -9,23 +9,16 @@
 use topology::kubelet::rejection::TOPOLOGY_AFFINITY;
 
 use super::{Core, Timer};
-use crate::pod::PodView;
+use crate::pod::{PodView, Rejection};
 
 /// The longest wait for the report: other exporters than ours write one in this time by default.
 pub(super) const CONTRADICTED_MS: u64 = 60 * 1_000;
 
 impl Core {
-    /// Looks whether a rejected pod, which this process has placed, should have been admitted.
-    pub(super) fn look_for_contradiction(&mut self, pod: &PodView, now_ms: u64) {
-        let filters_zones = self
-            .settings
-            .profiles
-            .iter()
-            .any(|profile| profile.name == pod.scheduler && profile.zone_filter().is_some());
-        let is_about_zones =
-            pod.rejection.as_ref().is_some_and(|rejection| *rejection.reason == *TOPOLOGY_AFFINITY);
+    /// Looks whether a rejected pod, which this process has placed by its zones, should have been admitted.
+    pub(super) fn look_for_contradiction(&mut self, pod: &PodView, rejection: &Rejection, now_ms: u64) {
         let slot = pod.node.as_ref().and_then(|node| self.slots.get(node).copied());
-        let Some(slot) = slot.filter(|_| filters_zones && is_about_zones) else { return };
+        let Some(slot) = slot.filter(|_| *rejection.reason == *TOPOLOGY_AFFINITY) else { return };
         let until_ms = now_ms + CONTRADICTED_MS;
         if self.nodes[slot].ledger.contradicted(until_ms) {
             self.timers.insert((until_ms, Timer::Contradicted(slot)));

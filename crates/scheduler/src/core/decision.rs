@@ -208,7 +208,7 @@ impl Core {
                 self.note_placement(id, &pod, now_ms);
                 self.charge(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
-                    (entry.lifecycle, entry.is_ours) = (Lifecycle::Assumed { slot }, true);
+                    (entry.lifecycle, entry.placed_here) = (Lifecycle::Assumed { slot }, true);
                 }
                 let is_ordered = pod.spec.needs.may_align() && self.settings.counts_zones();
                 let (attempt_ms, relied_on) = (now_ms, Vec::new());
@@ -469,17 +469,19 @@ impl Core {
                 }
                 Timer::Unreported(slot) => {
                     self.read_kept_report(slot, now_ms);
-                    self.nodes.touch(slot);
-                    self.changed.insert(slot);
+                    self.look_again(slot);
                 }
-                Timer::Contradicted(slot) => {
-                    self.nodes.touch(slot);
-                    self.changed.insert(slot);
-                }
+                Timer::Contradicted(slot) => self.look_again(slot),
                 Timer::Volumes(id) => self.volumes_due(id, now_ms),
                 Timer::Resync => self.resync(now_ms),
             }
         }
+    }
+
+    /// Time has passed that kept pods off a node.
+    fn look_again(&mut self, slot: usize) {
+        self.nodes.touch(slot);
+        self.changed.insert(slot);
     }
 
     pub(super) fn profile_of(&self, id: PodId) -> Option<&Profile> {

@@ -160,7 +160,7 @@ impl Core {
         self.charge(id, node);
         let slot = self.slot(node);
         if let Some(entry) = self.pods.get_mut(&id) {
-            (entry.lifecycle, entry.is_ours) = (Lifecycle::Assumed { slot }, true);
+            (entry.lifecycle, entry.placed_here) = (Lifecycle::Assumed { slot }, true);
         }
         self.enter_ledger(id);
         let is_ordered = pod.spec.needs.may_align();

@@ -196,11 +196,13 @@ impl Core {
         if is_old {
             return;
         }
-        if known.is_some_and(|entry| entry.is_ours) {
-            self.look_for_contradiction(pod, now_ms);
+        let placed_here = known.is_some_and(|entry| entry.placed_here);
+        let profile = self.settings.profiles.iter().find(|profile| profile.name == pod.scheduler);
+        let is_ours = profile.is_some();
+        if placed_here && profile.is_some_and(|profile| profile.zone_filter().is_some()) {
+            self.look_for_contradiction(pod, rejection, now_ms);
         }
         let Rejection { reason, owner } = &**rejection;
-        let is_ours = self.settings.profiles.iter().any(|profile| profile.name == pod.scheduler);
         let counted = match owner {
             Some(owner) if is_ours => self.rejections.count(owner, (&pod.uid, reason), now_ms),
             _ => Some(0),

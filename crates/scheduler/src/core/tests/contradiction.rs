@@ -8,18 +8,18 @@ use crate::core::contradiction::CONTRADICTED_MS;
 /// another one has placed says nothing of them.
 #[test]
 fn a_node_whose_kubelet_contradicts_its_report_is_left_alone_until_the_next() {
-    for (is_ours, has_report) in [(true, false), (true, true), (false, false)] {
+    for (placed_here, has_report) in [(true, false), (true, true), (false, false)] {
         let mut core = Core::new(settings());
         core.handle(Event::Node(node("n")), LATER);
         core.handle(Event::Report("n".into(), report([8, 8], &[])), LATER);
-        if is_ours {
+        if placed_here {
             core.handle(Event::Pod(waiting("a")), LATER);
             assert_eq!(decide(&mut core, LATER), ["a -> n"]);
         }
         let rejected = rejected_for("a", "TopologyAffinityError");
         core.handle(Event::Pod(PodView { created_s: LATER / 1_000, ..rejected }), LATER);
         core.handle(Event::Pod(waiting("b")), LATER);
-        if !is_ours {
+        if !placed_here {
             assert_eq!(decide(&mut core, LATER), ["a rejected, 1", "b -> n"]);
             continue;
         }

@@ -59,6 +59,49 @@ fn a_binding_names_the_pods_it_relies_on() {
     }
 }
 
+/// The first pod ends while the second is admitted. The container of that one may have taken CPUs of the first, unless
+/// these were given back later.
+#[test]
+fn init_containers_keep_their_cpus_unless_the_other_pod_ended_later() {
+    let time = |second: u64| format!("2026-01-01T00:00:{second:02}Z");
+    for (started, ended, fits) in [(5, 6, true), (5, 5, false), (6, 5, false)] {
+        let mut core = Core::new(settings());
+        core.handle(Event::Node(node("n")), LATER);
+        core.handle(Event::Report("n".into(), report([8, 8], &[])), LATER);
+        let leaves = |more| {
+            let mut all = json!({"metadata": {"deletionTimestamp": time(1)}, "spec": {"nodeName": "n"}});
+            merge(&mut all, more);
+            pod("leaves", 4, all)
+        };
+        core.handle(Event::Pod(pod("leaves", 4, running("n"))), LATER);
+        core.handle(Event::Pod(leaves(json!({"status": {"startTime": time(0), "phase": "Running"}}))), LATER);
+        let comes = |more| {
+            let amounts = json!({"cpu": "4", "memory": "1Gi"});
+            let init = json!([{"name": "i", "resources": {"requests": amounts, "limits": amounts}}]);
+            let mut all = json!({"spec": {"initContainers": init}});
+            merge(&mut all, more);
+            pod("comes", 4, all)
+        };
+        core.handle(Event::Pod(comes(json!({}))), LATER);
+        assert_eq!(decide(&mut core, LATER), ["comes -> n"]);
+        let state = json!({"terminated": {"exitCode": 0, "finishedAt": time(ended)}});
+        let statuses = json!([{"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": state}]);
+        let status = json!({"startTime": time(0), "phase": "Succeeded", "containerStatuses": statuses});
+        core.handle(Event::Pod(leaves(json!({"status": status}))), LATER);
+        let status = json!({"startTime": time(started), "phase": "Pending"});
+        core.handle(Event::Pod(comes(json!({"spec": {"nodeName": "n"}, "status": status}))), LATER);
+        core.handle(Event::Pod(pod("next", 8, json!({}))), LATER);
+        core.handle(Event::Pod(pod("last", 4, json!({}))), LATER);
+        let decided = decide(&mut core, LATER);
+        assert_eq!(decided.first().map(String::as_str), Some("next -> n"), "{started} {ended}");
+        assert_eq!(
+            decided.last().is_some_and(|last| last == "last -> n"),
+            fits,
+            "{started} {ended}: {decided:?}"
+        );
+    }
+}
+
 #[test]
 fn explain_names_the_node_that_is_taken() {
     let mut core = with_residents(&["frail", "firm"]);
