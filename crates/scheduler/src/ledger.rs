@@ -129,6 +129,8 @@ pub struct Ledger {
     /// Pods in the order in which they came to be known, which is the order in which the kubelet sees them but for
     /// those of [`order`].
     rows: Vec<Row>,
+    /// Whether rows may have [`Row::departures`], since the last report.
+    has_departures: bool,
     /// The possible worlds; none: no report was understood yet.
     worlds: Vec<World>,
     /// The report was deleted or cannot be read: the node may enforce alignment, but its state is no longer reported.

@@ -101,6 +101,8 @@ struct Pod {
     node: Option<usize>,
     /// Time at which its last status reaches the API server.
     status_ms: u64,
+    /// The second in which its containers ended, by its kubelet.
+    ended_s: Option<u64>,
     exists: bool,
     /// The reason why the last attempt to place it failed.
     refused: Option<Arc<str>>,
@@ -351,6 +353,7 @@ impl<'a> Simulation<'a> {
                 created_ms: self.now_ms,
                 node: None,
                 status_ms: 0,
+                ended_s: None,
                 exists: true,
                 refused: None,
                 expected_beside: BTreeSet::new(),

@@ -3,8 +3,8 @@
 //! In: a pod that this process has placed and its kubelet has rejected. Out: a node that gets no pod which needs
 //! alignment, for a time. Never: a doubt about a node for a pod that another one has placed there.
 //!
-//! Sums by zone do not show everything: a pod that leaves between two containers of another lets that one keep CPUs of
-//! its init container. The first rejection tells that something is wrong, and the next report what it is.
+//! Sums by zone do not show everything that a kubelet knows. The first rejection tells that something is wrong, and the
+//! next report may tell what it is.
 
 use topology::kubelet::rejection::TOPOLOGY_AFFINITY;
 

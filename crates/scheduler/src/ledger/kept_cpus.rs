@@ -10,7 +10,7 @@
 //! Three things prove that a pod left at another moment: a report that counts both pods, before; an end of its
 //! containers in a later second than the start of the other pod; and that none of its containers has ever run.
 //!
-//! Cost: rows at each release. A check looks at rows of which this is open, which are few.
+//! Cost: rows at each release. A check looks at the rows of nodes where this is open, which are few.
 
 use smallvec::SmallVec;
 use topology::admit;
@@ -68,6 +68,7 @@ impl Ledger {
             let was_admitted_before = row.described && described;
             if at != index && row.stage != Stage::Released && may_keep(&row.needs) && !was_admitted_before {
                 row.departures.push(Departure { pod, freed: freed.clone(), ended_s: None });
+                self.has_departures = true;
             }
         }
     }
@@ -79,6 +80,7 @@ impl Ledger {
         for (row, _) in self.rows.iter_mut().zip(members).filter(|(_, member)| **member) {
             row.departures.retain(|departure| !counted.contains(&departure.pod));
         }
+        self.has_departures = self.rows.iter().any(|row| !row.departures.is_empty());
     }
 
     /// The CPUs of this row, by cell: the most in any world. None by ids.
@@ -113,7 +115,10 @@ impl Ledger {
 
     /// These amounts of a world less the CPUs that init containers may keep; `None`: none does.
     pub(super) fn without_kept(&self, world: &World, amounts: &Amounts) -> Option<Amounts> {
-        let (Amounts::Counts(free), Some(topology)) = (amounts, &self.topology) else { return None };
+        let (Amounts::Counts(free), Some(topology), true) = (amounts, &self.topology, self.has_departures)
+        else {
+            return None;
+        };
         let mut less = None;
         let is_open = |row: &Row| !row.departures.is_empty() && row.stage != Stage::Released;
         for (at, row) in self.rows.iter().enumerate().filter(|(_, row)| is_open(row)) {

@@ -106,19 +106,29 @@ impl Simulation<'_> {
     }
 
     fn status(&mut self, pod: usize, step: PodStatus) {
+        let second = self.now_ms / 1_000;
         let entry = &mut self.pods[pod];
         if !entry.exists {
             return;
         }
-        let progress = &mut entry.view.progress;
-        progress.admitted = true;
+        let view = &mut entry.view;
+        view.progress.admitted = true;
+        // The kubelet has started it no later than that.
+        view.started_s.get_or_insert(second);
         match step {
             PodStatus::Admitted => {}
             PodStatus::Resized(_) => {}
-            PodStatus::Running => progress.initialized = true,
+            PodStatus::Running => view.progress.initialized = true,
             // kubelet 1.36 `SyncTerminatingPod`: the status it writes when the containers have stopped is terminal,
             // also for pods that were deleted.
-            PodStatus::Stopped | PodStatus::Finished | PodStatus::Rejected(_) => progress.terminal = true,
+            PodStatus::Stopped | PodStatus::Finished => {
+                view.progress.terminal = true;
+                view.ended_s = entry.ended_s;
+            }
+            PodStatus::Rejected(_) => {
+                view.progress.terminal = true;
+                view.ended_s = Some(u64::MAX);
+            }
         }
         if let PodStatus::Resized(resized) = step
             && let Some((_, desired)) = self.setup.workload.arrivals[pod].resized()
@@ -257,6 +267,7 @@ impl Simulation<'_> {
     }
 
     fn released(&mut self, pod: usize) {
+        self.pods[pod].ended_s = Some(self.now_ms / 1_000);
         self.release(pod);
         if self.setup.workload.arrivals[pod].end == End::Finished {
             self.write_status(pod, PodStatus::Finished, 0);
