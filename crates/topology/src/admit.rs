@@ -195,9 +195,9 @@ pub struct Course<'a> {
     pub later: &'a Free,
     /// The number of the container before which these are gone, at least 1.
     pub before: usize,
-    /// Containers before this number reuse as few CPUs of init containers as may be, the others as many. A container
-    /// takes from all that is free by then, if CPUs became free meanwhile, or whole cores are preferred to what is left
-    /// of one (kubelet 1.36 cpumanager `allocateCPUs`). CPUs that are left over keep it in their zone.
+    /// Containers before this number, from `before` on, reuse as few CPUs of init containers as may be, the others as
+    /// many. A container takes from all that is free by then (kubelet 1.36 cpumanager `allocateCPUs`), and CPUs that are
+    /// left over keep the next one in their zone.
     pub sparing_until: usize,
 }
 
@@ -255,9 +255,6 @@ pub fn admit_in_course(
 #[must_use]
 pub fn kept_after_release(rules: Rules, free: &Free, needs: &PodNeeds, freed: i64) -> i64 {
     let query = AlignmentQuery { rules, qos: needs.qos, free };
-    if freed <= 0 {
-        return 0;
-    }
     let freed = fresh(free, freed);
     let cpus = |container: &ContainerNeeds| {
         let charged = |need: &&Need| {
@@ -282,10 +279,14 @@ pub fn kept_after_release(rules: Rules, free: &Free, needs: &PodNeeds, freed: i6
     most.map_or(0, |most| most - held(0, 0))
 }
 
-/// The CPUs that containers may take instead of those of init containers, when so many become free. With several threads
-/// to a core, whole cores are preferred to what is left of one, which may be all.
+/// The CPUs that containers may take instead of those of init containers, when so many become free. Where that makes
+/// cores whole, these are preferred to all others.
 fn fresh(free: &Free, freed: i64) -> i64 {
-    if free.layout().threads_per_core() > 1 { i64::MAX } else { freed.max(0) }
+    match free.layout().threads_per_core() {
+        _ if freed <= 0 => 0,
+        1 => freed,
+        _ => i64::MAX,
+    }
 }
 
 impl AlignmentQuery<'_> {
@@ -447,8 +448,7 @@ impl Scratch {
         if container >= course.sparing_until {
             return self.least.clear();
         }
-        let first = if free.layout().threads_per_core() > 1 { 0 } else { course.before };
-        if container != first {
+        if container != course.before {
             return;
         }
         self.least.resize(free.cells().len(), CpuReuse::default());

@@ -185,25 +185,6 @@ impl Amounts {
         }
     }
 
-    /// What the kubelet may give to the pod instead of what [`Self::admit`] says, or not: amounts do not tell which CPUs
-    /// of its init containers a pod reuses where cores have several threads.
-    pub(super) fn admit_otherwise(
-        &self,
-        rules: Rules,
-        needs: &PodNeeds,
-        scratch: &mut Scratch,
-    ) -> Vec<Result<Held, Misfit>> {
-        let Self::Counts(free) = self else { return Vec::new() };
-        if free.layout().threads_per_core() == 1 {
-            return Vec::new();
-        }
-        let admit = |sparing_until| {
-            let course = Course { later: free, before: usize::MAX, sparing_until };
-            admit::admit_in_course(rules, free, course, needs, &mut scratch.counts).map(Held::Cells)
-        };
-        self.sparing(needs).skip(1).map(admit).collect()
-    }
-
     /// The containers until which init containers may be spared: none, and each with another one before it that decides
     /// for it.
     fn sparing(&self, needs: &PodNeeds) -> impl Iterator<Item = usize> + use<> {

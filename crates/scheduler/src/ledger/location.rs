@@ -38,12 +38,9 @@ impl Ledger {
                 locations.push(location);
             }
         };
-        world.amounts.admit_otherwise(rules, needs, scratch).into_iter().flatten().for_each(&mut add);
         let less = self.without_kept(world, &world.amounts);
         for amounts in world.amounts.regrouped(rules).into_iter().chain(less).chain(early.iter().map(after)) {
-            let usual = amounts.admit(rules, needs, scratch);
-            let otherwise = amounts.admit_otherwise(rules, needs, scratch);
-            std::iter::once(usual).chain(otherwise).flatten().for_each(&mut add);
+            amounts.admit(rules, needs, scratch).into_iter().for_each(&mut add);
         }
         for early in early {
             for point in world.amounts.release_points(needs) {

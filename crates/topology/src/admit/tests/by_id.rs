@@ -79,8 +79,8 @@ fn kind() -> impl Strategy<Value = ContainerKind> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whether another pod leaves between two containers or not: the verdict by amounts is the kubelet's, and so are
-    /// the CPUs that a report shows. Beside these the pod holds no more than is said.
+    /// Whether another pod leaves between two containers or not: on cores of one thread the verdict by amounts is the
+    /// kubelet's, and so are the CPUs that a report shows. Beside these the pod holds no more than is said.
     #[test]
     fn amounts_bound_what_a_kubelet_holds(
         is_by_pod in any::<bool>(),
@@ -132,18 +132,26 @@ proptest! {
             grant.map_or((0, 0), |grant| (grant.held, grant.visible))
         };
         let Ok(truth) = truth else {
-            prop_assert!(placed.iter().any(Result::is_err), "{:?}", placed);
+            prop_assert!(threads > 1 || placed.iter().any(Result::is_err), "{:?}", placed);
             return Ok(());
         };
         let held = held(&kubelet, &pod, &truth);
-        let is_bounded = |placed: &Placement| {
+        let is_same = |placed: &&Placement| {
             (0..2).all(|row| {
                 let ((bound, visible), (held, shown)) = (grant(placed, row), held[row]);
-                let freed = tables[1].get(row, cpu) - tables[0].get(row, cpu);
-                let kept = kept_after_release(rules, &tables[0], &comes, freed);
-                visible == shown && held <= bound + kept
+                visible == shown && (bound > 0) == (held > 0)
             })
         };
-        prop_assert!(placed.iter().flatten().any(is_bounded), "{:?} {:?}", held, placed);
+        let is_bounded = |placed: &Placement| {
+            (0..2).all(|row| {
+                let freed = tables[1].get(row, cpu) - tables[0].get(row, cpu);
+                let kept = kept_after_release(rules, &tables[0], &comes, freed);
+                held[row].0 <= grant(placed, row).0 + kept
+            })
+        };
+        let mut same = placed.iter().flatten().filter(is_same).peekable();
+        // What is left of a core may keep later containers in its zone.
+        prop_assert!(threads > 1 || same.peek().is_some(), "{:?} {:?}", held, placed);
+        prop_assert!(same.peek().is_none() || same.any(is_bounded), "{:?} {:?}", held, placed);
     }
 }
