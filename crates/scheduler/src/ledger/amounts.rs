@@ -150,13 +150,7 @@ impl Amounts {
     /// # Errors
     /// The [`Misfit`].
     pub(super) fn check(&self, rules: Rules, needs: &PodNeeds, scratch: &mut Scratch) -> Result<(), Misfit> {
-        let Self::Ids(ids) = self else {
-            self.admit(rules, needs, scratch)?;
-            return self
-                .admit_otherwise(rules, needs, scratch)
-                .into_iter()
-                .try_for_each(|held| held.map(drop));
-        };
+        let Self::Ids(ids) = self else { return self.admit(rules, needs, scratch).map(drop) };
         match zone_table::fits(&ids.vacant.start.kubelet, &ids.counts, &needs.pod, &mut scratch.table) {
             Fit::Yes => Ok(()),
             Fit::No(rejection) => Err(ids.misfit(&rejection, rules, needs, scratch)),
