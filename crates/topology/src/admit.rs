@@ -196,13 +196,13 @@ pub struct Course<'a> {
     /// The number of the container before which these are gone, at least 1.
     pub before: usize,
     /// Containers before this number, from `before` on, reuse as few CPUs of init containers as may be, the others as
-    /// many. A container takes from all that is free by then (kubelet 1.36 cpumanager `allocateCPUs`), and CPUs that are
-    /// left over keep the next one in their zone.
+    /// many. A container takes from all that is free by then (kubelet 1.36 cpumanager `allocateCPUs`), and CPUs that
+    /// are left over keep the next one in their zone.
     pub sparing_until: usize,
 }
 
-/// The same in one of the courses that it may take. The placement counts the most reuse; CPUs that init containers may keep
-/// beside it are in [`kept_after_release`].
+/// The same in one of the courses that it may take. The placement counts the most reuse; CPUs that init containers may
+/// keep beside it are in [`kept_after_release`].
 ///
 /// # Errors
 /// As [`admit`].

@@ -420,8 +420,8 @@ impl Rig {
         assert_eq!(ids.len(), self.ledger.rows.len(), "a pod is in the ledger once");
     }
 
-    /// Whether the ledger knows what the kubelet has once all has arrived. Reports do not show what init containers keep:
-    /// beside such pods, one of the worlds has at most that.
+    /// Whether the ledger knows what the kubelet has once all has arrived. Reports do not show what init containers
+    /// keep: beside such pods, one of the worlds has at most that.
     fn is_known(&self) -> bool {
         let free = self.kubelet.free();
         let has_init = self.kubelet.pods().any(|id| {
