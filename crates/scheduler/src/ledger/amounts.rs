@@ -179,8 +179,8 @@ impl Amounts {
         }
     }
 
-    /// The containers until which init containers may be spared: none, and each with another one before it that decides
-    /// for it.
+    /// The values of [`Course::sparing_until`] that may differ in their result: none is spared, or those before each
+    /// container that another one may have left CPUs to. Of many containers only the last.
     fn sparing(&self, needs: &PodNeeds) -> impl Iterator<Item = usize> + use<> {
         let containers = needs.containers.len();
         let has_init = || needs.containers.iter().any(|container| container.kind == ContainerKind::Init);

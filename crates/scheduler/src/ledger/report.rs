@@ -33,6 +33,9 @@ impl Ledger {
             self.counts_unknown_pods = false;
             self.torn = None;
         }
+        if !same_table {
+            self.rows.iter_mut().for_each(|row| row.departures.clear());
+        }
         if !same_table || !same_rules {
             self.rows.iter_mut().for_each(|row| row.described = false);
         }
