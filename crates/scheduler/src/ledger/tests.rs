@@ -428,7 +428,8 @@ impl Rig {
             self.pods[&id].needs.containers.iter().any(|container| container.kind == ContainerKind::Init)
         });
         if !has_init {
-            return self.ledger.worlds.iter().all(|world| *world.amounts.free() == free);
+            let worlds = &self.ledger.worlds;
+            return !worlds.is_empty() && worlds.iter().all(|world| *world.amounts.free() == free);
         }
         self.ledger.worlds.iter().any(|world| {
             let less = self.ledger.without_kept(world, &world.amounts);

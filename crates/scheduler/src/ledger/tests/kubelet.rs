@@ -90,7 +90,7 @@ impl TestKubelet {
         let shown = || {
             self.running.values().flat_map(|(pod, allocation)| {
                 let containers = allocation.containers.iter().zip(&pod.containers);
-                containers.filter(|(_, asked)| asked.kind != ContainerKind::Init).map(|(held, _)| held)
+                containers.filter(|(_, asked)| asked.kind.keeps_running()).map(|(held, _)| held)
             })
         };
         let cpus = |zone| shown().map(|held| self.cpus_in(zone, &held.cpus)).sum::<i64>();
