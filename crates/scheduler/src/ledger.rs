@@ -203,10 +203,8 @@ impl Ledger {
         }
         let Some(overtaking) = overtaking() else { return Ok(()) };
         for world in &self.worlds {
-            let known = self.cautious(world);
-            let less = self.without_kept(world, &known);
-            for amounts in std::iter::once(&*known).chain(&less) {
-                self.check_orders((world, amounts), needs, &overtaking, scratch)?;
+            for amounts in self.counted_on(world) {
+                self.check_orders((world, &amounts), needs, &overtaking, scratch)?;
             }
         }
         Ok(())
@@ -220,9 +218,8 @@ impl Ledger {
         scratch: &mut Scratch,
     ) -> Result<(), Misfit> {
         for world in &self.worlds {
-            let known = self.cautious(world);
-            let less = self.without_kept(world, &known);
-            for amounts in std::iter::once(&*known).chain(&less) {
+            for amounts in self.counted_on(world) {
+                let amounts = &*amounts;
                 amounts.check(rules, needs, scratch)?;
                 for regrouped in amounts.regrouped(rules) {
                     regrouped.check(rules, needs, scratch)?;

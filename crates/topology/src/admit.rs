@@ -184,13 +184,13 @@ pub fn admit(
     needs: &PodNeeds,
     scratch: &mut Scratch,
 ) -> Result<Placement, Misfit> {
-    let course = Course { later: free, before: usize::MAX, sparing_until: 0 };
-    admit_in_course(rules, free, course, needs, scratch)
+    let none = Release { later: free, before: usize::MAX, sparing_until: 0 };
+    admit_with_release(rules, free, none, needs, scratch)
 }
 
-/// How an admission goes on of which amounts leave something open.
+/// Other pods that leave during an admission, as [`crate::kubelet::MidAdmissionRelease`] by ids.
 #[derive(Clone, Copy, Debug)]
-pub struct Course<'a> {
+pub struct Release<'a> {
     /// What is free without pods that leave meanwhile, in a table of the same layout.
     pub later: &'a Free,
     /// The number of the container before which these are gone, at least 1.
@@ -201,15 +201,15 @@ pub struct Course<'a> {
     pub sparing_until: usize,
 }
 
-/// The same in one of the courses that it may take. The placement counts the most reuse; CPUs that init containers may
+/// The same if other pods leave meanwhile. The placement counts the most reuse; CPUs that init containers may
 /// keep beside it are in [`kept_after_release`].
 ///
 /// # Errors
 /// As [`admit`].
-pub fn admit_in_course(
+pub fn admit_with_release(
     rules: Rules,
     free: &Free,
-    course: Course<'_>,
+    release: Release<'_>,
     needs: &PodNeeds,
     scratch: &mut Scratch,
 ) -> Result<Placement, Misfit> {
@@ -224,10 +224,10 @@ pub fn admit_in_course(
         Scope::Container => None,
     };
     for (at, container) in needs.containers.iter().enumerate() {
-        if at == course.before {
-            query.free = course.later;
+        if at == release.before {
+            query.free = release.later;
         }
-        scratch.spare(free, course, at);
+        scratch.spare(free, release, at);
         let part = Part::of(container.kind);
         let zone = match pod_zone {
             Some(zone) => Some(zone),
@@ -443,18 +443,18 @@ impl Scratch {
     }
 
     /// Prepares for the container of this number.
-    fn spare(&mut self, free: &Free, course: Course<'_>, container: usize) {
+    fn spare(&mut self, free: &Free, release: Release<'_>, container: usize) {
         let Some(column) = free.layout().column(ResourceName::CPU) else { return };
-        if container >= course.sparing_until {
+        if container >= release.sparing_until {
             return self.least.clear();
         }
-        if container != course.before {
+        if container != release.before {
             return;
         }
         self.least.resize(free.cells().len(), CpuReuse::default());
         for row in 0..free.layout().zones().len() {
             let index = free.index(row, column);
-            let freed = course.later.cells()[index].saturating_sub(free.cells()[index]);
+            let freed = release.later.cells()[index].saturating_sub(free.cells()[index]);
             let (held, reusable) = (0, self.reuse[index]);
             self.least[index] = CpuReuse { held, reusable, fresh: fresh(free, freed) };
         }

@@ -12,6 +12,8 @@
 //!
 //! Cost: rows at each release. A check looks at the rows of nodes where this is open, which are few.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 use topology::admit;
 use topology::request::{ContainerKind, PodNeeds, Qos};
@@ -111,6 +113,17 @@ impl Ledger {
         let columns = free.layout().resources().len();
         let grants = held.grants.iter().map(|grant| (grant.cell as usize, grant.held));
         grants.filter(|(cell, held)| cell % columns == column && *held > 0).collect()
+    }
+
+    /// The amounts of a world for which a verdict has to hold: what is counted on, and the same less the CPUs that init
+    /// containers may keep.
+    pub(super) fn counted_on<'w>(
+        &self,
+        world: &'w World,
+    ) -> impl Iterator<Item = Cow<'w, Amounts>> + use<'w> {
+        let known = self.cautious(world);
+        let less = self.without_kept(world, &known).map(Cow::Owned);
+        std::iter::once(known).chain(less)
     }
 
     /// These amounts of a world less the CPUs that init containers may keep; `None`: none does.

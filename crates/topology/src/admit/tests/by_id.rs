@@ -120,11 +120,11 @@ proptest! {
         let mut after = state.clone();
         let truth = kubelet::admit_with_release(&kubelet, &mut after, &pod, &Lowest, Some(release));
         let mut scratch = Scratch::default();
-        let courses = (0..=containers.len()).map(|sparing_until| {
-            let course = Course { later: &tables[1], before, sparing_until };
-            admit_in_course(rules, &tables[0], course, &comes, &mut scratch)
-        });
-        let placed: Vec<Result<Placement, Misfit>> = courses.collect();
+        let place = |sparing_until| {
+            let release = Release { later: &tables[1], before, sparing_until };
+            admit_with_release(rules, &tables[0], release, &comes, &mut scratch)
+        };
+        let placed: Vec<Result<Placement, Misfit>> = (0..=containers.len()).map(place).collect();
         let cpu = tables[0].layout().column(ResourceName::CPU).unwrap();
         let grant = |placed: &Placement, row| {
             let cell = tables[0].index(row, cpu);
