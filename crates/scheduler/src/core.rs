@@ -217,6 +217,8 @@ enum Timer {
     Unreported(usize),
     /// A report that tells why a kubelet rejected a pod is awaited no longer.
     Contradicted(usize),
+    /// The time is over in which the fingerprint of a node's report may be that of pods yet to come.
+    Unexplained(usize),
     /// The wait for a pod's volumes is over.
     Volumes(PodId),
     /// The reports of nodes that count as upstream's plugin does are compared with their pods.
@@ -374,7 +376,7 @@ impl Core {
             }
             Event::Node(view) => self.node(view, now_ms),
             Event::NodeGone(name) => self.node_gone(&name, now_ms),
-            Event::Report(name, topology) => self.report(&name, topology),
+            Event::Report(name, topology) => self.report(&name, topology, now_ms),
             Event::ReportGone(name) => self.report_gone(&name),
             Event::ReportUnreadable(name) => self.report_unreadable(&name),
             Event::ReportsServed(served) => self.set_reports_served(served, now_ms),

@@ -139,6 +139,12 @@ pub struct Ledger {
     report_due_ms: u64,
     /// A kubelet's rejection contradicts what is known: the next report is awaited until this time, in ms.
     contradicted_until_ms: u64,
+    /// Whether the newest report was not understood when that was. It is from before, whatever it tells later.
+    contradicts_unexplained: bool,
+    /// The time by which a report must be understood, in ms, where none was so far.
+    explanation_due_ms: Option<u64>,
+    /// Whether reports go by their amounts, until a fingerprint is that of known pods.
+    goes_by_amounts: bool,
     /// Number of releases so far; orders them.
     releases: u64,
     /// Number of bindings so far that the API server has shown; orders them.
@@ -228,6 +234,9 @@ impl Ledger {
                     let mut amounts = amounts.clone();
                     release_rows(&mut amounts, &world.locations, early);
                     amounts.check(rules, needs, scratch)?;
+                    for less in self.without_kept(world, &amounts, early) {
+                        less.check(rules, needs, scratch)?;
+                    }
                 }
                 check_release_points((world, amounts), (rules, needs), early, scratch)?;
             }
@@ -257,8 +266,11 @@ impl Ledger {
         let mut ledger = self.clone();
         let pods: Vec<PodId> = pods.into_iter().collect();
         if !ledger.all_released(&pods) {
-            pods.into_iter().for_each(|pod| ledger.released(pod, scratch));
+            pods.iter().for_each(|pod| ledger.released(*pod, scratch));
         }
+        let is_staying =
+            |pod: &PodId| self.index(*pod).is_some_and(|at| self.rows[at].stage == Stage::Admitted);
+        ledger.drop_later(|pod| pods.contains(pod) && is_staying(pod));
         ledger
     }
 
@@ -458,6 +470,7 @@ impl Ledger {
         if awaits {
             self.changes();
             self.contradicted_until_ms = until_ms;
+            self.contradicts_unexplained = self.unexplained.is_some();
         }
         awaits
     }

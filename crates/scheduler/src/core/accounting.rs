@@ -54,7 +54,8 @@ impl Core {
         if is_empty && self.slots.remove(&node.name).is_some() {
             self.changed.remove(&slot);
             self.freed.remove(&slot);
-            let of_slot = [Timer::Unreported(slot), Timer::Contradicted(slot)];
+            let of_slot =
+                [Timer::Unreported, Timer::Contradicted, Timer::Unexplained].map(|timer| timer(slot));
             self.timers.retain(|(_, timer)| !of_slot.contains(timer));
             self.nodes[slot] = Node::default();
             self.free_slots.push(slot);

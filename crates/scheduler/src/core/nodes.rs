@@ -14,6 +14,10 @@ use crate::cycle::UNREPORTED_GRACE_MS;
 use crate::ledger::{Drift, Ledger, Scratch};
 use crate::node::{Node, NodeView, ReportObject};
 
+/// The longest time in which the fingerprint of a node's first reports may be that of other pods than are known: three
+/// reports of an exporter that writes one a minute.
+pub(super) const UNEXPLAINED_MS: u64 = 3 * 60 * 1_000;
+
 /// The nodes.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
@@ -100,7 +104,7 @@ impl Core {
     }
 
     /// A report about a node is new or has changed.
-    pub(super) fn report(&mut self, name: &Arc<str>, topology: Arc<NodeTopology>) {
+    pub(super) fn report(&mut self, name: &Arc<str>, topology: Arc<NodeTopology>, now_ms: u64) {
         let slot = self.slot(name);
         let reserves = self.settings.resync_ms().is_some();
         if reserves {
@@ -109,6 +113,7 @@ impl Core {
         if self.nodes.report(slot, topology, &mut self.scratch) || reserves {
             self.zones_changed(slot);
         }
+        self.await_explanation(slot, now_ms);
         self.set_report_object(slot, ReportObject::Readable);
         self.changed.append(&mut self.resynced);
     }
@@ -143,6 +148,23 @@ impl Core {
         let kept = node.ledger.lost_report(now_ms).filter(|_| node.report_object == ReportObject::Readable);
         if let Some(topology) = kept.filter(|_| node.view.is_some()).cloned() {
             self.nodes.report(slot, topology, &mut self.scratch);
+            self.await_explanation(slot, now_ms);
+            self.zones_changed(slot);
+        }
+    }
+
+    /// Gives the first report of a node that is not understood a time in which the pods that it counts may come.
+    fn await_explanation(&mut self, slot: usize, now_ms: u64) {
+        if self.nodes.nodes[slot].ledger.needs_explanation() {
+            let due_ms = now_ms + UNEXPLAINED_MS;
+            self.nodes[slot].ledger.expect_explanation(due_ms);
+            self.timers.insert((due_ms, Timer::Unexplained(slot)));
+        }
+    }
+
+    /// That time is over.
+    pub(super) fn give_up_fingerprint(&mut self, slot: usize, now_ms: u64) {
+        if self.nodes[slot].ledger.give_up_fingerprint(now_ms, &mut self.scratch) {
             self.zones_changed(slot);
         }
     }

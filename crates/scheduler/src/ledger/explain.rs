@@ -47,7 +47,7 @@ impl Ledger {
             worlds: self.worlds.len(),
             pending: self.indices(|stage| stage == Stage::Pending).count(),
             leaving: self.indices(Stage::is_leaving).count(),
-            unexplained: self.unexplained.is_some(),
+            unexplained: self.unexplained.is_some() || self.goes_by_amounts || self.partial_reports > 0,
             unconfirmed: self.unexplained.is_some() || self.report_lost,
             unreported: self.unreported(),
             reports: self.reports,

@@ -68,7 +68,8 @@ impl Ledger {
         (self.unexplained, self.torn) = (None, None);
         let agreeing = self.agreeing(&expected, &free).filter(|_| is_expected);
         let bases = agreeing.unwrap_or_else(|| {
-            let bases = self.solve_locations(&report, &free, &members);
+            let is_decided = expected.iter().all(Option::is_some);
+            let bases = self.solve_locations((&report, &free), &members, is_decided);
             let is_elsewhere = |(at, _): (usize, &Row), said: &Location| {
                 let differs = |base: &Vec<Location>| ![said, &Location::Unknown].contains(&&base[at]);
                 members[at] && *said != Location::Unknown && bases.iter().all(differs)
@@ -129,16 +130,27 @@ impl Ledger {
     fn members(&mut self, report: &NodeTopology, free: &Free, counted: &[bool]) -> Option<Vec<bool>> {
         let expected = self.expected(counted);
         let Some((fingerprint, _)) = report.fingerprint else {
-            if self.worlds.is_empty() && !self.is_all_in_use(report, free, &expected) {
-                // It may be old, and count pods that are gone: what is in use need not be of a known pod.
-                return Some(vec![false; expected.len()]);
-            }
-            let is_believed = self.worlds.is_empty() || self.agrees_by_value(report, free, &expected);
-            return is_believed.then_some(expected);
+            return self.members_by_value(report, free, expected);
         };
+        match self.members_by_fingerprint(fingerprint, counted, &expected) {
+            Some(found) => {
+                self.goes_by_amounts = false;
+                self.tell_namesakes_apart(report, free, counted, found)
+            }
+            None if self.goes_by_amounts => self.members_by_value(report, free, expected),
+            None => None,
+        }
+    }
+
+    fn members_by_fingerprint(
+        &mut self,
+        fingerprint: Fingerprint,
+        counted: &[bool],
+        expected: &[bool],
+    ) -> Option<Vec<bool>> {
         let mut trials = Trials::new(&self.rows, fingerprint);
-        if trials.test(&expected) {
-            return self.tell_namesakes_apart(report, free, counted, expected);
+        if trials.test(expected) {
+            return Some(expected.to_vec());
         }
         if self.search_pause > 0 {
             self.search_pause -= 1;
@@ -148,7 +160,7 @@ impl Ledger {
         if found.is_none() && trials.is_over() {
             self.search_pause = PAUSE;
         }
-        self.tell_namesakes_apart(report, free, counted, found?)
+        found
     }
 
     /// Whether the exporter's fingerprint method counts a pod.
@@ -253,7 +265,10 @@ impl Ledger {
     /// that the report's fingerprint method does not count it says nothing.
     fn describe(&mut self, counted: &[bool], members: &[bool]) -> bool {
         self.reports += 1;
-        self.contradicted_until_ms = 0;
+        if !self.contradicts_unexplained {
+            self.contradicted_until_ms = 0;
+        }
+        self.explanation_due_ms = None;
         self.drop_disproven(members);
         let mut released_unannounced = false;
         let has_left = |at: &usize| counted[*at] && !members[*at] && self.rows[*at].described;

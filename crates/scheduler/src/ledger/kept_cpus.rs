@@ -7,8 +7,8 @@
 //! those of the init container, which keeps them as long as the pod lives (kubelet 1.36 cpumanager `allocateCPUs`,
 //! `updateCPUsToReuse`). Only amounts leave this open; by ids each case is a world (`Amounts::release_points`).
 //!
-//! Three things prove that a pod left at another moment: a report that counts both pods, before; an end of its
-//! containers in a later second than the start of the other pod; and that none of its containers has ever run.
+//! Three things prove that a pod left at another moment: a report that counts both pods, before; a start or an end of
+//! its containers in a later second than the start of the other pod; and that none of its containers has ever run.
 //!
 //! Cost: rows at each release. A check looks at the rows of nodes where this is open, which are few.
 
@@ -23,13 +23,19 @@ use super::location::charge_all_zones;
 use super::row::Row;
 use super::{Amounts, Held, Ledger, PodId, Stage, World};
 
+/// Thousandths of CPUs by cell.
+type Cells = SmallVec<[(usize, i64); 2]>;
+
+/// Most numbers of kept CPUs that are tried.
+const MAX_LEVELS: i64 = 16;
+
 /// A pod that may have left between two containers of another one's admission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Departure {
     pod: PodId,
     /// By cell, the CPUs that it may have given back.
-    freed: SmallVec<[(usize, i64); 2]>,
-    /// The second in which its last container ended, if that is known.
+    freed: Cells,
+    /// A second in which one of its containers was there still, if one is known.
     ended_s: Option<u64>,
 }
 
@@ -65,13 +71,31 @@ impl Ledger {
         if freed.is_empty() {
             return;
         }
-        let Row { id: pod, described, .. } = self.rows[index];
-        for (at, row) in self.rows.iter_mut().enumerate() {
-            let was_admitted_before = row.described && described;
-            if at != index && row.stage != Stage::Released && may_keep(&row.needs) && !was_admitted_before {
-                row.departures.push(Departure { pod, freed: freed.clone(), ended_s: None });
-                self.has_departures = true;
-            }
+        // It ended no earlier than it started.
+        let departure = Departure { pod: self.rows[index].id, freed, ended_s: self.rows[index].started_s };
+        for at in (0..self.rows.len()).filter(|at| self.may_leave_within(index, *at)).collect::<Vec<_>>() {
+            self.rows[at].departures.push(departure.clone());
+            self.has_departures = true;
+        }
+    }
+
+    /// Whether the pod of row `index` may leave, or have left, between two containers of the admission of that of row
+    /// `at`, which then may keep CPUs.
+    fn may_leave_within(&self, index: usize, at: usize) -> bool {
+        let (leaving, row) = (&self.rows[index], &self.rows[at]);
+        let was_admitted_before = row.described && leaving.described;
+        let started_later = leaving.started_s.zip(row.started_s).is_some_and(|(later, first)| later > first);
+        index != at
+            && row.stage != Stage::Released
+            && !was_admitted_before
+            && !started_later
+            && may_keep(&row.needs)
+    }
+
+    /// Drops departures of pods that leave after the admissions that are known.
+    pub(super) fn drop_later(&mut self, leaves_later: impl Fn(&PodId) -> bool) {
+        for row in self.rows.iter_mut().filter(|row| row.stage == Stage::Admitted) {
+            row.departures.retain(|departure| !leaves_later(&departure.pod));
         }
     }
 
@@ -85,11 +109,11 @@ impl Ledger {
         self.has_departures = self.rows.iter().any(|row| !row.departures.is_empty());
     }
 
-    /// The CPUs of this row, by cell: the most in any world. None by ids.
-    fn cpus_held_at_most(&self, index: usize) -> SmallVec<[(usize, i64); 2]> {
-        let mut most = SmallVec::<[(usize, i64); 2]>::new();
+    /// The CPUs of this row, by cell: the most in any world, with what it may keep itself. None by ids.
+    fn cpus_held_at_most(&self, index: usize) -> Cells {
+        let mut most = Cells::new();
         for world in &self.worlds {
-            for (cell, held) in self.cpus_held(world, index) {
+            for (cell, held) in self.cpus_given_back(world, index) {
                 match most.iter_mut().find(|(known, _)| *known == cell) {
                     Some((_, known)) => *known = held.max(*known),
                     None => most.push((cell, held)),
@@ -100,19 +124,43 @@ impl Ledger {
     }
 
     /// The CPUs of this row in a world, by cell: in each zone where the pod may be. None by ids.
-    fn cpus_held(&self, world: &World, index: usize) -> SmallVec<[(usize, i64); 2]> {
+    fn cpus_held(&self, world: &World, index: usize) -> Cells {
         let (Amounts::Counts(free), Some(topology)) = (&world.amounts, &self.topology) else {
-            return SmallVec::new();
+            return Cells::new();
         };
         let anywhere = || charge_all_zones(topology.rules, &world.amounts, &self.rows[index].needs).held();
         let (Some(Held::Cells(held)), Some(column)) =
             (world.locations[index].held().or_else(anywhere), free.layout().column(ResourceName::CPU))
         else {
-            return SmallVec::new();
+            return Cells::new();
         };
         let columns = free.layout().resources().len();
         let grants = held.grants.iter().map(|grant| (grant.cell as usize, grant.held));
         grants.filter(|(cell, held)| cell % columns == column && *held > 0).collect()
+    }
+
+    /// The most CPUs that the pod of this row gives back when it leaves, by cell.
+    fn cpus_given_back(&self, world: &World, index: usize) -> Cells {
+        let mut cells = self.cpus_held(world, index);
+        let departures = self.rows[index].departures.iter().flat_map(|departure| departure.freed.clone());
+        let kept = self.cpus_kept(world, index, &departures.collect::<Cells>());
+        for ((_, held), (_, kept)) in cells.iter_mut().zip(kept) {
+            *held += kept;
+        }
+        cells
+    }
+
+    /// The CPUs that the init containers of this row may keep where others have given these back, for each cell of
+    /// [`Ledger::cpus_held`].
+    fn cpus_kept(&self, world: &World, index: usize, freed: &Cells) -> Cells {
+        let (Amounts::Counts(free), Some(topology)) = (&world.amounts, &self.topology) else {
+            return Cells::new();
+        };
+        let kept = |(cell, _): (usize, i64)| {
+            let freed = freed.iter().filter(|(of, _)| *of == cell).map(|(_, cpus)| cpus).sum();
+            (cell, admit::kept_after_release(topology.rules, free, &self.rows[index].needs, freed))
+        };
+        self.cpus_held(world, index).into_iter().map(kept).collect()
     }
 
     /// The amounts of a world for which a verdict has to hold: what is counted on, and the same less the CPUs that init
@@ -122,29 +170,42 @@ impl Ledger {
         world: &'w World,
     ) -> impl Iterator<Item = Cow<'w, Amounts>> + use<'w> {
         let known = self.cautious(world);
-        let less = self.without_kept(world, &known).map(Cow::Owned);
-        std::iter::once(known).chain(less)
+        let less = self.without_kept(world, &known, &[]);
+        std::iter::once(known).chain(less.into_iter().map(Cow::Owned))
     }
 
-    /// These amounts of a world less the CPUs that init containers may keep; `None`: none does.
-    pub(super) fn without_kept(&self, world: &World, amounts: &Amounts) -> Option<Amounts> {
-        let (Amounts::Counts(free), Some(topology), true) = (amounts, &self.topology, self.has_departures)
-        else {
-            return None;
+    /// These amounts of a world less the CPUs that init containers may keep, also if the rows `gone` have left, whose
+    /// release is not known: less all of them, and less each smaller number, since less room can be better for pods of
+    /// several containers. None where nothing is kept.
+    pub(super) fn without_kept(&self, world: &World, amounts: &Amounts, gone: &[usize]) -> Vec<Amounts> {
+        let may_be_open = self.has_departures || !gone.is_empty();
+        let (Amounts::Counts(free), true) = (amounts, may_be_open) else { return Vec::new() };
+        let kept = self.all_kept(world, gone);
+        let most = kept.iter().map(|(_, kept)| *kept).max().unwrap_or(0);
+        let step = (most / 1_000 / MAX_LEVELS + 1) * 1_000;
+        let levels = std::iter::successors(Some(most), |level| Some(level - step));
+        let less = |level: i64| {
+            let mut free = free.clone();
+            kept.iter().for_each(|(cell, kept)| free.add(*cell, -level.min(*kept)));
+            Amounts::Counts(free)
         };
-        let mut less = None;
-        let is_open = |row: &Row| !row.departures.is_empty() && row.stage != Stage::Released;
-        for (at, row) in self.rows.iter().enumerate().filter(|(_, row)| is_open(row)) {
-            for (cell, _) in self.cpus_held(world, at) {
-                let freed = row.departures.iter().flat_map(|departure| &departure.freed);
-                let freed = freed.filter(|(of, _)| *of == cell).map(|(_, cpus)| cpus).sum();
-                let kept = admit::kept_after_release(topology.rules, free, &row.needs, freed);
-                if kept > 0 {
-                    less.get_or_insert_with(|| free.clone()).add(cell, -kept);
-                }
+        levels.take_while(|level| *level > 0).map(less).collect()
+    }
+
+    /// What init containers may keep, by cell.
+    fn all_kept(&self, world: &World, gone: &[usize]) -> Cells {
+        let mut all = Cells::new();
+        // The row of a pod that enters has no location yet.
+        let rows = self.rows.iter().take(world.locations.len()).enumerate();
+        for (at, row) in rows.filter(|(_, row)| row.stage != Stage::Released) {
+            let within = gone.iter().filter(|index| self.may_leave_within(**index, at));
+            let mut freed: Cells = within.flat_map(|index| self.cpus_given_back(world, *index)).collect();
+            freed.extend(row.departures.iter().flat_map(|departure| departure.freed.clone()));
+            if !freed.is_empty() {
+                all.extend(self.cpus_kept(world, at, &freed));
             }
         }
-        less.map(Amounts::Counts)
+        all
     }
 }
 

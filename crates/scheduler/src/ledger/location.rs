@@ -38,8 +38,13 @@ impl Ledger {
                 locations.push(location);
             }
         };
-        let less = self.without_kept(world, &world.amounts);
-        for amounts in world.amounts.regrouped(rules).into_iter().chain(less).chain(early.iter().map(after)) {
+        let less = self.without_kept(world, &world.amounts, &[]);
+        let after_with_less = early.iter().flat_map(|early| {
+            let amounts = after(early);
+            let less = self.without_kept(world, &amounts, early);
+            std::iter::once(amounts).chain(less)
+        });
+        for amounts in world.amounts.regrouped(rules).into_iter().chain(less).chain(after_with_less) {
             amounts.admit(rules, needs, scratch).into_iter().for_each(&mut add);
         }
         for early in early {
@@ -64,8 +69,8 @@ pub(super) fn predict(rules: Rules, amounts: &Amounts, needs: &PodNeeds, scratch
 }
 
 /// Widens a prediction for a kubelet that may have more room than the world: the pod is then in the predicted zone, or
-/// in a lower one, because the kubelet takes the lowest that fits. A pod for which more room may be worse, or that is
-/// in several zones, may be anywhere.
+/// in a lower one, because the kubelet takes the lowest that fits; if there is none, its amounts are as exact as they
+/// were. A pod for which more room may be worse, or that is in several zones, may be anywhere.
 pub(super) fn widen(rules: Rules, amounts: &Amounts, needs: &PodNeeds, location: Location) -> Location {
     let Location::Charged { held, exact: true } = &location else { return location };
     match amounts.highest_zone(held) {
@@ -74,6 +79,7 @@ pub(super) fn widen(rules: Rules, amounts: &Amounts, needs: &PodNeeds, location:
             let anywhere = amounts.in_lowest_zones(rules, needs, amounts.free().layout().zones().len());
             Location::Charged { held: held.union(&anywhere), exact: false }
         }
+        Some(0) if matches!(held, Held::Cells(_)) => location,
         Some(highest) => {
             let lower = amounts.in_lowest_zones(rules, needs, highest);
             Location::Charged { held: held.union(&lower), exact: false }

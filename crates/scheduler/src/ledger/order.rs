@@ -66,8 +66,14 @@ impl Ledger {
         let early: Vec<_> = self.likely_releases().into_iter().filter(is_leaving).collect();
         let mut is_rejected = |place: usize| {
             let needs = &self.rows[unsettled[place]].needs;
-            self.worlds.iter().any(|world| {
-                let mut before = world.amounts.clone();
+            let with_kept = |world| {
+                std::iter::once(None)
+                    .chain(self.without_kept(world, &world.amounts, &[]).into_iter().map(Some))
+            };
+            let mut amounts =
+                self.worlds.iter().flat_map(|world| with_kept(world).map(move |less| (world, less)));
+            amounts.any(|(world, less)| {
+                let mut before = less.unwrap_or_else(|| world.amounts.clone());
                 release_rows(&mut before, &world.locations, &unsettled[place..]);
                 before.needs_alignment(rules, needs)
                     && (before.check(rules, needs, scratch).is_err()

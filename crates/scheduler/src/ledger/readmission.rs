@@ -51,7 +51,7 @@ impl Ledger {
         let mut next = Vec::with_capacity(self.worlds.len());
         for world in &self.worlds {
             if world.locations[index] == Location::Unknown {
-                next.push(world.clone());
+                self.add_worlds(&mut next, [self.widened(world, &unsettled, rules)]);
                 continue;
             }
             if !unsettled.is_empty() && self.is_unmoved(world, &unsettled, index, scratch) {
@@ -75,6 +75,19 @@ impl Ledger {
             }
         }
         self.settle(next, scratch);
+    }
+
+    /// A world in which a pod that holds what is not known may have left before these rows are admitted.
+    fn widened(&self, world: &World, rows: &[usize], rules: Rules) -> World {
+        let mut world = world.clone();
+        for at in rows {
+            let predicted = std::mem::replace(&mut world.locations[*at], Location::nowhere());
+            release(&mut world.amounts, &predicted);
+            let location = widen(rules, &world.amounts, &self.rows[*at].needs, predicted);
+            charge(&mut world.amounts, &location);
+            world.locations[*at] = location;
+        }
+        world
     }
 
     /// Does something while admitted pods from row `first` on count as pending, if no report has described them: where

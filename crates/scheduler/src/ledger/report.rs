@@ -20,6 +20,7 @@ impl Ledger {
         self.changes();
         self.search_pause = 0;
         self.report_lost = false;
+        self.contradicts_unexplained = false;
         self.start = later.or_else(|| scratch.models.of(&topology)).map(Arc::new);
         let same_table = self.worlds.first().is_none_or(|world| {
             world.amounts.is_by_ids() == self.start.is_some()

@@ -432,8 +432,8 @@ impl Rig {
             return !worlds.is_empty() && worlds.iter().all(|world| *world.amounts.free() == free);
         }
         self.ledger.worlds.iter().any(|world| {
-            let less = self.ledger.without_kept(world, &world.amounts);
-            let least = less.as_ref().unwrap_or(&world.amounts).free();
+            let less = self.ledger.without_kept(world, &world.amounts, &[]);
+            let least = less.first().unwrap_or(&world.amounts).free();
             free.cells().iter().zip(least.cells()).all(|(free, least)| free >= least)
         })
     }

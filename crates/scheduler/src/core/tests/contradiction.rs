@@ -35,3 +35,17 @@ fn a_node_whose_kubelet_contradicts_its_report_is_left_alone_until_the_next() {
         assert_eq!(decide(&mut core, now), ["b -> n"], "{has_report}");
     }
 }
+
+/// An exporter may leave pods out of its fingerprint.
+#[test]
+fn a_node_whose_fingerprint_names_other_pods_opens_after_a_time() {
+    let mut core = Core::new(settings());
+    core.handle(Event::Node(node("n")), LATER);
+    core.handle(Event::Report("n".into(), report([8, 8], &["left out"])), LATER);
+    core.handle(Event::Pod(pod("a", 8, json!({}))), LATER);
+    let why =
+        "a: 0/1 nodes are available: 1 invalid node topology data: no report matches the pods there yet.";
+    assert_eq!(decide(&mut core, LATER), [why]);
+    assert_eq!(decide(&mut core, LATER + nodes::UNEXPLAINED_MS - 1), [""; 0]);
+    assert_eq!(decide(&mut core, LATER + nodes::UNEXPLAINED_MS), ["a -> n"]);
+}

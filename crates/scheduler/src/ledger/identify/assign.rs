@@ -36,24 +36,20 @@ struct Search<'a> {
 }
 
 impl Ledger {
-    /// The locations of all rows in each possible world. Rows that the report does not count stay unknown.
+    /// The locations of all rows in each possible world.
     ///
-    /// Locations on which all worlds agreed are kept if a solution exists with them; else all are searched.
+    /// Locations on which all worlds agreed are kept if a solution exists with them: of each row if no world
+    /// contradicts the report, else of those that an earlier report has shown. If none exists, all are searched, and
+    /// those of rows that the report does not count stay unknown.
     pub(super) fn solve_locations(
         &self,
-        report: &NodeTopology,
-        free: &Free,
+        (report, free): (&NodeTopology, &Free),
         members: &[bool],
+        is_contradicted: bool,
     ) -> Vec<Vec<Location>> {
-        let mut known: Vec<Location> = (0..self.rows.len())
-            .map(|at| {
-                if members[at] && self.rows[at].described {
-                    self.agreed_location(at)
-                } else {
-                    Location::Unknown
-                }
-            })
-            .collect();
+        let is_kept = |at: usize| !is_contradicted || (members[at] && self.rows[at].described);
+        let kept = |at| if is_kept(at) { self.agreed_location(at) } else { Location::Unknown };
+        let mut known: Vec<Location> = (0..self.rows.len()).map(kept).collect();
         let used = used(report, free);
         if let Some(worlds) = self.solve(report, &used, members, &known) {
             return worlds;

@@ -1,4 +1,5 @@
-//! Reports that only numbers can explain: without a fingerprint, or with one that two pods share.
+//! Reports that only numbers can explain: without a fingerprint, with one that two pods share, or with one that is
+//! never that of the known pods.
 //!
 //! In: a report, and the pods it may count. Out: whether its numbers prove that it counts them. Never: a report
 //! believed that may be older than one of these pods.
@@ -13,6 +14,21 @@ use crate::ledger::{Held, Ledger, Location, Row, Stage};
 const MAX_NAMESAKES: usize = 5;
 
 impl Ledger {
+    /// The rows that a report counts, by its numbers; `None` if they do not tell.
+    pub(super) fn members_by_value(
+        &self,
+        report: &NodeTopology,
+        free: &Free,
+        expected: Vec<bool>,
+    ) -> Option<Vec<bool>> {
+        if self.worlds.is_empty() && !self.is_all_in_use(report, free, &expected) {
+            // It may be old, and count pods that are gone: what is in use need not be of a known pod.
+            return Some(vec![false; expected.len()]);
+        }
+        let is_believed = self.worlds.is_empty() || self.agrees_by_value(report, free, &expected);
+        is_believed.then_some(expected)
+    }
+
     /// Whether a report without a fingerprint can be believed by its numbers alone: they are those expected of the
     /// settled pods, or, on a node where nothing changes, they promise no more than was known. A report that promises
     /// more may precede the latest admissions, and one that decides between worlds may count a former pod of equal size
@@ -43,7 +59,8 @@ impl Ledger {
 
     /// Whether a report that does not name its pods has more or less in use than `members` hold: it counts others.
     pub(super) fn is_of_unknown_pods(&self, report: &NodeTopology, free: &Free, members: &[bool]) -> bool {
-        report.fingerprint.is_none() && !self.is_all_in_use(report, free, members)
+        let names_pods = report.fingerprint.is_some() && !self.goes_by_amounts;
+        !names_pods && !self.is_all_in_use(report, free, members)
     }
 
     /// Whether members hold as much as is in use, so that the report counts each of them and no other pod, unless one

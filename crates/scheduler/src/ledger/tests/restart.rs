@@ -71,3 +71,47 @@ fn another_fingerprint_method_loses_no_pod() {
         assert!(ledger.unexplained.is_none(), "each report is explained by the same two pods");
     }
 }
+
+/// Where a pod of unknown zones leaves, one that is on its way may get its room, and not what was predicted.
+#[test]
+fn room_in_unknown_zones_may_go_to_a_pod_on_its_way() {
+    let app = |id, cpus: i64, memory| pod(id, &[(ContainerKind::App, cpus * 1_000, memory)]);
+    // Of six equal pods three are in each zone, in more ways than are told apart.
+    let mut pods: Vec<BoundPod> = (1..=6).map(|id| app(id, 1, 1)).collect();
+    pods.extend([app(7, 4, 1), app(8, 3, 4)]);
+    let last = app(10, 1, 3).needs;
+    for is_on_its_way in [true, false] {
+        let mut scratch = Scratch::default();
+        let mut ledger = restarted(&pods, report([(1, 4), (2, 1)], &pods, Method::All));
+        ledger.bound(&app(9, 2, 1), &mut scratch);
+        if !is_on_its_way {
+            ledger.admitted(PodId(9), &mut scratch);
+        }
+        let fits = |ledger: &Ledger| ledger.check((&last, u64::MAX), &mut Scratch::default()).is_ok();
+        assert!(fits(&ledger), "beside the ninth in the second zone");
+        ledger.leaving(PodId(3), &mut scratch);
+        assert_eq!(fits(&ledger), !is_on_its_way, "the ninth may be in the first zone");
+        ledger.released(PodId(3), &mut scratch);
+        assert_eq!(fits(&ledger), !is_on_its_way);
+    }
+}
+
+/// An exporter may leave pods out of the fingerprint for good. After a time its amounts count.
+#[test]
+fn a_fingerprint_of_other_pods_does_not_close_a_node_for_good() {
+    let app = |id, cpus: i64| pod(id, &[(ContainerKind::App, cpus * 1_000, 1)]);
+    let (one, left_out, three) = (app(1, 2), pod(2, &[]), app(3, 2));
+    let named = [one.clone(), three.clone()];
+    let pods = [one, left_out, three];
+    let mut scratch = Scratch::default();
+    let mut ledger = restarted(&pods, report([(4, 6), (8, 8)], &named, Method::All));
+    assert!(ledger.needs_explanation() && !fits(&ledger, 1));
+    ledger.expect_explanation(1_000);
+    assert!(!ledger.needs_explanation());
+    assert!(!ledger.give_up_fingerprint(999, &mut scratch) && !fits(&ledger, 1));
+    assert!(ledger.give_up_fingerprint(1_000, &mut scratch));
+    assert!(fits(&ledger, 8) && !fits(&ledger, 9));
+    assert!(ledger.summary().unexplained, "it is told all the same");
+    ledger.report(report([(4, 6), (8, 8)], &pods, Method::All), &mut scratch);
+    assert!(fits(&ledger, 8) && !ledger.summary().unexplained);
+}
