@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use deployer::docs;
 use deployer::manifests::monitoring::dashboard::ROWS;
 use deployer::manifests::{meta, monitoring};
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ fn run(promtool: &Path, folder: &Path, words: &[&str], content: &Value) -> anyho
 /// The group of each program, as its PrometheusRule has it.
 fn groups() -> Value {
     let groups = alerts().into_iter().map(|(program, alerts)| {
-        let rule = monitoring::rules(&meta::within("any", program), program, &alerts);
+        let rule = monitoring::rules(&meta::within("any", program), (program, &alerts), docs::ALERTS);
         rule.body()["spec"]["groups"][0].clone()
     });
     json!({ "groups": groups.collect::<Vec<_>>() })

@@ -53,7 +53,7 @@ const REJECTED: &str =
 const UNREADABLE: &str = "tholepin_operator_unreadable_objects{kind=\"NUMAResourcesOperator\"}";
 
 /// All of them.
-pub(super) const CASES: [Case; 22] = [
+pub(super) const CASES: [Case; 23] = [
     case(
         ("TholepinExportersAbsent", "20m"),
         &[(scheduler!("up" ""), "1x20")],
@@ -124,6 +124,12 @@ pub(super) const CASES: [Case; 22] = [
         &[(REJECTED, "0x20 3x60")],
         &[("instance", "n:10250")],
         &[(REJECTED, "0x20 2x60")],
+    ),
+    case(
+        ("TholepinControllersBackOff", "40m"),
+        &[(scheduler!("tholepin_scheduler_controllers_backing_off" ""), "0x10 1x30")],
+        &[],
+        &[(scheduler!("tholepin_scheduler_controllers_backing_off" ""), "0x10 1x10 0 1x10 0x10")],
     ),
     case(
         ("TholepinPodsWaitLong", "90m"),

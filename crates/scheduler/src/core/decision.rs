@@ -149,6 +149,7 @@ impl Core {
     /// The next decision, or `None` until an event arrives or [`Core::due`] has come.
     pub fn next(&mut self, now_ms: u64) -> Option<Decision> {
         self.run_timers(now_ms);
+        self.rejections.forget_old(now_ms);
         self.queue.tick(now_ms);
         self.run_hold(now_ms);
         if let Some(id) = self.withdrawals.pop_first() {
@@ -205,7 +206,9 @@ impl Core {
                 let volumes = self.reserve_volumes(&pod, slot, &profile);
                 let claims = self.reserve_claims(&pod, slot, &profile, now_ms);
                 self.stopwatch.lap("Reserve", true);
-                self.note_placement(id, &pod, now_ms);
+                if !self.is_in_gang(id) {
+                    self.note_placement(id, now_ms);
+                }
                 self.charge(id, &node);
                 if let Some(entry) = self.pods.get_mut(&id) {
                     (entry.lifecycle, entry.placed_here) = (Lifecycle::Assumed { slot }, true);
@@ -472,6 +475,7 @@ impl Core {
                     self.look_again(slot);
                 }
                 Timer::Contradicted(slot) => self.look_again(slot),
+                Timer::Unexplained(slot) => self.give_up_fingerprint(slot, now_ms),
                 Timer::Volumes(id) => self.volumes_due(id, now_ms),
                 Timer::Resync => self.resync(now_ms),
             }

@@ -313,6 +313,9 @@ impl Core {
             self.nominate(rank.pod, None);
             self.end_hold_of(rank.pod, now_ms);
         }
+        if self.back_off_gang(&ranks, popped, now_ms) {
+            return;
+        }
         // Nothing that is taken back in the end tells of a change.
         let marks = (
             std::mem::take(&mut self.changed),
@@ -347,7 +350,10 @@ impl Core {
             if let Some(group) = self.groups.groups.get_mut(key) {
                 (group.stage, group.plan) = (Stage::Placed, BTreeMap::new());
             }
-            ranks.iter().for_each(|rank| self.queue.prefer(rank.pod, false));
+            for rank in &ranks {
+                self.queue.prefer(rank.pod, false);
+                self.note_placement(rank.pod, now_ms);
+            }
             decisions.into_iter().for_each(|(_, decision)| self.waits.decide(decision));
             self.scheduled(key);
             return;
@@ -360,6 +366,25 @@ impl Core {
             Some(error) => self.unscheduled(key, "SchedulerError", &error),
             None => self.unscheduled(key, "Unschedulable", UNSCHEDULABLE),
         }
+    }
+
+    /// Lets a gang wait if kubelets have rejected too many pods of a controller of it. Returns whether it waits.
+    fn back_off_gang(&mut self, ranks: &[Rank], popped: PodId, now_ms: u64) -> bool {
+        let wait = |rank: &Rank| self.rejection_wait(self.view(rank.pod)?, now_ms);
+        let Some((until_ms, message)) = ranks.iter().filter_map(wait).max() else { return false };
+        for id in ranks.iter().map(|rank| rank.pod) {
+            match id == popped {
+                true => self.queue.delay(id, until_ms),
+                false => {
+                    self.queue.take(id, now_ms);
+                    self.queue.follow(id);
+                }
+            }
+            if let Some(refused) = self.refuse_for(id, &message) {
+                self.waits.decide(Decision::Refuse(refused));
+            }
+        }
+        true
     }
 
     /// The error of a gang whose pods name several schedulers (`frameworkForPodGroup`).

@@ -1,12 +1,13 @@
 //! The backoff of controllers whose pods kubelets reject again and again.
 //!
 //! In: pods that a kubelet has rejected, the time. Out: a note of each; until when the next pods of their controllers
-//! wait, and why. Never: a verdict about a node, or a wait of a gang.
+//! wait, and why. Never: a verdict about a node, or a wait of a part of a gang.
 //!
 //! A controller makes a new pod for each that fails. Where a prediction is wrong for good, that would go on as fast as
 //! pods can be placed. So after [`MAX_REJECTED`] rejections of one controller's pods, each within [`WINDOW_MS`] of the
-//! one before, its pods wait a minute, and twice as long after each further one, up to half an hour. Then one of them
-//! is placed a minute, until a kubelet admits one: all is forgotten then. Pods without a controller come once.
+//! one before, its pods wait a minute. Then one of them is placed a minute, until a kubelet admits one: all is
+//! forgotten then. If it is rejected, they wait twice as long as before, up to half an hour. Pods that were placed
+//! before a wait began make it no longer, however many there are. Pods without a controller come once.
 //!
 //! Cost: nothing for pods that are not rejected but a look at a map of controllers in trouble, mostly empty.
 
@@ -50,6 +51,8 @@ struct ControllerRejections {
     /// Rejected pods by uid, the last ones.
     pods: Vec<Arc<str>>,
     times: usize,
+    /// Waits so far.
+    waits: u32,
     last_ms: u64,
     until_ms: u64,
     /// The uids of pods that were placed after waits since the last rejection, the last ones.
@@ -78,14 +81,20 @@ pub struct RejectedPod {
 }
 
 impl RejectionBackoff {
+    /// Forgets controllers whose last rejection, and wait, are long ago.
+    pub(super) fn forget_old(&mut self, now_ms: u64) {
+        self.controllers.retain(|_, of| !of.is_over(now_ms));
+    }
+
     /// Counts a rejection, once for each pod. Returns how many there were lately.
     fn count(&mut self, owner: &Owner, (uid, reason): (&Arc<str>, &Arc<str>), now_ms: u64) -> Option<usize> {
-        self.controllers.retain(|_, of| !of.is_over(now_ms));
+        self.forget_old(now_ms);
         let of = self.controllers.entry(Arc::clone(&owner.uid)).or_insert_with(|| ControllerRejections {
             owner: owner.clone(),
             reason: Arc::clone(reason),
             pods: Vec::new(),
             times: 0,
+            waits: 0,
             last_ms: now_ms,
             until_ms: 0,
             tried: Vec::new(),
@@ -94,15 +103,14 @@ impl RejectionBackoff {
             return None;
         }
         remember(&mut of.pods, uid);
-        of.tried.clear();
         of.times += 1;
         of.reason = Arc::clone(reason);
         of.last_ms = now_ms;
-        if let Some(further) = of.times.checked_sub(MAX_REJECTED) {
-            let doubled =
-                u32::try_from(further).ok().and_then(|times| FIRST_WAIT_MS.checked_shl(times.min(16)));
-            let wait_ms = doubled.unwrap_or(LONGEST_WAIT_MS).min(LONGEST_WAIT_MS);
-            of.until_ms = now_ms.saturating_add(wait_ms);
+        let was_placed_before = now_ms < of.until_ms && !of.tried.contains(uid);
+        if of.times >= MAX_REJECTED && !was_placed_before {
+            of.tried.clear();
+            of.until_ms = now_ms.saturating_add((FIRST_WAIT_MS << of.waits.min(16)).min(LONGEST_WAIT_MS));
+            of.waits += 1;
         }
         Some(of.times)
     }
@@ -166,6 +174,11 @@ impl RejectionBackoff {
     }
 }
 
+/// Whether an owner makes another pod. The owner of a mirror pod, its node, does not.
+fn is_controller(owner: &Owner) -> bool {
+    *owner.kind != *"Node"
+}
+
 /// Adds a uid; of [`MAX_REMEMBERED`] the oldest goes.
 fn remember(uids: &mut Vec<Arc<str>>, uid: &Arc<str>) {
     if uids.len() == MAX_REMEMBERED {
@@ -175,6 +188,12 @@ fn remember(uids: &mut Vec<Arc<str>>, uid: &Arc<str>) {
 }
 
 impl Core {
+    /// The number of controllers whose pods wait, or come one by one.
+    #[must_use]
+    pub fn controllers_backing_off(&self) -> usize {
+        self.rejections.controllers.values().filter(|of| of.times >= MAX_REJECTED).count()
+    }
+
     /// Looks whether a pod has been rejected by its kubelet just now.
     pub(super) fn look_for_rejection(&mut self, pod: &PodView, now_ms: u64) {
         let Some(rejection) = &pod.rejection else {
@@ -213,29 +232,31 @@ impl Core {
                 reason: Arc::clone(reason),
                 is_ours,
                 times,
-                is_discarded: self.settings.deletes_rejected && owner.is_some(),
+                is_discarded: self.settings.deletes_rejected && owner.as_ref().is_some_and(is_controller),
             });
         }
     }
 
-    /// The decision about a pod whose controller's pods were rejected too often. Of a gang each pod would make all
-    /// others fail.
+    /// The decision about a pod whose controller's pods were rejected too often. A gang waits as a whole.
     pub(super) fn back_off_rejected(&mut self, id: PodId, pod: &PodView, now_ms: u64) -> Option<Decision> {
-        let owner = self.backing_off(id, pod)?;
-        let (until_ms, message) = self.rejections.wait(owner, now_ms)?;
+        let (until_ms, message) = self.rejection_wait(pod, now_ms).filter(|_| !self.is_in_gang(id))?;
+        // What is kept for it would be of no use to anybody meanwhile.
+        self.nominate(id, None);
+        self.end_hold_of(id, now_ms);
         self.queue.delay(id, until_ms);
         Some(Decision::Refuse(Refused::new((pod.clone(), message, Refusals::default()))))
     }
 
-    /// Notes that a pod has been placed.
-    pub(super) fn note_placement(&mut self, id: PodId, pod: &PodView, now_ms: u64) {
-        if let Some(owner) = self.backing_off(id, pod) {
-            self.rejections.placed(owner, &pod.uid, now_ms);
-        }
+    /// Until when the next pod of this one's controller waits, and why.
+    pub(super) fn rejection_wait(&self, pod: &PodView, now_ms: u64) -> Option<(u64, String)> {
+        self.rejections.wait(pod.owner.as_ref()?, now_ms)
     }
 
-    /// The controller of a pod that may have to wait.
-    fn backing_off<'p>(&self, id: PodId, pod: &'p PodView) -> Option<&'p Arc<str>> {
-        pod.owner.as_ref().filter(|_| !self.rejections.controllers.is_empty() && !self.is_in_gang(id))
+    /// Notes that a pod has been placed for good.
+    pub(super) fn note_placement(&mut self, id: PodId, now_ms: u64) {
+        let Some(pod) = self.pods.get(&id).map(|entry| &entry.view) else { return };
+        if let Some(owner) = &pod.owner {
+            self.rejections.placed(owner, &pod.uid, now_ms);
+        }
     }
 }

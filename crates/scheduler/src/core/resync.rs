@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use api::schedulerconfig::ResyncMethod;
 use topology::fingerprint::PodHash;
 use topology::request::PodNeeds;
 
@@ -14,18 +15,23 @@ use crate::cycle::Accounting;
 impl Settings {
     /// The shortest time between two resyncs that a profile asks for; `None`: all profiles count exactly.
     pub(super) fn resync_ms(&self) -> Option<u64> {
+        self.resync().map(|(period_ms, _)| period_ms)
+    }
+
+    /// The same, with the method of that profile: nodes are accounted for once, whatever the profiles.
+    fn resync(&self) -> Option<(u64, ResyncMethod)> {
         let numa = self.profiles.iter().filter_map(|profile| profile.numa.as_ref());
-        let period = numa.filter_map(|numa| match numa.accounting {
+        let resyncs = numa.filter_map(|numa| match numa.accounting {
             Accounting::Exact => None,
-            Accounting::OverReserve { resync_ms, .. } => Some(resync_ms.max(1)),
+            Accounting::OverReserve { resync_ms, method, .. } => Some((resync_ms.max(1), method)),
         });
-        period.min()
+        resyncs.min_by_key(|(period_ms, _)| *period_ms)
     }
 }
 
 impl Core {
     pub(super) fn resync(&mut self, now_ms: u64) {
-        let Some(period_ms) = self.settings.resync_ms() else { return };
+        let Some((period_ms, method)) = self.settings.resync() else { return };
         self.timers.insert((now_ms + period_ms, Timer::Resync));
         let slots = self.node_order.iter().copied();
         let mut running: BTreeMap<usize, Vec<(PodHash, &PodNeeds)>> = slots
@@ -44,7 +50,7 @@ impl Core {
             }
         }
         for (slot, pods) in running {
-            if self.nodes[slot].over_reserve.resync(pods.into_iter()) {
+            if self.nodes[slot].over_reserve.resync(method, pods.into_iter()) {
                 self.resynced.insert(slot);
             }
         }

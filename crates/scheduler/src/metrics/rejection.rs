@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::core::{Core, RejectedPod};
@@ -30,6 +31,7 @@ struct RejectionLabels {
 #[derive(Clone, Debug, Default)]
 pub(super) struct RejectionMetrics {
     rejections: Family<RejectionLabels, Counter>,
+    backing_off: Gauge,
     /// The series, the one counted last at the end.
     series: Arc<Mutex<VecDeque<RejectionLabels>>>,
 }
@@ -42,6 +44,11 @@ impl RejectionMetrics {
             "Number of pods that a kubelet has rejected for what its resource managers would give them, by controller and \
              by who has placed them: tholepin, or other",
             metrics.rejections.clone(),
+        );
+        registry.register(
+            "tholepin_scheduler_controllers_backing_off",
+            "Number of controllers whose next pods wait, or come one by one, because kubelets have rejected others of theirs",
+            metrics.backing_off.clone(),
         );
         metrics
     }
@@ -67,8 +74,9 @@ impl RejectionMetrics {
         }
     }
 
-    /// Takes the series of nodes that are gone away. Cost: the series.
+    /// Takes the series of nodes that are gone away, and counts controllers. Cost: the series.
     pub(super) fn observe(&self, core: &Core) {
+        self.backing_off.set(i64::try_from(core.controllers_backing_off()).unwrap_or(i64::MAX));
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         series.retain(|labels| {
             let stays = core.has_node(&labels.node);
@@ -134,7 +142,7 @@ mod tests {
         let lines = |registry: &Registry| -> Vec<String> {
             let mut text = String::new();
             encode(&mut text, registry).unwrap();
-            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+            text.lines().filter(|line| line.contains("_rejections_total{")).map(str::to_owned).collect()
         };
         let counted = lines(&registry);
         let of = |owner: usize| {

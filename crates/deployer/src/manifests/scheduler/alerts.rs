@@ -76,6 +76,19 @@ fn placement(job: &str) -> Vec<Alert> {
             first: "tholepin validate --only pod-rejected,report-stale",
         },
         Alert {
+            name: "TholepinControllersBackOff",
+            expr: format!("max(tholepin_scheduler_controllers_backing_off{{job=\"{job}\"}}) > 0"),
+            lasting: "15m",
+            summary: "Kubelets reject the pods of a controller again and again.",
+            description: "The scheduler lets the next pods of such controllers wait, up to half an hour each, so few are lost and few are placed. Events of the waiting pods name the kubelet's reason.",
+            causes: &[
+                "SMTAlignmentError: an exporter that says nothing of full-pcpus-only, or pods whose CPUs are no whole cores",
+                "UnexpectedAdmissionError: a device plugin of a node that fails to hand out its devices",
+                "TopologyAffinityError: another scheduler on the same nodes, or a report that is wrong",
+            ],
+            first: "kubectl get pods -A --field-selector status.phase=Failed",
+        },
+        Alert {
             name: "TholepinPodsWaitLong",
             expr: format!(
                 "max_over_time(scheduler_pending_pods{{job=\"{job}\",queue=\"unschedulable\"}}[5m]) > 0"
@@ -100,6 +113,7 @@ fn placement(job: &str) -> Vec<Alert> {
                 "two exporters write the report of one node",
                 "an exporter does not see new pods any more: its report stays the same while pods come and go",
                 "pods outside of the cluster, or static pods whose mirror pod the API server refuses, hold exclusive resources of the node",
+                "the exporter leaves pods out of the fingerprint (podExclude): after three minutes its amounts alone count",
                 "a device failed together with the pod that had it: the next pod that comes or goes there settles it",
             ],
             first: "tholepin validate --only report-writers,report-stale,exporter-twice",
@@ -149,7 +163,10 @@ fn placement(job: &str) -> Vec<Alert> {
         },
         Alert {
             name: "TholepinLedgerContradicted",
-            expr: format!("sum(increase(tholepin_ledger_corrections_total{{job=\"{job}\"}}[1h])) > 10"),
+            // Each replica counts all of them.
+            expr: format!(
+                "max(sum by (namespace, pod) (increase(tholepin_ledger_corrections_total{{job=\"{job}\"}}[1h]))) > 10"
+            ),
             lasting: "1h",
             summary: "Reports contradict the scheduler's ledger again and again.",
             description: "The ledger takes over what reports say, so each contradiction ends by itself; that they do not stop means that kubelets decide differently from the model.",

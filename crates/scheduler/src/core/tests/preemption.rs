@@ -576,10 +576,12 @@ fn a_refusal_tells_of_claims_before_preemption() {
 /// By upstream's accounting no pod frees a zone, but with `preemptionMode: Enabled`.
 #[test]
 fn upstreams_accounting_needs_its_preemption_mode() {
+    let method = api::schedulerconfig::ResyncMethod::Autodetect;
+    let enabled = Accounting::OverReserve { resync_ms: 5_000, method, preempts: true };
     for (accounting, wanted) in [
         (Accounting::Exact, "q evicts p on n"),
-        (Accounting::OverReserve { resync_ms: 5_000, preempts: true }, "q evicts p on n"),
-        (Accounting::OverReserve { resync_ms: 5_000, preempts: false }, "q: 0/1 nodes are available: "),
+        (enabled, "q evicts p on n"),
+        (Accounting::over_reserve(5_000), "q: 0/1 nodes are available: "),
     ] {
         let mut all = settings();
         all.profiles[0].numa.as_mut().unwrap().accounting = accounting;

@@ -73,21 +73,25 @@ fn rejected_pods_are_deleted_if_that_is_wanted_and_others_follow() {
     assert_eq!(decided(false, rejected("a")), (true, false, 1));
     assert_eq!(decided(true, rejected("a")), (true, true, 1));
     assert_eq!(decided(true, of_other), (false, true, 0), "another scheduler's");
+    let mut mirror = rejected("a");
+    let rejection = Arc::make_mut(mirror.rejection.as_mut().unwrap());
+    rejection.owner.as_mut().unwrap().kind = "Node".into();
+    assert!(!decided(true, mirror).1, "its kubelet has it from a file");
     let mut alone = rejected("a");
     Arc::make_mut(alone.rejection.as_mut().unwrap()).owner = None;
     assert_eq!(decided(true, alone), (true, false, 0), "no controller makes another one");
 }
 
-/// A pod of a gang that waited would make the others fail.
+/// A gang waits as a whole: a pod of it that waited alone would make the others fail.
 #[test]
-fn gangs_are_not_held_back() {
+fn a_gang_waits_as_a_whole() {
     let mut all = settings();
     Arc::make_mut(&mut all.profiles[0].plugins).gang_scheduling = true;
     let mut core = Core::new(all);
     core.handle(Event::Node(node("n")), LATER);
     core.handle(Event::Report("n".into(), report([8, 8], &[])), LATER);
     let (namespace, name, uid) = ("ns".into(), "g".into(), "g".into());
-    let group = PodGroupView { namespace, name, uid, generation: 1, min_count: Some(1), scheduled: None };
+    let group = PodGroupView { namespace, name, uid, generation: 1, min_count: Some(2), scheduled: None };
     core.handle(Event::PodGroup(group), LATER);
     let member = |name: &str| {
         let mut object = owned();
@@ -100,8 +104,37 @@ fn gangs_are_not_held_back() {
         core.handle(Event::Pod(rejected(name)), LATER);
         decide(&mut core, LATER);
     }
-    core.handle(Event::Pod(member("m")), LATER);
-    assert_eq!(decide(&mut core, LATER), ["m -> n", "g: Scheduled"]);
+    ["m", "o"].iter().for_each(|name| core.handle(Event::Pod(member(name)), LATER));
+    let waits =
+        ": kubelets have rejected 3 pods of ReplicaSet r (SMTAlignmentError): the next one waits for 60 s";
+    assert_eq!(decide(&mut core, LATER), [format!("m{waits}"), format!("o{waits}")]);
+    let now = LATER + FIRST_WAIT_MS;
+    assert_eq!(decide(&mut core, now), ["m -> n", "o -> n", "g: Scheduled"]);
+    core.handle(Event::Pod(waiting("d")), now);
+    assert_eq!(decide(&mut core, now), [format!("d{waits}")]);
+}
+
+/// Of pods that are placed at once, those that are rejected make one wait, and one of those that follow ends it.
+#[test]
+fn a_burst_of_rejections_is_one_wait() {
+    let mut core = core(&["n"]);
+    let names = ["a", "b", "c", "d", "e", "f", "g"];
+    names.iter().for_each(|name| core.handle(Event::Pod(waiting(name)), LATER));
+    assert_eq!(decide(&mut core, LATER).len(), names.len());
+    for name in &names[..5] {
+        core.handle(Event::Pod(rejected(name)), LATER);
+    }
+    assert_eq!(decide(&mut core, LATER).last().unwrap(), "e rejected, 5");
+    core.handle(Event::Pod(rejected("f")), LATER + 30_000);
+    core.handle(Event::Pod(waiting("h")), LATER + 30_000);
+    let told = decide(&mut core, LATER + 30_000);
+    assert!(told.last().unwrap().ends_with("the next one waits for 30 s"), "{told:?}");
+    let now = LATER + FIRST_WAIT_MS;
+    assert_eq!(decide(&mut core, now), ["h -> n"]);
+    core.handle(Event::Pod(rejected("h")), now);
+    core.handle(Event::Pod(waiting("i")), now);
+    let told = decide(&mut core, now);
+    assert!(told.last().unwrap().ends_with("the next one waits for 120 s"), "{told:?}");
 }
 
 /// A process that does not lead keeps a bounded number.
