@@ -207,6 +207,7 @@ fn numa(at: usize, profile: &WireProfile) -> Result<Option<Numa>, ConfigError> {
         CacheAccounting::Exact => Accounting::Exact,
         CacheAccounting::OverReserve => Accounting::OverReserve {
             resync_ms: seconds.saturating_mul(1_000),
+            method: args.cache.resync_method,
             preempts: args.preemption_mode == PreemptionMode::Enabled,
         },
     };
@@ -222,6 +223,8 @@ fn numa(at: usize, profile: &WireProfile) -> Result<Option<Numa>, ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use api::schedulerconfig::ResyncMethod;
+
     use super::*;
 
     fn file(args: &str) -> SchedulerConfig {
@@ -247,9 +250,10 @@ mod tests {
             crate::config::settings(&file(args), 1).unwrap().profiles[1].zone_filter().unwrap().accounting
         };
         let args = "{cacheResyncPeriodSeconds: 5, cache: {accounting: OverReserve}}";
-        assert_eq!(accounting(args), Accounting::OverReserve { resync_ms: 5_000, preempts: false });
-        let args = "{cacheResyncPeriodSeconds: 5, cache: {accounting: OverReserve}, preemptionMode: Enabled}";
-        assert_eq!(accounting(args), Accounting::OverReserve { resync_ms: 5_000, preempts: true });
+        assert_eq!(accounting(args), Accounting::over_reserve(5_000));
+        let args = "{cacheResyncPeriodSeconds: 5, cache: {accounting: OverReserve, resyncMethod: All}, preemptionMode: Enabled}";
+        let wanted = Accounting::OverReserve { resync_ms: 5_000, method: ResyncMethod::All, preempts: true };
+        assert_eq!(accounting(args), wanted);
         assert_eq!(accounting("{preemptionMode: Enabled}"), Accounting::Exact);
     }
 

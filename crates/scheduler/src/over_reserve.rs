@@ -4,16 +4,20 @@
 //! resync. Out: whether the plugin would let a pod onto the node. Never: a zone of a pod; each is charged to every
 //! zone until a report with a matching fingerprint is taken over.
 //!
-//! It exists to be compared with the ledger. The rules are upstream's but for four: a node whose first report comes
-//! late is known from then on; foreign pods are not looked for; a node without pods takes its report over, which
-//! upstream never does, since the exporter's own pod runs on each node; and no more than `MAX_ENDED` pods that have
-//! ended are kept of a node. Cost: a check is one admission; a placement, the pods since the last resync; a resync, the
-//! pods of the nodes that refused one.
+//! It exists to be compared with the ledger. The rules are upstream's but for these: a node whose first report comes
+//! late is known from then on; foreign pods are charged as others are, and make no node stale; pods are charged with
+//! what the kubelet sums, and admitted as the kubelet does; a node without pods takes its report over, which upstream
+//! never does, since the exporter's own pod runs on each node; settings that have changed leave the charges as they
+//! were; pods that have ended are in no fingerprint; and no more than `MAX_ENDED` of them are kept of a node.
+//!
+//! Cost: a check is one admission; a placement, the pods since the last resync; a resync, the pods of the nodes that
+//! refused one.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use api::schedulerconfig::ResyncMethod;
 use topology::admit::{self, Scratch};
 use topology::fingerprint::{Fingerprint, Method, PodHash};
 use topology::policy::Policy;
@@ -45,7 +49,8 @@ pub struct OverReserve {
 impl OverReserve {
     /// A report has arrived in the API server.
     pub fn report(&mut self, report: Arc<NodeTopology>) {
-        if self.counted.is_none() {
+        // Other settings of the kubelet count at once, as with the plugin's `resyncScope: All`.
+        if self.counted.as_ref().is_none_or(|(counted, _)| counted.rules != report.rules) {
             self.count(Arc::clone(&report));
         }
         self.newest = Some(report);
@@ -108,10 +113,20 @@ impl OverReserve {
         self.may_be_over_reserved.get()
     }
 
-    /// Takes the newest report over if its fingerprint is that of the pods that run on the node; whether it did.
-    pub fn resync<'a>(&mut self, running: impl Iterator<Item = (PodHash, &'a PodNeeds)>) -> bool {
+    /// Takes the newest report over if its fingerprint is that of the pods that run on the node, counted by this
+    /// method; whether it did.
+    pub fn resync<'a>(
+        &mut self,
+        method: ResyncMethod,
+        running: impl Iterator<Item = (PodHash, &'a PodNeeds)>,
+    ) -> bool {
         let Some(newest) = self.newest.clone() else { return false };
-        let Some((expected, method)) = newest.fingerprint else { return false };
+        let Some((expected, stated)) = newest.fingerprint else { return false };
+        let method = match method {
+            ResyncMethod::Autodetect => stated,
+            ResyncMethod::All => Method::All,
+            ResyncMethod::OnlyExclusiveResources => Method::WithExclusiveResources,
+        };
         let free = newest.available();
         let counts =
             |needs: &PodNeeds| method == Method::All || admit::is_exclusive(newest.rules, &free, needs);
@@ -214,10 +229,38 @@ mod tests {
         node.report(report([2, 8], &[pod]));
         assert!(!fits(&node, 3));
         let running = needs(6);
-        assert!(!node.resync(std::iter::empty()));
-        assert!(!node.resync([(PodHash::of("a", "b"), &*running)].into_iter()));
-        assert!(node.resync([(pod, &*running)].into_iter()));
+        assert!(!node.resync(ResyncMethod::Autodetect, std::iter::empty()));
+        assert!(!node.resync(ResyncMethod::Autodetect, [(PodHash::of("a", "b"), &*running)].into_iter()));
+        assert!(node.resync(ResyncMethod::Autodetect, [(pod, &*running)].into_iter()));
         assert!(fits(&node, 8) && !node.needs_resync());
+    }
+
+    #[test]
+    fn other_settings_count_at_once_and_the_charges_stay() {
+        let mut node = OverReserve::default();
+        node.report(report([8, 8], &[]));
+        node.reserve(PodId(1), &needs(6));
+        let mut changed = (*report([8, 8], &[PodHash::of("a", "a")])).clone();
+        changed.rules.scope = Scope::Pod;
+        node.report(Arc::new(changed));
+        assert_eq!(node.counted.as_ref().unwrap().0.rules.scope, Scope::Pod);
+        assert!(fits(&node, 2) && !fits(&node, 3));
+    }
+
+    #[test]
+    fn the_profile_says_which_pods_a_fingerprint_counts() {
+        let (exclusive, other) = (PodHash::of("a", "a"), PodHash::of("a", "b"));
+        let (with, without) = (needs(6), Arc::new(PodRequest::default().needs()));
+        let resync = |method, named: &[PodHash]| {
+            let mut node = OverReserve::default();
+            node.report(report([2, 8], named));
+            node.resync(method, [(exclusive, &*with), (other, &*without)].into_iter())
+        };
+        assert!(resync(ResyncMethod::Autodetect, &[exclusive, other]), "the report says so");
+        assert!(resync(ResyncMethod::All, &[exclusive, other]));
+        assert!(!resync(ResyncMethod::All, &[exclusive]));
+        assert!(resync(ResyncMethod::OnlyExclusiveResources, &[exclusive]));
+        assert!(!resync(ResyncMethod::OnlyExclusiveResources, &[exclusive, other]));
     }
 
     #[test]
@@ -226,7 +269,7 @@ mod tests {
         node.report(report([8, 8], &[]));
         node.reserve(PodId(1), &needs(6));
         assert!(!fits(&node, 8));
-        assert!(node.resync(std::iter::empty()) && fits(&node, 8));
+        assert!(node.resync(ResyncMethod::Autodetect, std::iter::empty()) && fits(&node, 8));
         node.reserve(PodId(2), &needs(6));
         node.unreserve(PodId(2));
         assert!(fits(&node, 8), "a pod that was not bound is charged no longer");
@@ -243,7 +286,7 @@ mod tests {
             node.ended(PodId(5_000));
         }
         assert_eq!(node.assumed.len(), MAX_ENDED);
-        assert!(node.resync(std::iter::empty()) && node.assumed.is_empty());
+        assert!(node.resync(ResyncMethod::Autodetect, std::iter::empty()) && node.assumed.is_empty());
         node.reserve(PodId(1), &needs(1));
         node.ended(PodId(1));
         assert!(!fits(&node, 8), "charged until the next resync");

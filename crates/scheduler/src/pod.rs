@@ -367,7 +367,9 @@ impl Progress {
         };
         Self {
             // The kubelet sets startTime with the first status it writes, right after admission.
-            admitted: status.start_time.is_some() || containers().next().is_some(),
+            admitted: status.start_time.is_some()
+                || containers().next().is_some()
+                || status.phase.as_deref() == Some("Running"),
             // The first app container has started.
             initialized: status.phase.as_deref() == Some("Running"),
             deleting: pod.metadata.deletion_timestamp.is_some(),

@@ -93,9 +93,7 @@ impl Contender {
             faults,
             accounting: match self {
                 Self::Blind => None,
-                Self::Nrtmatch => {
-                    Some(Accounting::OverReserve { resync_ms: plugin.resync_ms, preempts: false })
-                }
+                Self::Nrtmatch => Some(Accounting::over_reserve(plugin.resync_ms)),
                 Self::Tholepin | Self::Ideal => Some(Accounting::Exact),
             },
             strategy: Strategy::default(),

@@ -195,7 +195,8 @@ impl PodRequest {
             for name in [ResourceName::CPU, ResourceName::MEMORY] {
                 let (request, limit) = (counted(requests, name), counted(limits, name));
                 any |= request.is_some() || limit.is_some();
-                guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+                // A request of zero is none, and no request is no limit (component-helpers 1.36 `qos`).
+                guaranteed &= limit.is_some() && request == limit;
             }
         }
         match (any, guaranteed) {

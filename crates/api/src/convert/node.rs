@@ -47,16 +47,20 @@ pub fn node_topology(nrt: &NodeResourceTopology) -> Result<(NodeTopology, Vec<Wa
     zones.sort_unstable_by_key(|zone| zone.id);
     let threads = attribute::get(&nrt.attributes, keys::ATTRIBUTE_THREADS_PER_CORE);
     let threads_per_core = threads.and_then(|text| text.parse().ok());
-    let max_numa_nodes = attribute::get(&nrt.attributes, keys::ATTRIBUTE_MAX_NUMA_NODES);
-    // As the Go plugin reads it.
-    let max_numa_nodes = max_numa_nodes.and_then(|text| text.parse().ok()).filter(|most: &u32| *most > 1);
-    let max_numa_nodes = max_numa_nodes.map(|most| most.min(MOST_NUMA_NODES));
+    let max_numa_nodes = max_numa_nodes(&nrt.attributes);
     let kubelet = super::kubelet_report(nrt).unwrap_or_else(|ConvertError { path, problem }| {
         warnings.push(Warning { path, problem });
         None
     });
     let kubelet = kubelet.map(Box::new);
     Ok((NodeTopology { rules, zones, fingerprint, threads_per_core, max_numa_nodes, kubelet }, warnings))
+}
+
+/// What the last attribute that can be read says, as the Go plugin reads it.
+fn max_numa_nodes(attributes: &[nrt::Attribute]) -> Option<u32> {
+    let of_name = attributes.iter().rev().filter(|it| it.name == keys::ATTRIBUTE_MAX_NUMA_NODES);
+    let last = of_name.filter_map(|it| it.value.parse::<i64>().ok()).find(|most| *most > 1)?;
+    Some(u32::try_from(last).unwrap_or(MOST_NUMA_NODES).min(MOST_NUMA_NODES))
 }
 
 /// Refuses ids above 63: the kubelet's masks have no bit for them (1.36 `topologymanager/bitmask`).

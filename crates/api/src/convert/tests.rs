@@ -528,3 +528,42 @@ fn kubelets_are_read_whole_or_not_at_all() {
         assert!(error.starts_with(wanted), "{error}");
     }
 }
+
+#[test]
+fn the_class_is_computed_as_the_api_server_does() {
+    let class = |requests: Value, limits: Value| {
+        let container = json!({"name": "c", "resources": {"requests": requests, "limits": limits}});
+        let pod: Pod = serde_json::from_value(json!({"spec": {"containers": [container]}})).unwrap();
+        pod_request(&pod).unwrap().qos()
+    };
+    let both = || json!({"cpu": "2", "memory": "1Gi"});
+    for (requests, limits, wanted) in [
+        (json!({}), json!({}), Qos::BestEffort),
+        (json!({"cpu": "0"}), json!({"cpu": "0"}), Qos::BestEffort),
+        (both(), json!({}), Qos::Burstable),
+        (json!({"cpu": "1", "memory": "1Gi"}), both(), Qos::Burstable),
+        (json!({"cpu": "0", "memory": "1Gi"}), both(), Qos::Burstable),
+        (both(), json!({"cpu": "2"}), Qos::Burstable),
+        (json!({}), both(), Qos::Guaranteed),
+        (both(), both(), Qos::Guaranteed),
+    ] {
+        assert_eq!(class(requests.clone(), limits.clone()), wanted, "{requests} {limits}");
+    }
+}
+
+#[test]
+fn the_last_readable_number_of_numa_nodes_counts() {
+    let name = "topologyManagerMaxNUMANodes";
+    for (values, wanted) in [
+        (&["4", "16"][..], Some(16)),
+        (&["x", "16"], Some(16)),
+        (&["16", "1"], Some(16)),
+        (&["16", "-3"], Some(16)),
+        (&["5000000000"], Some(1_024)),
+        (&["0"], None),
+        (&[], None),
+    ] {
+        let list: Vec<_> = values.iter().map(|value| (name, *value)).collect();
+        assert_eq!(convert(attributes(&list)).unwrap().0.max_numa_nodes, wanted, "{values:?}");
+    }
+}

@@ -157,6 +157,20 @@ impl Fields {
         self.word(name, choices, problem, errors)
     }
 
+    /// One of a few words, which must be stated: an absent one is the empty word, as in Go.
+    pub(super) fn required_choice<T: Copy>(
+        &mut self,
+        name: &str,
+        what: &str,
+        choices: &[(&str, T)],
+        errors: &mut Errors,
+    ) -> Option<T> {
+        if self.map.get(name).is_none_or(Value::is_null) {
+            self.map.insert(name.to_owned(), "".into());
+        }
+        self.choice(name, what, choices, errors)
+    }
+
     /// One of a few words, with the error of apimachinery's `field.NotSupported`.
     pub(super) fn supported<T: Copy>(
         &mut self,

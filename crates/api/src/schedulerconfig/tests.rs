@@ -244,7 +244,7 @@ fn numa_arguments_are_read() {
         }
     );
     let strategy = |text| numa(text).unwrap().scoring_strategy;
-    assert_eq!(strategy("scoringStrategy: {}"), ScoringStrategy::default());
+    assert_eq!(strategy("scoringStrategy: null"), ScoringStrategy::default());
     assert_eq!(strategy("scoringStrategy: {type: MostAllocated, resources: []}").resources.len(), 2);
 }
 
@@ -270,6 +270,11 @@ fn mistakes_in_numa_arguments_name_the_place() {
              BalancedAllocation, LeastAllocated, LeastNUMANodes",
         ),
         (
+            "scoringStrategy: {resources: [{name: cpu, weight: 1}]}",
+            "scoringStrategy.type: Invalid value: \"\": invalid ScoringStrategyType; allowed are MostAllocated, \
+             BalancedAllocation, LeastAllocated, LeastNUMANodes",
+        ),
+        (
             "preemptionMode: Sometimes",
             "preemptionMode: Invalid value: \"Sometimes\": invalid PreemptionMode; allowed are Disabled, Enabled",
         ),
@@ -278,15 +283,21 @@ fn mistakes_in_numa_arguments_name_the_place() {
             "cache.informerMode: Invalid value: \"shared\": invalid CacheInformerMode; allowed are Shared, Dedicated",
         ),
         (
-            "scoringStrategy: {resources: [{name: cpu, weight: -1}]}",
+            "scoringStrategy: {type: LeastAllocated, resources: [{name: cpu, weight: -1}]}",
             "scoringStrategy.resources[0].weight: Invalid value: -1: must be 1 to 2147483647, or 0 for the default of 1",
         ),
         (
-            "scoringStrategy: {resources: [{name: cpu}, {name: cpu}]}",
+            "scoringStrategy: {type: LeastAllocated, resources: [{name: cpu}, {name: cpu}]}",
             "scoringStrategy.resources[1].name: Duplicate value: \"cpu\"",
         ),
-        ("scoringStrategy: {resources: [{weight: 1}]}", "scoringStrategy.resources[0].name: Required value"),
-        ("scoringStrategy: {resources: cpu}", "scoringStrategy.resources: expected a list, found \"cpu\""),
+        (
+            "scoringStrategy: {type: LeastAllocated, resources: [{weight: 1}]}",
+            "scoringStrategy.resources[0].name: Required value",
+        ),
+        (
+            "scoringStrategy: {type: LeastAllocated, resources: cpu}",
+            "scoringStrategy.resources: expected a list, found \"cpu\"",
+        ),
         (
             "cacheResyncPeriodSeconds: 5s",
             "cacheResyncPeriodSeconds: expected a whole number of 64 bits, found \"5s\"",

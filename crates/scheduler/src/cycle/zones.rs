@@ -3,7 +3,7 @@
 //! In: a node's ledger, or upstream's accounting; a pod. Out: the [`Reason`] against it, whether other nodes come
 //! before, a score. Never: a look at other nodes.
 
-use api::schedulerconfig::NodesWithoutTopology;
+use api::schedulerconfig::{NodesWithoutTopology, ResyncMethod};
 use topology::kubelet::alignment::Alignment;
 use topology::request::PodNeeds;
 use topology::score::{Strategy, Weights, ZoneScorer};
@@ -51,9 +51,19 @@ pub enum Accounting {
     OverReserve {
         /// Time between two resyncs.
         resync_ms: u64,
+        /// The pods that a fingerprint counts.
+        method: ResyncMethod,
         /// Whether a preemption counts the zones that victims leave (`preemptionMode: Enabled`).
         preempts: bool,
     },
+}
+
+impl Accounting {
+    /// That of upstream's plugin with its defaults, with this time between two resyncs.
+    #[must_use]
+    pub fn over_reserve(resync_ms: u64) -> Self {
+        Self::OverReserve { resync_ms, method: ResyncMethod::default(), preempts: false }
+    }
 }
 
 impl Numa {

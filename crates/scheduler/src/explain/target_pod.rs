@@ -78,7 +78,9 @@ impl TargetPod {
         }
         meta["uid"] = "asked about".into();
         object["spec"]["nodeName"] = Value::Null;
-        object["status"] = Value::Null;
+        // The rest of a status tells of another run of the pod; the class is what the kubelet goes by.
+        let qos = object["status"]["qosClass"].take();
+        object["status"] = serde_json::json!({ "qosClass": qos });
         for list in ["containers", "initContainers"] {
             let containers = object["spec"][list].as_array_mut();
             containers.into_iter().flatten().for_each(state_requests);

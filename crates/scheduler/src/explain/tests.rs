@@ -256,3 +256,16 @@ fn the_smallest_change_is_found() {
         assert_eq!(told.nodes[0].changes.first().map(|change| &*change.text), Some(wanted), "{told:?}");
     }
 }
+
+/// A manifest may be one of the cluster, whose class the API server has stated.
+#[test]
+fn the_stated_class_of_a_manifest_counts() {
+    let mut asked = pod("asked", None, &[("c", 30, 0)]);
+    let fits = |asked: &Value| {
+        let objects = [node("n", 40), report("n", "container", &[[20, 20, 0, 0], [20, 20, 0, 0]])];
+        of_objects(config::default_settings(0), objects, asked.clone(), NOW_MS).unwrap().chosen.is_some()
+    };
+    assert!(!fits(&asked));
+    asked["status"] = json!({"phase": "Failed", "qosClass": "Burstable"});
+    assert!(fits(&asked));
+}

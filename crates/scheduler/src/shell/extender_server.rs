@@ -181,10 +181,7 @@ async fn prioritize(State(server): State<Server>, Json(request): Json<Value>) ->
     let answer = async {
         let (pod, names) = (pod(&request)?, nodes(&request)?.names);
         let scores = server.observer.ask(move |core, _| core.score_zones(&pod, &names)).await?;
-        let item = |(host, score): (Arc<str>, i64)| {
-            let score = score * MAX_SCORE / topology::score::MAX_SCORE;
-            json!({ "Host": host, "Score": score })
-        };
+        let item = |(host, score): (Arc<str>, i64)| json!({ "Host": host, "Score": extender_score(score) });
         Ok::<_, String>(Value::Array(scores.into_iter().map(item).collect()))
     };
     // The answer has no place for an error; kube-scheduler counts none as no scores.
@@ -192,6 +189,12 @@ async fn prioritize(State(server): State<Server>, Json(request): Json<Value>) ->
         Ok(scores) => Json(scores).into_response(),
         Err(reason) => (StatusCode::SERVICE_UNAVAILABLE, Json(refused(&reason))).into_response(),
     }
+}
+
+/// A plugin's score in an extender's unit, rounded.
+fn extender_score(score: i64) -> i64 {
+    const UNIT: i64 = topology::score::MAX_SCORE / MAX_SCORE;
+    (score + UNIT / 2) / UNIT
 }
 
 async fn preempt(State(server): State<Server>, Json(request): Json<Value>) -> Response {

@@ -83,3 +83,9 @@ async fn a_client_that_goes_leaves_no_pod_on_a_node() {
     let told = tokio::time::timeout(Duration::from_secs(30), is_free).await.unwrap();
     assert!(told.contains("NotFound") || told.contains("not found"), "{told}");
 }
+
+#[test]
+fn scores_are_rounded_to_the_unit_of_extenders() {
+    let scores = [0, 4, 5, 73, 88, 97, 100].map(extender_score);
+    assert_eq!(scores, [0, 0, 1, 7, 9, 10, 10]);
+}

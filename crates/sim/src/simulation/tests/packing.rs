@@ -45,7 +45,7 @@ fn packed(preset: Preset, accounting: Accounting, strategy: Strategy, seed: u64)
 #[test]
 fn no_strategy_of_the_go_plugin_packs_more() {
     let seeds = std::env::var("PACKING_SEEDS").map_or(4, |seeds| seeds.parse().unwrap());
-    let go = Accounting::OverReserve { resync_ms: 1_000, preempts: false };
+    let go = Accounting::over_reserve(1_000);
     for preset in [Preset::Telco, Preset::Hpc, Preset::CiInference] {
         for strategy in [
             Strategy::LeastAllocated,
