@@ -5,6 +5,9 @@
 /// The place of the pages: relative to the repository and to an unpacked release, which need no network.
 pub const BASE: &str = "docs";
 
+/// The page of alerts, with a part for each.
+pub const ALERTS: &str = "docs/alerts.md";
+
 /// The link to a part of a page.
 #[must_use]
 pub fn link(page: &str, id: &str) -> String {

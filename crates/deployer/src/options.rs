@@ -15,6 +15,7 @@ use api::schedulerconfig::{
 use clap::ValueEnum;
 use k8s_openapi::api::core::v1::Toleration;
 
+use crate::docs;
 use crate::images::{self, Images};
 use crate::platform::{Platform, Version};
 
@@ -47,6 +48,8 @@ pub struct Options {
     pub architectures: Vec<String>,
     /// Create objects for the Prometheus operator, and the dashboard for Grafana.
     pub monitoring: bool,
+    /// Address of the page with a part for each alert, in `runbook_url`.
+    pub runbooks: String,
     /// Create a ResourceQuota for pods of critical priority in our namespaces, for clusters that demand one (GKE).
     pub critical_quota: bool,
     /// The program that publishes NodeResourceTopology objects.
@@ -185,6 +188,8 @@ pub struct SchedulerOptions {
     pub priority_class: Option<String>,
     /// Create a PodDisruptionBudget for several replicas.
     pub disruption_budget: bool,
+    /// Delete pods that kubelets have rejected, if a controller makes others.
+    pub delete_rejected_pods: bool,
 }
 
 /// Settings of the Go plugin's cache; `None` omits a setting.
@@ -294,6 +299,7 @@ impl Default for Options {
             api_server_cidrs: Vec::new(),
             architectures: ["amd64", "arm64"].map(str::to_owned).to_vec(),
             monitoring: false,
+            runbooks: docs::ALERTS.to_owned(),
             critical_quota: false,
             updater: UpdaterOptions::default(),
             scheduler: SchedulerOptions::default(),
@@ -346,6 +352,7 @@ impl Default for SchedulerOptions {
             tolerations: Vec::new(),
             priority_class: None,
             disruption_budget: true,
+            delete_rejected_pods: false,
         }
     }
 }

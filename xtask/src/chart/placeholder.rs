@@ -64,6 +64,7 @@ const KUBELET_PORT: &str = "61003";
 pub(super) const AUTHORITY: &str = "chart-authority";
 pub(super) const REPLICAS: &str = "6007";
 const SCHEDULER_NAME: &str = "chart-scheduler-name";
+const RUNBOOKS: &str = "chart-runbooks";
 // Words of the kubelet that stand for whichever is stated.
 const POLICY: &str = "topology-manager-policy=single-numa-node";
 const SCOPE: &str = "topology-manager-scope=container";
@@ -109,6 +110,7 @@ pub(super) fn all(component: &str) -> Vec<Placeholder> {
         text(AUTHORITY, "$.Values.kubelet.caConfigMap"),
         (REPLICAS, format!("int {}", own("replicas")), Form::Number),
         (SCHEDULER_NAME, own("schedulerName"), Form::Text),
+        text(RUNBOOKS, "$.Values.runbookUrl"),
     ];
     all.sort_by_key(|(mark, ..)| std::cmp::Reverse(mark.len()));
     all.into_iter().map(|(mark, expression, form)| Placeholder { mark, expression, form }).collect()
@@ -124,6 +126,7 @@ pub(super) fn options() -> anyhow::Result<Options> {
     options.architectures = vec![ARCHITECTURE.to_owned()];
     options.api_server_ports = vec![API_PORT.parse()?];
     options.api_server_cidrs = vec![API_CIDR.to_owned()];
+    RUNBOOKS.clone_into(&mut options.runbooks);
     let updater = &mut options.updater;
     updater.sync_period = Some(Duration::from_secs(12345 * 3600));
     updater.verbosity = VERBOSITY.parse()?;

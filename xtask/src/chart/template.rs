@@ -258,7 +258,7 @@ fn exporter() -> [Choice; 6] {
 }
 
 /// Options of the scheduler.
-fn scheduler() -> [Choice; 6] {
+fn scheduler() -> [Choice; 7] {
     [
         // The exporter's template has it otherwise.
         Choice::switch(
@@ -275,6 +275,11 @@ fn scheduler() -> [Choice; 6] {
             "$.Values.scheduler.disruptionBudget",
             |options| options.scheduler.disruption_budget = true,
             |options| options.scheduler.disruption_budget = false,
+        ),
+        Choice::switch(
+            "$.Values.scheduler.deleteRejectedPods",
+            |options| options.scheduler.delete_rejected_pods = true,
+            |options| options.scheduler.delete_rejected_pods = false,
         ),
         Choice::switch(
             "$.Values.scheduler.controlPlaneAffinity",

@@ -54,9 +54,14 @@ struct Cli {
 }
 
 /// Values, the version of Kubernetes, and the flags of `tholepin render` that say the same.
-const SETS: [(&str, &str, &str); 14] = [
+const SETS: [(&str, &str, &str); 15] = [
     ("", "v1.36.3", ""),
     ("{monitoring: true}", "v1.36.3", "--monitoring"),
+    (
+        "{monitoring: true, runbookUrl: 'https://a.example/alerts', scheduler: {deleteRejectedPods: true}}",
+        "v1.36.3",
+        "--monitoring --runbook-url https://a.example/alerts --sched-delete-rejected-pods",
+    ),
     ("{monitoring: true, platform: openshift}", "v1.33.1", "--platform openshift:4.20 --monitoring"),
     (
         "{platform: openshift, criticalQuota: true, image: {pullSecrets: [a, b], pullPolicy: Always}}",

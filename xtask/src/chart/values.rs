@@ -135,6 +135,7 @@ fn cluster(options: &Options) -> Vec<Entry> {
         ),
         switch("criticalQuota", Flag("critical-quota"), options.critical_quota),
         switch("monitoring", Flag("monitoring"), options.monitoring),
+        text("runbookUrl", Flag("runbook-url"), &options.runbooks),
         switch("crds.install", Own("Install and upgrade the definition of NodeResourceTopology"), true),
         switch(
             "crds.keep",
@@ -202,6 +203,11 @@ fn scheduler(options: &Options) -> anyhow::Result<Vec<Entry>> {
             scheduler.control_plane_affinity,
         ),
         switch("scheduler.disruptionBudget", Flag("disruption-budget"), scheduler.disruption_budget),
+        switch(
+            "scheduler.deleteRejectedPods",
+            Flag("sched-delete-rejected-pods"),
+            scheduler.delete_rejected_pods,
+        ),
         map("scheduler.nodeSelector", Flag("sched-node-selector"), json!({})),
         tolerations("scheduler.tolerations", Flag("sched-toleration"), json!([])),
         text("scheduler.priorityClassName", Flag("sched-priority-class"), "system-cluster-critical"),

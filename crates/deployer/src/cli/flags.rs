@@ -14,7 +14,7 @@ use runtime::stderr;
 
 use super::kubelet::KubeletLayoutFlags;
 use super::values::{
-    Period, Replicas, bool_word, cidr, from_file, image, label, lease, namespace, object_name, period,
+    Period, Replicas, bool_word, cidr, from_file, image, label, lease, namespace, object_name, page, period,
     priority_class, registry, replicas, scheduler_name, toleration, word,
 };
 use crate::detect::PlatformSpec;
@@ -45,6 +45,9 @@ pub(super) struct InstallFlags {
     #[arg(long, value_name = "BOOL", value_parser = bool_word, help_heading = "Cluster")]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub monitoring: Option<bool>,
+    /// Address at which docs/alerts.md can be read, for the runbook_url of alerts [default: docs/alerts.md]
+    #[arg(long, value_name = "URL", value_parser = page, help_heading = "Cluster", hide_short_help = true)]
+    pub runbook_url: Option<String>,
     #[command(flatten)]
     programs: ProgramFlags,
     #[command(flatten)]
@@ -195,6 +198,10 @@ struct SchedulerFlags {
     #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     disruption_budget: Option<bool>,
+    /// Delete pods that kubelets have rejected, also those of other schedulers, if a controller makes others
+    #[arg(long, hide_short_help = true, value_name = "BOOL", value_parser = bool_word)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    sched_delete_rejected_pods: Option<bool>,
     /// Preemption to free a zone: Enabled or Disabled
     #[arg(long, hide_short_help = true, value_name = "MODE", value_parser = word::<PreemptionMode>)]
     sched_preemption_mode: Option<PreemptionMode>,
@@ -316,6 +323,7 @@ impl InstallFlags {
         }
         set(&mut options.network_policies, self.pods.network_policies);
         set(&mut options.monitoring, self.monitoring);
+        set(&mut options.runbooks, self.runbook_url.clone());
         options.critical_quota = self.pods.critical_quota;
         if !self.pods.api_server_port.is_empty() {
             options.api_server_ports.clone_from(&self.pods.api_server_port);
@@ -444,6 +452,7 @@ impl SchedulerFlags {
         options.tolerations.extend(self.sched_toleration.iter().flatten().cloned());
         options.priority_class.clone_from(&self.sched_priority_class);
         set(&mut options.disruption_budget, self.disruption_budget);
+        set(&mut options.delete_rejected_pods, self.sched_delete_rejected_pods);
         options.preemption = self.sched_preemption_mode;
         if let Some(Period(period)) = self.sched_resync_period {
             options.resync_seconds =

@@ -41,6 +41,15 @@ pub(super) fn bool_word(text: &str) -> Result<bool, String> {
     topology::gobool::parse(text).ok_or_else(|| "it must be true or false".to_owned())
 }
 
+/// The address of a page; parts of it follow after a `#`.
+pub(super) fn page(text: &str) -> Result<String, String> {
+    let is_one =
+        !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#');
+    is_one
+        .then(|| text.to_owned())
+        .ok_or_else(|| "it must be the address of a page, without spaces and #".to_owned())
+}
+
 /// A duration in Go's text form; not negative.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let duration = GoDuration::parse(text).map_err(|error| error.to_string())?;

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::access::{ServiceAccountRef, role};
 use super::meta::{labels, selector, within};
 use super::pod;
-use crate::docs;
 use crate::options::Options;
 use crate::platform::Platform;
 use objects::{Object, ObjectKind};
@@ -59,7 +58,7 @@ impl Alert {
         self.name.to_lowercase()
     }
 
-    fn rule(&self) -> Value {
+    fn rule(&self, runbooks: &str) -> Value {
         json!({
             "alert": self.name,
             "expr": self.expr,
@@ -68,16 +67,16 @@ impl Alert {
             "annotations": {
                 "summary": self.summary,
                 "description": self.description,
-                "runbook_url": docs::link("alerts", &self.id()),
+                "runbook_url": format!("{runbooks}#{}", self.id()),
             },
         })
     }
 }
 
-/// The alerts as a PrometheusRule with one group.
+/// The alerts as a PrometheusRule with one group. `runbooks`: the address of the page with a part for each.
 #[must_use]
-pub fn rules(metadata: &ObjectMeta, group: &str, alerts: &[Alert]) -> Object {
-    let rules: Vec<Value> = alerts.iter().map(Alert::rule).collect();
+pub fn rules(metadata: &ObjectMeta, (group, alerts): (&str, &[Alert]), runbooks: &str) -> Object {
+    let rules: Vec<Value> = alerts.iter().map(|alert| alert.rule(runbooks)).collect();
     object(
         "PrometheusRule",
         "prometheusrules",
@@ -156,7 +155,8 @@ pub(super) fn of_pods(
     // Each program has a role of its own: both may be in one namespace, and each may be removed.
     let name = format!("{}-{}", account.name, PROMETHEUS.name);
     let mut objects = discovery(account.namespace, &name, options.platform);
-    objects.extend([pod_monitor(&metadata, pods, port), rules(&metadata, group, alerts)]);
+    objects
+        .extend([pod_monitor(&metadata, pods, port), rules(&metadata, (group, alerts), &options.runbooks)]);
     objects
 }
 

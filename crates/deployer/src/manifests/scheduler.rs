@@ -174,13 +174,17 @@ fn pod_spec(options: &Options) -> PodSpec {
 /// The arguments of the image's entry point.
 #[must_use]
 pub fn flags(options: &Options) -> Vec<String> {
-    vec![
+    let mut flags = vec![
         "scheduler".to_owned(),
         format!("--config=/etc/kubernetes/{KEY}"),
         format!("--http-bind-address=0.0.0.0:{PORT}"),
         pod::health_flag(),
         format!("--v={}", options.scheduler.verbosity.clamp(0, 255)),
-    ]
+    ];
+    if options.scheduler.delete_rejected_pods {
+        flags.push("--delete-rejected-pods".to_owned());
+    }
+    flags
 }
 
 /// Spreads replicas over nodes where possible.

@@ -129,7 +129,8 @@ fn arguments(scheduler: &SchedulerOptions, style: ConfigStyle) -> Value {
             |ResourceWeight { name, weight }: &ResourceWeight| json!({ "name": name, "weight": weight });
         let resources: Vec<Value> = scoring.resources.iter().map(one).collect();
         stated([
-            ("type", json!(scoring.kind.map(Word::as_str))),
+            // The plugin refuses a strategy without one.
+            ("type", json!(scoring.kind.unwrap_or_default().as_str())),
             ("resources", json!((!resources.is_empty()).then_some(resources))),
         ])
     });

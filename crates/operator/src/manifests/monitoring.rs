@@ -22,7 +22,8 @@ pub fn objects(options: &Options) -> Vec<Object> {
     let exporters = labels([("name", "resource-topology")]);
     let monitor = monitor(options, EXPORTERS, &exporters, EXPORTER_SERVICE, "metrics-port");
     let namespace = &options.namespace;
-    let alerts = rules(&within(namespace, EXPORTERS), exporter::GROUP, &exporter_alerts());
+    let alerts =
+        rules(&within(namespace, EXPORTERS), (exporter::GROUP, &exporter_alerts()), &options.common.runbooks);
     // The alerts come last.
     objects.insert(objects.len() - 1, monitor);
     objects.push(alerts);

@@ -47,7 +47,7 @@ fn every_flag_sets_its_option() {
          --sched-verbose 8 --sched-node-selector h=i --sched-toleration all --sched-priority-class j --disruption-budget=false \
          --sched-preemption-mode Enabled --sched-resync-period 500ms --sched-informer-mode Dedicated \
          --sched-cache-params-config-file {file} --sched-scoring-strat-config-file {file} --network-policies=false \
-         --critical-quota --api-server-port 1,2 --api-server-cidr 192.0.2.1/32 --arch amd64 --image k --rte-image l --nfd-image o --sched-image p --controller-image q \
+         --runbook-url u --sched-delete-rejected-pods --critical-quota --api-server-port 1,2 --api-server-cidr 192.0.2.1/32 --arch amd64 --image k --rte-image l --nfd-image o --sched-image p --controller-image q \
          --pause-image r --pull-policy always --pull-secret s"
     );
     let set = options(&words);
@@ -147,6 +147,7 @@ fn errors_name_the_flag_and_the_allowed_values() {
         ("--updater-sync-period -1s", "unexpected argument '-1' found"),
         ("--updater-toleration a:Never", "the effect must be one of NoSchedule, PreferNoSchedule, NoExecute"),
         ("--sched-node-selector a", "it must be KEY=VALUE"),
+        ("--runbook-url a#b", "it must be the address of a page, without spaces and #"),
         ("--kubelet-profile mine", "is none of kubeadm, k3s, rke2,"),
         (
             "--kubelet-config yes",

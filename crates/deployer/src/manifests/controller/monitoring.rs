@@ -22,7 +22,11 @@ pub fn objects(options: &Options, program: &Program, group: &str, alerts: &[Aler
     let mut objects = monitoring::discovery(namespace, PROMETHEUS.name, options.common.platform);
     let labels = program.pod_labels();
     objects.push(monitor(options, program.name, &labels, program.service, port_name(options)));
-    objects.push(monitoring::rules(&within(namespace, program.name), group, alerts));
+    objects.push(monitoring::rules(
+        &within(namespace, program.name),
+        (group, alerts),
+        &options.common.runbooks,
+    ));
     objects
 }
 
