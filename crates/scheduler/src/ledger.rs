@@ -26,6 +26,7 @@
 //! always few; reports additionally the search for the pod set, which is bounded by event and paused when it finds
 //! nothing. A report that says what was expected is no reason to check anything anew.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -233,9 +234,8 @@ impl Ledger {
                 for early in early {
                     let mut amounts = amounts.clone();
                     release_rows(&mut amounts, &world.locations, early);
-                    amounts.check(rules, needs, scratch)?;
-                    for less in self.without_kept(world, &amounts, early) {
-                        less.check(rules, needs, scratch)?;
+                    for amounts in self.with_less(world, Cow::Owned(amounts), early) {
+                        amounts.check(rules, needs, scratch)?;
                     }
                 }
                 check_release_points((world, amounts), (rules, needs), early, scratch)?;

@@ -365,13 +365,12 @@ impl Progress {
         let ended = |container: &wire::ContainerStatus| {
             container.state.as_ref().is_some_and(|s| s.terminated.is_some() || s.running.is_none())
         };
+        let is_running = status.phase.as_deref() == Some("Running");
         Self {
             // The kubelet sets startTime with the first status it writes, right after admission.
-            admitted: status.start_time.is_some()
-                || containers().next().is_some()
-                || status.phase.as_deref() == Some("Running"),
+            admitted: status.start_time.is_some() || containers().next().is_some() || is_running,
             // The first app container has started.
-            initialized: status.phase.as_deref() == Some("Running"),
+            initialized: is_running,
             deleting: pod.metadata.deletion_timestamp.is_some(),
             terminal: matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")),
             stopped: containers().next().is_some() && containers().all(ended),

@@ -184,13 +184,13 @@ pub fn admit(
     needs: &PodNeeds,
     scratch: &mut Scratch,
 ) -> Result<Placement, Misfit> {
-    let none = Release { later: free, before: usize::MAX, sparing_until: 0 };
+    let none = MidAdmissionRelease { later: free, before: usize::MAX, sparing_until: 0 };
     admit_with_release(rules, free, none, needs, scratch)
 }
 
 /// Other pods that leave during an admission, as [`crate::kubelet::MidAdmissionRelease`] by ids.
 #[derive(Clone, Copy, Debug)]
-pub struct Release<'a> {
+pub struct MidAdmissionRelease<'a> {
     /// What is free without pods that leave meanwhile, in a table of the same layout.
     pub later: &'a Free,
     /// The number of the container before which these are gone, at least 1.
@@ -209,7 +209,7 @@ pub struct Release<'a> {
 pub fn admit_with_release(
     rules: Rules,
     free: &Free,
-    release: Release<'_>,
+    release: MidAdmissionRelease<'_>,
     needs: &PodNeeds,
     scratch: &mut Scratch,
 ) -> Result<Placement, Misfit> {
@@ -443,7 +443,7 @@ impl Scratch {
     }
 
     /// Prepares for the container of this number.
-    fn spare(&mut self, free: &Free, release: Release<'_>, container: usize) {
+    fn spare(&mut self, free: &Free, release: MidAdmissionRelease<'_>, container: usize) {
         let Some(column) = free.layout().column(ResourceName::CPU) else { return };
         if container >= release.sparing_until {
             return self.least.clear();

@@ -90,6 +90,13 @@ impl Fields {
         fields
     }
 
+    /// Lets an absent text be the empty one, as in Go: where it is no choice, it must be stated.
+    pub(super) fn empty_if_absent(&mut self, name: &str) {
+        if self.map.get(name).is_none_or(Value::is_null) {
+            self.map.insert(name.to_owned(), "".into());
+        }
+    }
+
     /// Takes a field without a check.
     pub(super) fn raw(&mut self, name: &str) -> Option<Value> {
         self.asked.push(name.to_owned());
@@ -155,20 +162,6 @@ impl Fields {
             format!("Invalid value: {text:?}: invalid {what}; allowed are {}", words.join(", "))
         };
         self.word(name, choices, problem, errors)
-    }
-
-    /// One of a few words, which must be stated: an absent one is the empty word, as in Go.
-    pub(super) fn required_choice<T: Copy>(
-        &mut self,
-        name: &str,
-        what: &str,
-        choices: &[(&str, T)],
-        errors: &mut Errors,
-    ) -> Option<T> {
-        if self.map.get(name).is_none_or(Value::is_null) {
-            self.map.insert(name.to_owned(), "".into());
-        }
-        self.choice(name, what, choices, errors)
     }
 
     /// One of a few words, with the error of apimachinery's `field.NotSupported`.

@@ -250,8 +250,9 @@ fn scoring_strategy(args: &mut Fields, errors: &mut Errors) -> ScoringStrategy {
     let Some(value) = args.raw("scoringStrategy") else { return default };
     let mut fields = Fields::of(value, args.at.field("scoringStrategy"), errors);
     // The Go plugin gives the object a default but not its type, and then refuses the object.
+    fields.empty_if_absent("type");
     let kind = fields
-        .required_choice("type", "ScoringStrategyType", ScoringStrategyType::WORDS, errors)
+        .choice("type", "ScoringStrategyType", ScoringStrategyType::WORDS, errors)
         .unwrap_or(default.kind);
     let mut resources: Vec<ResourceWeight> = Vec::new();
     for mut entry in fields.objects("resources", errors) {

@@ -301,10 +301,7 @@ impl Core {
         ranks.retain(|rank| !group.placed.contains(&rank.pod));
         ranks.sort_unstable();
         if let Some(error) = self.mixed_schedulers(&ranks) {
-            ranks.iter().filter(|rank| rank.pod != popped).for_each(|rank| self.queue.take(rank.pod, now_ms));
-            let refused =
-                ranks.iter().filter_map(|rank| Some((rank.pod, self.refuse_for(rank.pod, &error)?)));
-            let refused = refused.collect();
+            let refused = self.refuse_gang(&ranks, popped, &error, now_ms);
             self.give_up(popped, refused, true, now_ms);
             return;
         }
@@ -372,19 +369,27 @@ impl Core {
     fn back_off_gang(&mut self, ranks: &[Rank], popped: PodId, now_ms: u64) -> bool {
         let wait = |rank: &Rank| self.rejection_wait(self.view(rank.pod)?, now_ms);
         let Some((until_ms, message)) = ranks.iter().filter_map(wait).max() else { return false };
-        for id in ranks.iter().map(|rank| rank.pod) {
+        for (id, refused) in self.refuse_gang(ranks, popped, &message, now_ms) {
             match id == popped {
                 true => self.queue.delay(id, until_ms),
-                false => {
-                    self.queue.take(id, now_ms);
-                    self.queue.follow(id);
-                }
+                false => self.queue.follow(id),
             }
-            if let Some(refused) = self.refuse_for(id, &message) {
-                self.waits.decide(Decision::Refuse(refused));
-            }
+            self.waits.decide(Decision::Refuse(refused));
         }
         true
+    }
+
+    /// Takes the other pods of a gang from the queue too, and refuses all of them for one reason.
+    fn refuse_gang(
+        &mut self,
+        ranks: &[Rank],
+        popped: PodId,
+        message: &str,
+        now_ms: u64,
+    ) -> Vec<(PodId, Refused)> {
+        ranks.iter().filter(|rank| rank.pod != popped).for_each(|rank| self.queue.take(rank.pod, now_ms));
+        let refused = ranks.iter().filter_map(|rank| Some((rank.pod, self.refuse_for(rank.pod, message)?)));
+        refused.collect()
     }
 
     /// The error of a gang whose pods name several schedulers (`frameworkForPodGroup`).

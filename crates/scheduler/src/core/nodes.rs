@@ -155,7 +155,7 @@ impl Core {
 
     /// Gives the first report of a node that is not understood a time in which the pods that it counts may come.
     fn await_explanation(&mut self, slot: usize, now_ms: u64) {
-        if self.nodes.nodes[slot].ledger.needs_explanation() {
+        if self.nodes[slot].ledger.needs_explanation() {
             let due_ms = now_ms + UNEXPLAINED_MS;
             self.nodes[slot].ledger.expect_explanation(due_ms);
             self.timers.insert((due_ms, Timer::Unexplained(slot)));

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use topology::admit::{self, Grant, Placement, Release};
+use topology::admit::{self, Grant, MidAdmissionRelease, Placement};
 use topology::kubelet::alignment::Alignment;
 use topology::kubelet::device_manager::Lowest;
 use topology::kubelet::start::KubeletStart;
@@ -49,7 +49,7 @@ pub struct Scratch {
 pub(super) struct ReleasePoint {
     /// The number of the container before which that is.
     before: usize,
-    /// See [`Release::sparing_until`].
+    /// See [`MidAdmissionRelease::sparing_until`].
     sparing_until: usize,
 }
 
@@ -179,8 +179,8 @@ impl Amounts {
         }
     }
 
-    /// The values of [`Release::sparing_until`] that may differ in their result: none is spared, or those before each
-    /// container that another one may have left CPUs to. Of many containers only the last.
+    /// The values of [`MidAdmissionRelease::sparing_until`] that may differ in their result: none is spared, or those
+    /// before each container that another one may have left CPUs to. Of many containers only the last.
     fn sparing(&self, needs: &PodNeeds) -> impl Iterator<Item = usize> + use<> {
         let containers = needs.containers.len();
         let has_init = || needs.containers.iter().any(|container| container.kind == ContainerKind::Init);
@@ -225,7 +225,7 @@ impl Amounts {
                     }
                 }
                 let ReleasePoint { before, sparing_until } = point;
-                let release = Release { later: &later, before, sparing_until };
+                let release = MidAdmissionRelease { later: &later, before, sparing_until };
                 admit::admit_with_release(rules, free, release, needs, &mut scratch.counts).map(Held::Cells)
             }
             Self::Ids(ids) => {

@@ -68,8 +68,8 @@ impl Ledger {
         (self.unexplained, self.torn) = (None, None);
         let agreeing = self.agreeing(&expected, &free).filter(|_| is_expected);
         let bases = agreeing.unwrap_or_else(|| {
-            let is_decided = expected.iter().all(Option::is_some);
-            let bases = self.solve_locations((&report, &free), &members, is_decided);
+            let is_contradicted = expected.iter().all(Option::is_some);
+            let bases = self.solve_locations(&report, &free, &members, is_contradicted);
             let is_elsewhere = |(at, _): (usize, &Row), said: &Location| {
                 let differs = |base: &Vec<Location>| ![said, &Location::Unknown].contains(&&base[at]);
                 members[at] && *said != Location::Unknown && bases.iter().all(differs)

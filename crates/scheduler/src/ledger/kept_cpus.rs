@@ -10,7 +10,8 @@
 //! Three things prove that a pod left at another moment: a report that counts both pods, before; a start or an end of
 //! its containers in a later second than the start of the other pod; and that none of its containers has ever run.
 //!
-//! Cost: rows at each release. A check looks at the rows of nodes where this is open, which are few.
+//! Cost: rows at each release. A check takes rows x departures where this is open, and the same for each set of pods
+//! that may leave; and up to `MAX_LEVELS` admissions more where CPUs may be kept.
 
 use std::borrow::Cow;
 
@@ -24,7 +25,7 @@ use super::row::Row;
 use super::{Amounts, Held, Ledger, PodId, Stage, World};
 
 /// Thousandths of CPUs by cell.
-type Cells = SmallVec<[(usize, i64); 2]>;
+type CpusByCell = SmallVec<[(usize, i64); 2]>;
 
 /// Most numbers of kept CPUs that are tried.
 const MAX_LEVELS: i64 = 16;
@@ -34,7 +35,7 @@ const MAX_LEVELS: i64 = 16;
 pub(super) struct Departure {
     pod: PodId,
     /// By cell, the CPUs that it may have given back.
-    freed: Cells,
+    freed: CpusByCell,
     /// A second in which one of its containers was there still, if one is known.
     ended_s: Option<u64>,
 }
@@ -110,8 +111,8 @@ impl Ledger {
     }
 
     /// The CPUs of this row, by cell: the most in any world, with what it may keep itself. None by ids.
-    fn cpus_held_at_most(&self, index: usize) -> Cells {
-        let mut most = Cells::new();
+    fn cpus_held_at_most(&self, index: usize) -> CpusByCell {
+        let mut most = CpusByCell::new();
         for world in &self.worlds {
             for (cell, held) in self.cpus_given_back(world, index) {
                 match most.iter_mut().find(|(known, _)| *known == cell) {
@@ -124,15 +125,15 @@ impl Ledger {
     }
 
     /// The CPUs of this row in a world, by cell: in each zone where the pod may be. None by ids.
-    fn cpus_held(&self, world: &World, index: usize) -> Cells {
+    fn cpus_held(&self, world: &World, index: usize) -> CpusByCell {
         let (Amounts::Counts(free), Some(topology)) = (&world.amounts, &self.topology) else {
-            return Cells::new();
+            return CpusByCell::new();
         };
         let anywhere = || charge_all_zones(topology.rules, &world.amounts, &self.rows[index].needs).held();
         let (Some(Held::Cells(held)), Some(column)) =
             (world.locations[index].held().or_else(anywhere), free.layout().column(ResourceName::CPU))
         else {
-            return Cells::new();
+            return CpusByCell::new();
         };
         let columns = free.layout().resources().len();
         let grants = held.grants.iter().map(|grant| (grant.cell as usize, grant.held));
@@ -140,27 +141,20 @@ impl Ledger {
     }
 
     /// The most CPUs that the pod of this row gives back when it leaves, by cell.
-    fn cpus_given_back(&self, world: &World, index: usize) -> Cells {
+    fn cpus_given_back(&self, world: &World, index: usize) -> CpusByCell {
+        let freed: CpusByCell = self.rows[index].freed().collect();
         let mut cells = self.cpus_held(world, index);
-        let departures = self.rows[index].departures.iter().flat_map(|departure| departure.freed.clone());
-        let kept = self.cpus_kept(world, index, &departures.collect::<Cells>());
-        for ((_, held), (_, kept)) in cells.iter_mut().zip(kept) {
-            *held += kept;
+        for (cell, held) in &mut cells {
+            *held += self.cpus_kept(world, index, *cell, &freed);
         }
         cells
     }
 
-    /// The CPUs that the init containers of this row may keep where others have given these back, for each cell of
-    /// [`Ledger::cpus_held`].
-    fn cpus_kept(&self, world: &World, index: usize, freed: &Cells) -> Cells {
-        let (Amounts::Counts(free), Some(topology)) = (&world.amounts, &self.topology) else {
-            return Cells::new();
-        };
-        let kept = |(cell, _): (usize, i64)| {
-            let freed = freed.iter().filter(|(of, _)| *of == cell).map(|(_, cpus)| cpus).sum();
-            (cell, admit::kept_after_release(topology.rules, free, &self.rows[index].needs, freed))
-        };
-        self.cpus_held(world, index).into_iter().map(kept).collect()
+    /// The CPUs of a cell that the init containers of this row may keep where others have given these back.
+    fn cpus_kept(&self, world: &World, index: usize, cell: usize, freed: &CpusByCell) -> i64 {
+        let (Amounts::Counts(free), Some(topology)) = (&world.amounts, &self.topology) else { return 0 };
+        let freed = freed.iter().filter(|(of, _)| *of == cell).map(|(_, cpus)| cpus).sum();
+        admit::kept_after_release(topology.rules, free, &self.rows[index].needs, freed)
     }
 
     /// The amounts of a world for which a verdict has to hold: what is counted on, and the same less the CPUs that init
@@ -169,9 +163,18 @@ impl Ledger {
         &self,
         world: &'w World,
     ) -> impl Iterator<Item = Cow<'w, Amounts>> + use<'w> {
-        let known = self.cautious(world);
-        let less = self.without_kept(world, &known, &[]);
-        std::iter::once(known).chain(less.into_iter().map(Cow::Owned))
+        self.with_less(world, self.cautious(world), &[])
+    }
+
+    /// These amounts of a world, and then [`Ledger::without_kept`] of them.
+    pub(super) fn with_less<'w>(
+        &self,
+        world: &World,
+        amounts: Cow<'w, Amounts>,
+        gone: &[usize],
+    ) -> impl Iterator<Item = Cow<'w, Amounts>> + use<'w> {
+        let less = self.without_kept(world, &amounts, gone);
+        std::iter::once(amounts).chain(less.into_iter().map(Cow::Owned))
     }
 
     /// These amounts of a world less the CPUs that init containers may keep, also if the rows `gone` have left, whose
@@ -193,16 +196,18 @@ impl Ledger {
     }
 
     /// What init containers may keep, by cell.
-    fn all_kept(&self, world: &World, gone: &[usize]) -> Cells {
-        let mut all = Cells::new();
+    fn all_kept(&self, world: &World, gone: &[usize]) -> CpusByCell {
+        let mut all = CpusByCell::new();
         // The row of a pod that enters has no location yet.
         let rows = self.rows.iter().take(world.locations.len()).enumerate();
         for (at, row) in rows.filter(|(_, row)| row.stage != Stage::Released) {
             let within = gone.iter().filter(|index| self.may_leave_within(**index, at));
-            let mut freed: Cells = within.flat_map(|index| self.cpus_given_back(world, *index)).collect();
-            freed.extend(row.departures.iter().flat_map(|departure| departure.freed.clone()));
+            let mut freed: CpusByCell =
+                within.flat_map(|index| self.cpus_given_back(world, *index)).collect();
+            freed.extend(row.freed());
             if !freed.is_empty() {
-                all.extend(self.cpus_kept(world, at, &freed));
+                let held = self.cpus_held(world, at).into_iter();
+                all.extend(held.map(|(cell, _)| (cell, self.cpus_kept(world, at, cell, &freed))));
             }
         }
         all
@@ -210,6 +215,11 @@ impl Ledger {
 }
 
 impl Row {
+    /// What its departures may have given back.
+    fn freed(&self) -> impl Iterator<Item = (usize, i64)> {
+        self.departures.iter().flat_map(|departure| departure.freed.iter().copied())
+    }
+
     /// Drops departures that are proven to have been after the pod's admission. Returns whether there were any.
     fn drop_proven(&mut self) -> bool {
         let before = self.departures.len();

@@ -5,6 +5,8 @@
 //! Errors must go one way: too little room is idle capacity for a moment, too much is a rejected pod. Where the
 //! kubelet's choice is uncertain, the functions here therefore charge every zone that it may have chosen.
 
+use std::borrow::Cow;
+
 use topology::policy::Rules;
 use topology::request::PodNeeds;
 
@@ -39,12 +41,10 @@ impl Ledger {
             }
         };
         let less = self.without_kept(world, &world.amounts, &[]);
-        let after_with_less = early.iter().flat_map(|early| {
-            let amounts = after(early);
-            let less = self.without_kept(world, &amounts, early);
-            std::iter::once(amounts).chain(less)
-        });
-        for amounts in world.amounts.regrouped(rules).into_iter().chain(less).chain(after_with_less) {
+        let others = world.amounts.regrouped(rules).into_iter().chain(less).map(Cow::Owned);
+        let after_each =
+            early.iter().flat_map(|early| self.with_less(world, Cow::Owned(after(early)), early));
+        for amounts in others.chain(after_each) {
             amounts.admit(rules, needs, scratch).into_iter().for_each(&mut add);
         }
         for early in early {

@@ -15,6 +15,8 @@
 //! each that is on its way while the order decides nothing. Else worlds x orders, at most [`MAX_MOVED`]! of them; with
 //! more such pods the next one waits.
 
+use std::borrow::Cow;
+
 use topology::policy::Rules;
 use topology::request::PodNeeds;
 
@@ -66,14 +68,12 @@ impl Ledger {
         let early: Vec<_> = self.likely_releases().into_iter().filter(is_leaving).collect();
         let mut is_rejected = |place: usize| {
             let needs = &self.rows[unsettled[place]].needs;
-            let with_kept = |world| {
-                std::iter::once(None)
-                    .chain(self.without_kept(world, &world.amounts, &[]).into_iter().map(Some))
-            };
-            let mut amounts =
-                self.worlds.iter().flat_map(|world| with_kept(world).map(move |less| (world, less)));
-            amounts.any(|(world, less)| {
-                let mut before = less.unwrap_or_else(|| world.amounts.clone());
+            let mut amounts = self.worlds.iter().flat_map(|world| {
+                let amounts = self.with_less(world, Cow::Borrowed(&world.amounts), &[]);
+                amounts.map(move |amounts| (world, amounts))
+            });
+            amounts.any(|(world, amounts)| {
+                let mut before = amounts.into_owned();
                 release_rows(&mut before, &world.locations, &unsettled[place..]);
                 before.needs_alignment(rules, needs)
                     && (before.check(rules, needs, scratch).is_err()

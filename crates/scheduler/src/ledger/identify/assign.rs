@@ -43,7 +43,8 @@ impl Ledger {
     /// those of rows that the report does not count stay unknown.
     pub(super) fn solve_locations(
         &self,
-        (report, free): (&NodeTopology, &Free),
+        report: &NodeTopology,
+        free: &Free,
         members: &[bool],
         is_contradicted: bool,
     ) -> Vec<Vec<Location>> {

@@ -9,7 +9,7 @@ use crate::kubelet::device_manager::Lowest;
 use crate::kubelet::machine::{Cpu, Machine, MachineZone};
 use crate::kubelet::pod::Pod;
 use crate::kubelet::profile::{CpuManager, CpuOptions, KubeletProfile, MemoryManager, ReservedCpus};
-use crate::kubelet::{self, Allocation, Kubelet, MidAdmissionRelease, NodeState};
+use crate::kubelet::{self, Allocation, Kubelet, NodeState};
 
 /// CPUs of a zone that pods may have.
 const CPUS: u32 = 12;
@@ -116,12 +116,12 @@ proptest! {
         let tables = [&state, &later].map(|state| free(&kubelet, state, threads));
         let comes = needs(&containers);
         let pod = asked(&comes, "comes");
-        let release = MidAdmissionRelease { before, pods: &leaving };
+        let release = kubelet::MidAdmissionRelease { before, pods: &leaving };
         let mut after = state.clone();
         let truth = kubelet::admit_with_release(&kubelet, &mut after, &pod, &Lowest, Some(release));
         let mut scratch = Scratch::default();
         let place = |sparing_until| {
-            let release = Release { later: &tables[1], before, sparing_until };
+            let release = MidAdmissionRelease { later: &tables[1], before, sparing_until };
             admit_with_release(rules, &tables[0], release, &comes, &mut scratch)
         };
         let placed: Vec<Result<Placement, Misfit>> = (0..=containers.len()).map(place).collect();
